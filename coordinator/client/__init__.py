@@ -21,7 +21,6 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from coordinator.assignors import TopicPartition
-    from coordinator.client.config import MemberConfig
     from coordinator.client.errors import (
         CommitFailed,
         CoordinatorError,
@@ -37,11 +36,10 @@ if TYPE_CHECKING:
     from coordinator.client.member.group_member import GroupMember
     from coordinator.client.member.ledger import Holding
     from coordinator.client.member.session.member import SessionMember
-    from coordinator.client.member.session.settings import PolicyWishes, SessionSettings
     from coordinator.client.member.session.sync import BlockingSessionMember
     from coordinator.client.member.state import MemberState
     from coordinator.client.offsets import OffsetAndMetadata
-    from coordinator.client.settings import MemberSettings
+    from coordinator.client.settings.typed import MemberSettings, PolicyWishes, WorkerSettings
     from coordinator.client.worker import (
         BlockingPartition,
         Partition,
@@ -64,7 +62,6 @@ __all__ = [
     "GroupMember",
     "Holding",
     "Lost",
-    "MemberConfig",
     "MemberSettings",
     "MemberState",
     "OffsetAndMetadata",
@@ -76,12 +73,12 @@ __all__ = [
     "RebalanceInProgress",
     "Revoking",
     "SessionMember",
-    "SessionSettings",
     "StaleMember",
     "Stopping",
     "TopicPartition",
     "Unavailable",
     "Worker",
+    "WorkerSettings",
 ]
 
 _HOMES = {
@@ -98,8 +95,7 @@ _HOMES = {
     "GroupMember": "coordinator.client.member.group_member",
     "Holding": "coordinator.client.member.ledger",
     "Lost": "coordinator.client.member.events",
-    "MemberConfig": "coordinator.client.config",
-    "MemberSettings": "coordinator.client.settings",
+    "MemberSettings": "coordinator.client.settings.typed",
     "MemberState": "coordinator.client.member.state",
     "OffsetAndMetadata": "coordinator.client.offsets",
     "OffsetMismatch": "coordinator.client.errors",
@@ -108,14 +104,14 @@ _HOMES = {
     "RebalanceEvent": "coordinator.client.member.events",
     "RebalanceInProgress": "coordinator.client.errors",
     "Revoking": "coordinator.client.member.events",
-    "PolicyWishes": "coordinator.client.member.session.settings",
+    "PolicyWishes": "coordinator.client.settings.typed",
     "SessionMember": "coordinator.client.member.session.member",
-    "SessionSettings": "coordinator.client.member.session.settings",
     "StaleMember": "coordinator.client.errors",
     "Stopping": "coordinator.client.member.events",
     "TopicPartition": "coordinator.assignors",
     "Unavailable": "coordinator.client.errors",
     "Worker": "coordinator.client.worker",
+    "WorkerSettings": "coordinator.client.settings.typed",
 }
 """Module of each name."""
 

@@ -107,6 +107,15 @@ def milliseconds_of(what: str, value: object) -> int:
     return operator.index(value)
 
 
+def whole_of(what: str, value: object, least: int = 0, most: int = MOST) -> int:
+    """A whole number within bounds."""
+    if not _is_whole(value) or operator.index(value) < least:
+        raise ValueError(f"{what} is {value!r}; it is a whole number from {least} on")
+    if operator.index(value) > most:
+        raise ValueError(f"{what} is {value}; it is at most {most}")
+    return operator.index(value)
+
+
 def timeout_ms_of(timeout: object) -> int:
     """Milliseconds of a timeout in seconds."""
     if isinstance(timeout, bool) or not isinstance(timeout, int | float):

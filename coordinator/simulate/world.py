@@ -25,7 +25,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from coordinator.client.member.session.settings import PolicyWishes
+from coordinator.client.settings.typed import PolicyWishes
 from coordinator.core.ids import ShardId
 from coordinator.settings import Settings
 from coordinator.shard import snapshots

@@ -28,7 +28,8 @@ from coordinator.client.group_files import in_group
 from coordinator.client.log_ends import ends_of
 from coordinator.client.member.blocking_member import BlockingMember
 from coordinator.client.member.session.sync import BlockingSessionMember
-from coordinator.client.worker.settings import DEFAULT_ASSIGNOR, FALLBACK_ASSIGNOR, Protocols
+from coordinator.client.settings.setting import GroupProtocol
+from coordinator.client.worker.settings import DEFAULT_ASSIGNOR, FALLBACK_ASSIGNOR
 from coordinator.dial import Credentials
 from coordinator.operator.admin import GroupAdmin
 from coordinator.sources.base import Source, partitions_of
@@ -53,7 +54,7 @@ def run_members(
     make_work: Callable[[str], Work],
     member_settings: dict[str, Any] | None = None,
     static: bool = False,
-    protocol: Protocols = "classic",
+    protocol: GroupProtocol = "classic",
     **consume_settings: Any,
 ) -> list[Summary]:
     """Run a job of `members` tasks, each a member of the group, until the source is done.
@@ -90,7 +91,7 @@ def consume(
     source: Source,
     forever: bool = True,
     member_settings: dict[str, Any] | None = None,
-    protocol: Protocols = "classic",
+    protocol: GroupProtocol = "classic",
     **consume_settings: Any,
 ) -> list[Summary]:
     """Process a group's partitions in executors: a job of `members` tasks, at least once.
@@ -136,7 +137,7 @@ def run_slot(
     source: Source,
     make_work: Callable[[], Work],
     settings: dict[str, Any],
-    protocol: Protocols = "classic",
+    protocol: GroupProtocol = "classic",
     **consume_settings: Any,
 ) -> Summary:
     """Run the member of a slot until the source is done, or for ever.
@@ -197,7 +198,7 @@ class _Slots(metaclass=ImportedInWorkers):
     make_work: Callable[[str], Work]
     member_settings: Mapping[str, Any]
     static: bool
-    protocol: Protocols
+    protocol: GroupProtocol
     consume_settings: Mapping[str, Any]
 
     def __call__(self, batches: Iterator[Any]) -> Iterator[Any]:

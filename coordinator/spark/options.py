@@ -14,8 +14,8 @@ from coordinator.assignors import TopicPartition
 from coordinator.client.errors import CommitFailed
 from coordinator.client.group_files import MISMATCH, in_group
 from coordinator.client.log_ends import ends_of
-from coordinator.client.member.session.settings import SessionSettings
 from coordinator.client.offsets import OffsetAndMetadata
+from coordinator.client.settings.typed import MemberSettings
 from coordinator.client.worker.settings import DEFAULT_ASSIGNOR, FALLBACK_ASSIGNOR
 from coordinator.client.worker.topics import TOPICS_REFRESH_MS
 from coordinator.commit_metadata import of_reader, parsed
@@ -124,7 +124,7 @@ class StreamOptions:
     header, sep, escape: of directories, see `sources.location.file_log`.
     protocol: "classic", or "session": the coordinator assigns, under leases of sessionTimeoutMs.
     sessionTimeoutMs, rebalanceTimeoutMs (which is the hand-over deadline), maxPollIntervalMs
-    (the longest batch): see `MemberConfig`. tls, tlsCa, tlsCert, tlsKey, tokenFile: see
+    (the longest batch): see `MemberSettings`. tls, tlsCa, tlsCert, tlsKey, tokenFile: see
     `Credentials`; files as the driver sees them; without them, what its environment says.
 
     Names of Spark's Kafka source work too: kafka.bootstrap.servers with subscribe for source (other
@@ -288,7 +288,7 @@ class StreamOptions:
             "heartbeat_interval_ms": max(100, self.session_timeout_ms // 15),
         }
 
-    def leased_settings(self) -> SessionSettings:
+    def leased_settings(self) -> MemberSettings:
         """Settings of the query's member in a session group."""
         return {
             "client_id": f"spark-{self.instance or f'query-{socket.gethostname()}-{os.getpid()}'}",

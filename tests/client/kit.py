@@ -14,7 +14,6 @@ import itertools
 from dataclasses import dataclass
 
 from coordinator.assignors import TopicPartition
-from coordinator.client.config import MemberConfig
 from coordinator.client.member.calls import (
     Answer,
     Call,
@@ -33,6 +32,7 @@ from coordinator.client.member.ledger import Holding
 from coordinator.client.member.machine import MemberMachine
 from coordinator.client.member.operations import GIVE_UP_MS, CommitOperation
 from coordinator.client.offsets import Commit
+from coordinator.client.settings.configs import ClassicConfig
 from coordinator.client.transport.wire import decode, encode
 from coordinator.testing import VirtualCall, VirtualCoordinator
 from coordinator.v1 import group_pb2 as pb
@@ -90,7 +90,7 @@ class Letter:
 class Player:
     """One member. Made by `World.member`."""
 
-    def __init__(self, world: World, config: MemberConfig) -> None:
+    def __init__(self, world: World, config: ClassicConfig) -> None:
         self.world = world
         self.machine = MemberMachine(config, ["a:1", "b:2"], lambda: HALF)
         self.member = self.machine.membership
@@ -293,7 +293,7 @@ class World:
             "rebalance_timeout_ms": 4_000,
             "heartbeat_interval_ms": 100,
         }
-        player = Player(self, MemberConfig(**{**defaults, **settings}))
+        player = Player(self, ClassicConfig(**{**defaults, **settings}))
         self.players.append(player)
         return player
 

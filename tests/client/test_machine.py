@@ -12,7 +12,6 @@ from coordinator.client import (
     StaleMember,
     Unavailable,
 )
-from coordinator.client.config import MemberConfig
 from coordinator.client.member.calls import (
     Answer,
     Beat,
@@ -36,6 +35,7 @@ from coordinator.client.member.calls import (
 )
 from coordinator.client.member.classic.membership import Phase
 from coordinator.client.member.machine import MemberMachine
+from coordinator.client.settings.configs import ClassicConfig
 from coordinator.v1.errors_pb2 import ErrorCode
 from tests.client.kit import Player, World
 
@@ -188,7 +188,7 @@ def test_a_commit_that_waits_ends_with_its_holding(world, waits_for):
 
 
 def test_addresses_are_asked_in_turn_and_one_that_fails_last_from_then_on():
-    machine = MemberMachine(MemberConfig(group_id="g", topics={}), ["a", "b", "c"], lambda: 0.5)
+    machine = MemberMachine(ClassicConfig(group_id="g", topics={}), ["a", "b", "c"], lambda: 0.5)
     machine.start(0)
     asked = []
     now_ms = 0
@@ -305,7 +305,7 @@ def test_closing_gives_up_the_request_that_is_out(world):
 
 
 def test_a_machine_that_was_never_started_asks_nothing_and_closes():
-    machine = MemberMachine(MemberConfig(group_id="g", topics={}), ["a"], lambda: 0.5)
+    machine = MemberMachine(ClassicConfig(group_id="g", topics={}), ["a"], lambda: 0.5)
     assert machine.next_action(0) is None
     assert machine.next_deadline() is None
     machine.close("closed", 0)

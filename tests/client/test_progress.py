@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from coordinator.client import Assigned, Lost, StaleMember
-from coordinator.client.config import MemberConfig
 from coordinator.client.member.classic.membership import Phase
+from coordinator.client.settings.configs import ClassicConfig
 from tests.client.kit import World, t
 
 FIVE_MINUTES_MS = 300_000
@@ -42,7 +42,7 @@ def test_none_is_never(world):
 
 
 def test_the_default_is_kafkas_and_that_of_the_spark_source():
-    assert MemberConfig(group_id="g", topics={}).max_poll_interval_ms == FIVE_MINUTES_MS
+    assert ClassicConfig(group_id="g", topics={}).max_poll_interval_ms == FIVE_MINUTES_MS
 
 
 def test_work_on_a_long_piece_shows_that_it_goes_on(world):

@@ -15,13 +15,13 @@ from coordinator.assignors.consumer_protocol import (
     encode_assignment,
     encode_subscription,
 )
-from coordinator.client.config import MemberConfig
 from coordinator.client.errors import CoordinatorError
 from coordinator.client.member import calls
 from coordinator.client.member.events import Assigned, Lost, Revoking, Stopping
 from coordinator.client.member.machine import MemberMachine
 from coordinator.client.member.operations import CommitOperation
 from coordinator.client.offsets import Commit
+from coordinator.client.settings.configs import ClassicConfig
 
 SCRIPTS = Path(__file__).parent / "scripts"
 KINDS: dict[type, str] = {
@@ -107,7 +107,7 @@ class Player:
     # --- The member ---
 
     def play_member(self, _plain: str, keys: dict[str, str]) -> None:
-        config = MemberConfig(
+        config = ClassicConfig(
             group_id="g",
             topics={"t": int(keys.get("partitions", 2))},
             assignors=tuple(keys.get("assignors", self._assignor).split(",")),

@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
-from coordinator.client import BlockingMember, GroupMember, MemberSettings
+from coordinator.client import (
+    BlockingMember,
+    GroupMember,
+    MemberSettings,
+    Worker,
+    WorkerSettings,
+)
 
 
 def settings_are_typed() -> None:
@@ -24,3 +30,5 @@ def wrong_types_are_errors() -> None:
     GroupMember("a:1", "g", {"t": 1}, session_timeout_ms="45000")  # type: ignore[arg-type]
     BlockingMember("a:1", "g", {"t": 1}, credentials="token")  # type: ignore[arg-type]
     BlockingMember("a:1", "g", ["t"])  # type: ignore[arg-type]
+    wrong: WorkerSettings = {"give_back": "never"}  # type: ignore[typeddict-item]
+    Worker("a:1", "g", {"t": 1}, **wrong)

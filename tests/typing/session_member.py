@@ -10,8 +10,8 @@ from coordinator.client import (
     BlockingSessionMember,
     FencedToken,
     GroupMember,
+    MemberSettings,
     SessionMember,
-    SessionSettings,
 )
 from coordinator.client.consume import Summary, consume
 from coordinator.client.member.session.changes import Draining, Granted, Lost, Warming
@@ -25,7 +25,7 @@ class Sums:
 
 
 async def changes_are_told_apart() -> None:
-    shared: SessionSettings = {"member_name": "worker-1", "wishes": {"lease_ms": 10_000}}
+    shared: MemberSettings = {"member_name": "worker-1", "wishes": {"lease_ms": 10_000}}
     async with SessionMember("a:1", "g", {"t": 1}, **shared) as member:
         async for change in member.changes():
             match change:
@@ -69,10 +69,10 @@ async def a_forgotten_await_is_an_error(member: SessionMember, key: TopicPartiti
 
 
 def wrong_settings_are_errors() -> None:
-    SessionMember("a:1", "g", {"t": 1}, session_timeout_ms=45_000)  # type: ignore[call-arg]
-    BlockingSessionMember("a:1", "g", {"t": 1}, instance_id="x")  # type: ignore[call-arg]
+    SessionMember("a:1", "g", {"t": 1}, session_timeout=45_000)  # type: ignore[call-arg]
+    BlockingSessionMember("a:1", "g", {"t": 1}, capacity="x")  # type: ignore[arg-type]
     SessionMember("a:1", "g", {"t": 1}, wishes={"mode": "hot"})  # type: ignore[typeddict-item]
-    GroupMember("a:1", "g", {"t": 1}, wishes={})  # type: ignore[call-arg]
+    GroupMember("a:1", "g", {"t": 1}, wish={})  # type: ignore[call-arg]
 
 
 def asynchronous_members_do_not_consume(member: SessionMember) -> None:

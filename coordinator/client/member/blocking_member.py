@@ -10,9 +10,9 @@ from coordinator.client.member.blocking import BlockingCalls, in_plain_code
 from coordinator.client.member.group_member import GroupMember
 from coordinator.client.member.machine import MemberMachine
 from coordinator.client.member.view import MemberView
-from coordinator.client.settings import MemberSettings
 
 if TYPE_CHECKING:
+    from coordinator.client.settings.typed import MemberSettings
     from coordinator.sources.base import Source
 
 

@@ -7,8 +7,6 @@ to the machine, has the driver take a turn, and waits for the result.
 from __future__ import annotations
 
 import asyncio
-import random as random_module
-import time
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Unpack
 
@@ -25,35 +23,13 @@ from coordinator.client.member.machine import MemberMachine
 from coordinator.client.member.on_loop import TIMEOUT_S, LoopMember, commit_of
 from coordinator.client.member.view import MemberView
 from coordinator.client.offsets import Offsets
-from coordinator.client.settings import MemberSettings, member_config, remarks
+from coordinator.client.settings.reading import config_of, process_of, remarks
 from coordinator.client.transport.connection import Connection
 from coordinator.client.transport.driver import Driver
 from coordinator.client.transport.loop_thread import check_process
-from coordinator.client.transport.surroundings import SURROUNDINGS
-from coordinator.dial import Credentials
 
 if TYPE_CHECKING:
-    pass
-
-LOG_ENDS_INTERVAL_S = 5.0
-
-
-def epoch_ms() -> int:
-    """Milliseconds since the epoch; monotonic within a process."""
-    surroundings = SURROUNDINGS.get()
-    if surroundings is not None:
-        return surroundings.now_ms()
-    return _EPOCH_OFFSET_MS + _steady_ns() // 1_000_000
-
-
-def _steady_ns() -> int:
-    """Nanoseconds on a clock that is never set, and goes on while the machine sleeps."""
-    return time.clock_gettime_ns(_STEADY) if _STEADY is not None else time.monotonic_ns()
-
-
-# A session or a lease goes on at the coordinator while this machine sleeps.
-_STEADY: int | None = getattr(time, "CLOCK_BOOTTIME", None)
-_EPOCH_OFFSET_MS = (time.time_ns() - _steady_ns()) // 1_000_000
+    from coordinator.client.settings.typed import MemberSettings
 
 
 class GroupMember(LoopMember[MemberMachine], MemberView):
@@ -81,21 +57,20 @@ class GroupMember(LoopMember[MemberMachine], MemberView):
         topics: Mapping[str, int],
         **settings: Unpack[MemberSettings],
     ) -> None:
-        config = member_config(group_id, topics, settings)
+        config = config_of("classic", group_id, topics, settings)
+        process = process_of("classic", settings)
         addresses = addresses_of(bootstrap)
-        credentials = settings.get("credentials") or Credentials.from_environment()
-        clock = settings.get("clock", epoch_ms)
-        random = settings.get("random", random_module.random)
+        credentials, clock, random = process.credentials, process.clock, process.random
         machine = MemberMachine(config, addresses, random)
         super().__init__(
             machine, clock, addresses, group_id, credentials,
-            handles_signals=settings.get("handle_signals", True),
+            handles_signals=process.handle_signals,
         )  # fmt: skip
         beat_s = config.heartbeat_interval_ms / 1000
         self._connection = Connection(credentials, beat_s, self._beat_now, random)
         self._driver = Driver(machine, self._connection, clock, self._tell)
-        self._log_ends = settings.get("log_ends")
-        self._log_ends_interval_s = settings.get("log_ends_interval_s", LOG_ENDS_INTERVAL_S)
+        self._log_ends = process.log_ends
+        self._log_ends_interval_s = process.log_ends_interval_s
         self._reporting: asyncio.Task[None] | None = None
         self._remarks = remarks(config, settings)
 

@@ -28,7 +28,6 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 from coordinator.assignors import TopicPartition
-from coordinator.client.config import MemberConfig
 from coordinator.client.errors import CoordinatorError, StaleMember
 from coordinator.client.member import calls
 from coordinator.client.member.calling import Asker, CallingMachine, told_failure
@@ -46,6 +45,7 @@ from coordinator.client.member.operations import (
 from coordinator.client.member.reachability import trouble_of
 from coordinator.client.member.state import MemberState
 from coordinator.client.offsets import Commit
+from coordinator.client.settings.configs import ClassicConfig
 
 
 class MemberMachine(CallingMachine):
@@ -57,7 +57,7 @@ class MemberMachine(CallingMachine):
     """
 
     def __init__(
-        self, config: MemberConfig, bootstrap: Iterable[str], random: Callable[[], float]
+        self, config: ClassicConfig, bootstrap: Iterable[str], random: Callable[[], float]
     ) -> None:
         super().__init__(config.group_id, bootstrap, random)
         self.config = config

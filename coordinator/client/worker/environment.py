@@ -30,7 +30,7 @@ from collections.abc import Callable, Coroutine
 from concurrent.futures import Future
 from typing import Any, TypeVar
 
-from coordinator.client.member.group_member import epoch_ms
+from coordinator.client.transport.clock import epoch_ms
 from coordinator.client.transport.connection import Connection
 from coordinator.client.transport.driver import Link
 from coordinator.client.transport.loop_thread import LoopThread

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
 
 from coordinator.assignors import TopicPartition
-from coordinator.client.config import MemberConfig
 from coordinator.client.errors import CoordinatorError
 from coordinator.client.member.calling import CallingMachine
 from coordinator.client.member.classic.membership import Phase
@@ -21,6 +20,7 @@ from coordinator.client.member.machine import MemberMachine
 from coordinator.client.member.session.changes import Resumed, Suspended, Warming
 from coordinator.client.member.state import MemberState
 from coordinator.client.offsets import Commit, OffsetAndMetadata
+from coordinator.client.settings.configs import ClassicConfig
 from coordinator.client.transport.driver import Driver
 from coordinator.client.worker.environment import Environment
 from coordinator.client.worker.scope import FOREVER_MS
@@ -252,7 +252,7 @@ class ClassicMember(MachineMember):
 
     def __init__(
         self,
-        config: MemberConfig,
+        config: ClassicConfig,
         bootstrap: Iterable[str],
         credentials: Credentials,
         environment: Environment,

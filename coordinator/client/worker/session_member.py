@@ -11,8 +11,8 @@ from coordinator.client.member.session import changes
 from coordinator.client.member.session.member import LONG_S, SessionMember
 from coordinator.client.member.session.member_machine import SessionMemberMachine
 from coordinator.client.member.session.partitions import Holding as State
-from coordinator.client.member.session.settings import SessionConfig
 from coordinator.client.offsets import Commit
+from coordinator.client.settings.configs import SessionConfig
 from coordinator.client.transport.driver import Driver
 from coordinator.client.worker.environment import Environment
 from coordinator.client.worker.member import Borrowed, DrivenMember, Dropped, MemberEvent, widened

@@ -7,13 +7,14 @@ import inspect
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from copy import copy
 from functools import partial
-from typing import Any, Protocol, TypeVar, Unpack, get_args, overload
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar, Unpack, get_args, overload
 
 from coordinator.client.forms import addresses_of, manifest_of, name_of
 from coordinator.client.group_files import GroupFiles, ordered_by
 from coordinator.client.log_ends import ends_of
 from coordinator.client.member.events import spelled
-from coordinator.client.member.group_member import LOG_ENDS_INTERVAL_S
+from coordinator.client.settings.reading import check_names, process_of, worker_config_of
+from coordinator.client.settings.setting import GroupProtocol
 from coordinator.client.transport.loop_thread import check_process
 from coordinator.client.worker.environment import Environment, environment_here
 from coordinator.client.worker.handlers import (
@@ -52,10 +53,6 @@ from coordinator.client.worker.running import (
     signals_handled,
 )
 from coordinator.client.worker.settings import (
-    MAX_FAILURES,
-    Protocols,
-    WorkerSettings,
-    check_settings,
     classic,
     leased,
 )
@@ -69,6 +66,9 @@ from coordinator.client.worker.topics import (
 )
 from coordinator.client.worker.worker_run import WorkerRun
 from coordinator.sources.base import Source
+
+if TYPE_CHECKING:
+    from coordinator.client.settings.typed import WorkerSettings
 
 AsyncFunction = Callable[[Partition], Coroutine[Any, Any, object]]
 BlockingFunction = Callable[[BlockingPartition], None]
@@ -134,16 +134,15 @@ class Worker:
         progress_timeout_ms: int | None = 300_000,
         grace_ms: int = 20_000,
         concurrency: int | None = None,
-        protocol: Protocols = "classic",
+        protocol: GroupProtocol = "classic",
         **settings: Unpack[WorkerSettings],
     ) -> None:
-        check_choice("protocol", protocol, get_args(Protocols))
         is_session = protocol == "session"
-        check_settings(settings, protocol, inspect.signature(Worker).parameters)
+        check_names(protocol, settings, worker=inspect.signature(Worker).parameters)
         addresses = addresses_of(bootstrap)
         new_member = (leased if is_session else classic)(group_id, addresses, settings)
         if is_session and max_attempts is None:
-            max_attempts = settings.get("max_failures", MAX_FAILURES)
+            max_attempts = worker_config_of(settings).max_failures
         policy = ErrorPolicy(
             on_error=on_error,
             max_attempts=max_attempts,
@@ -160,7 +159,8 @@ class Worker:
         if source is not None and not hasattr(source, "end_offset"):
             raise TypeError(f"source is {source!r}; write source=open_source('parquet:/logs/x')")
         files: GroupFiles | None = None
-        log_ends = settings.get("log_ends")
+        process = process_of(protocol, settings)
+        log_ends = process.log_ends
         if source is not None:
             files = GroupFiles(addresses, group_id, settings.get("credentials"))
             source = ordered_by(source, files)
@@ -178,7 +178,7 @@ class Worker:
             topics=Topics(topics, topics_refresh_ms),
             start=StartPolicy(start, begin_offsets, log_ends),
             log_ends=log_ends,
-            log_ends_interval_s=settings.get("log_ends_interval_s", LOG_ENDS_INTERVAL_S),
+            log_ends_interval_s=process.log_ends_interval_s,
         )
         self._set_up(plan, policy, source, files)
 

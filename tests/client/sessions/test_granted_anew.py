@@ -7,14 +7,14 @@ from coordinator.client.member.session.changes import Granted, Lost, Warming
 from coordinator.client.member.session.member import SessionMember
 from coordinator.client.member.session.member_machine import SessionMemberMachine
 from coordinator.client.member.session.partitions import Held, Holding, Preparation
-from coordinator.client.member.session.settings import session_config
+from coordinator.client.settings.reading import config_of
 from coordinator.client.worker.session_member import LentLeasedMember
 
 P, Q = TopicPartition("t", 0), TopicPartition("t", 1)
 
 
 def machine() -> SessionMemberMachine:
-    made = SessionMemberMachine(session_config("g", {"t": 2}, {}), ("x:1",), lambda: 0.0)
+    made = SessionMemberMachine(config_of("session", "g", {"t": 2}, {}), ("x:1",), lambda: 0.0)
     made.session.changes += [
         Granted(P, 10), Lost(P, 10, "another has it"), Granted(Q, 11), Granted(P, 15),
     ]  # fmt: skip
@@ -43,7 +43,7 @@ def test_releasing_the_lost_one_keeps_the_new_one():
 
 def warming() -> SessionMemberMachine:
     """The owner prepares for hand-off 6, which has been replaced by 7."""
-    made = SessionMemberMachine(session_config("g", {"t": 2}, {}), ("x:1",), lambda: 0.0)
+    made = SessionMemberMachine(config_of("session", "g", {"t": 2}, {}), ("x:1",), lambda: 0.0)
     made.session.changes.append(Warming(P, 6))
     made.hand_out()
     made.session.changes += [Lost(P, 0, "another", was_warming=True), Warming(P, 7)]

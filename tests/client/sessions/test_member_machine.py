@@ -10,8 +10,8 @@ from coordinator.client.errors import FatalError, FencedToken, StaleMember
 from coordinator.client.member import calls
 from coordinator.client.member.session.changes import Granted, Lost
 from coordinator.client.member.session.member_machine import SessionMemberMachine
-from coordinator.client.member.session.settings import session_config
 from coordinator.client.offsets import Commit
+from coordinator.client.settings.reading import config_of
 from coordinator.v1 import errors_pb2
 from coordinator.v1 import session_pb2 as pb
 from tests.client.sessions.kit import ACTIVE, DRAIN, LOST, P, wanted
@@ -23,7 +23,7 @@ class Driven:
     """A member that is attached at 0 with L = 10,000, holds P and Q, and has been told so."""
 
     def __init__(self, *orders, random=0.0) -> None:
-        config = session_config("g", {"t": 2}, {"client_id": "c"})
+        config = config_of("session", "g", {"t": 2}, {"client_id": "c"})
         self.machine = SessionMemberMachine(config, ["a:1"], lambda: random)
         self.calls: list[calls.Call] = []
         self.sent: list[pb.SessionRequest] = []

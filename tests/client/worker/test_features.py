@@ -13,7 +13,7 @@ import pytest
 from coordinator.assignors import TopicPartition
 from coordinator.client import BlockingPartition, OffsetMismatch, Partition, StaleMember
 from coordinator.client.member.session.member_machine import SessionMemberMachine
-from coordinator.client.member.session.settings import session_config
+from coordinator.client.settings.reading import config_of
 from coordinator.client.transport.driver import Driver
 from coordinator.client.worker.member import ClassicMember
 from coordinator.client.worker.session_member import MachineMember
@@ -608,7 +608,7 @@ async def test_signs_of_life_and_ends_of_runs_are_the_members_progress(monkeypat
 
 
 def test_a_sign_of_life_moves_the_stamp_of_a_session_member():
-    config = session_config("g", {"t": 1}, {"client_id": "c"})
+    config = config_of("session", "g", {"t": 1}, {"client_id": "c"})
     machine = SessionMemberMachine(config, ["a:1"], lambda: 0.0)
     clock = [5]
     member = MachineMember(

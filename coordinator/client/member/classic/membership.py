@@ -27,7 +27,6 @@ from enum import Enum
 
 from coordinator.assignors import Subscription, TopicPartition
 from coordinator.assignors.consumer_protocol import PreviousAssignment, decode_subscription
-from coordinator.client.config import MemberConfig
 from coordinator.client.errors import FatalError, StaleMember, words_of
 from coordinator.client.member import calls
 from coordinator.client.member.calls import Code, Level
@@ -48,6 +47,7 @@ from coordinator.client.member.events import (
     spelled,
 )
 from coordinator.client.member.ledger import MEMBERSHIP, Holdings
+from coordinator.client.settings.configs import ClassicConfig
 
 _NOTHING: frozenset[TopicPartition] = frozenset()
 TOPICS_CHANGED = "the topics have changed"
@@ -87,7 +87,7 @@ class Next(Enum):
 class Membership:
     """One member. `events` collects what `hand_out` gives its owner."""
 
-    config: MemberConfig
+    config: ClassicConfig
     phase: Phase = Phase.JOINING
     member_id: str = ""
     generation: int = -1

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from coordinator.client.config import MemberConfig
 from coordinator.client.errors import CoordinatorError, FatalError
 from coordinator.client.member import calls
 from coordinator.client.member.classic.membership import Membership, Next, Phase
 from coordinator.client.member.retry import MOST_S, BackOff
+from coordinator.client.settings.configs import ClassicConfig
 
 BEATS_A_SESSION = 4
 """Heartbeats that may fail, one after the other, before the session ends."""
@@ -26,7 +26,7 @@ JOIN_GRACE_MS = 5_000
 than that timeout."""
 
 
-def timeout_ms(request: calls.Request, config: MemberConfig) -> int:
+def timeout_ms(request: calls.Request, config: ClassicConfig) -> int:
     """Milliseconds to wait for the answer to a request."""
     match request:
         case calls.Join() | calls.Sync():

@@ -6,7 +6,6 @@ of its owner to the machine, has the driver take a turn, and waits for the resul
 
 from __future__ import annotations
 
-import random as random_module
 from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Unpack
 
@@ -21,21 +20,19 @@ from coordinator.client.forms import (
     timeout_ms_of,
     topics_of,
 )
-from coordinator.client.member.group_member import epoch_ms
 from coordinator.client.member.ledger import Holding
 from coordinator.client.member.on_loop import TIMEOUT_S, LoopMember, commit_of
 from coordinator.client.member.session.changes import NO_OFFSET, Change, Granted, Stopping, Warming
 from coordinator.client.member.session.member_machine import SessionMemberMachine
-from coordinator.client.member.session.settings import SessionSettings, session_config
 from coordinator.client.member.state import MemberState
 from coordinator.client.offsets import Offsets
+from coordinator.client.settings.reading import config_of, process_of
 from coordinator.client.transport.connection import Connection
 from coordinator.client.transport.driver import Driver
 from coordinator.client.transport.loop_thread import check_process, is_forked_from
-from coordinator.dial import Credentials
 
 if TYPE_CHECKING:
-    pass
+    from coordinator.client.settings.typed import MemberSettings
 
 LONG_S = 60.0
 """Interval of heartbeats that the connection is told of: streams have their own."""
@@ -148,10 +145,7 @@ class SessionMember(LoopMember[SessionMemberMachine], SessionView):
     Args:
         bootstrap: one or several HOST:PORT to ask for the coordinator; the port defaults to 7400.
         topics: topic to number of partitions.
-        handle_signals: False: signals are left to others. True: inside `async with` in the main
-            thread, Ctrl-C and SIGTERM end it, unless the program handles them itself, so that the
-            member leaves.
-        settings: see `SessionSettings`.
+        settings: see `MemberSettings`.
     Raises:
         TypeError, ValueError: an argument is wrong; the message shows the right form.
     """
@@ -161,18 +155,17 @@ class SessionMember(LoopMember[SessionMemberMachine], SessionView):
         bootstrap: str | Sequence[str],
         group_id: str,
         topics: Mapping[str, int],
-        *,
-        handle_signals: bool = True,
-        **settings: Unpack[SessionSettings],
+        **settings: Unpack[MemberSettings],
     ) -> None:
-        config = session_config(group_id, topics, settings)
+        config = config_of("session", group_id, topics, settings)
+        process = process_of("session", settings)
+        if process.log_ends is not None:
+            raise TypeError("log_ends is no setting of this member; call report()")
         addresses = addresses_of(bootstrap)
-        credentials = settings.get("credentials") or Credentials.from_environment()
-        clock = settings.get("clock", epoch_ms)
-        random = settings.get("random", random_module.random)
+        credentials, clock, random = process.credentials, process.clock, process.random
         machine = SessionMemberMachine(config, addresses, random)
         super().__init__(
-            machine, clock, addresses, group_id, credentials, handles_signals=handle_signals
+            machine, clock, addresses, group_id, credentials, handles_signals=process.handle_signals
         )
         connection = Connection(credentials, LONG_S, lambda: None, random)
         self._driver = Driver(machine, connection, clock, self._tell)

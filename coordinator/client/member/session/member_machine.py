@@ -24,6 +24,7 @@ from coordinator.client.member.classic.schedule import CALL_TIMEOUT_MS, FINDS_A_
 from coordinator.client.member.events import spelled
 from coordinator.client.member.ledger import not_held
 from coordinator.client.member.operations import GIVE_UP_MS
+from coordinator.client.member.session.attaching import attach_of
 from coordinator.client.member.session.changes import (
     NO_OFFSET,
     Change,
@@ -37,9 +38,9 @@ from coordinator.client.member.session.changes import (
 from coordinator.client.member.session.commits import TokenCommit
 from coordinator.client.member.session.machine import SessionMachine
 from coordinator.client.member.session.partitions import Holding
-from coordinator.client.member.session.settings import SessionConfig
 from coordinator.client.member.state import MemberState
 from coordinator.client.offsets import Commit
+from coordinator.client.settings.configs import SessionConfig
 from coordinator.client.transport.wire import code_name
 from coordinator.v1 import session_pb2 as pb
 
@@ -67,7 +68,7 @@ class SessionMemberMachine(CallingMachine):
     ) -> None:
         super().__init__(config.group_id, bootstrap, random)
         self.config = config
-        self.session = SessionMachine(config.attach(), random)
+        self.session = SessionMachine(attach_of(config), random)
         self.partitions = self.session.partitions
         self.known: dict[TopicPartition, int] = {}
         """Tokens of the holdings that the owner has been told of, and has not ended."""

@@ -9,9 +9,9 @@ from coordinator.client.errors import StaleMember
 from coordinator.client.member.blocking import BlockingCalls, in_plain_code, on_loop
 from coordinator.client.member.session.member import SessionMember, SessionView
 from coordinator.client.member.session.member_machine import SessionMemberMachine
-from coordinator.client.member.session.settings import SessionSettings
 
 if TYPE_CHECKING:
+    from coordinator.client.settings.typed import MemberSettings
     from coordinator.sources.base import Source
 
 
@@ -27,7 +27,6 @@ class BlockingSessionMember(BlockingCalls[SessionMember], SessionView):
 
     Args:
         bootstrap, topics, settings: as for `SessionMember`.
-        handle_signals: False: signals are left to others.
     Raises:
         TypeError, ValueError: an argument is wrong; the message shows the right form.
         RuntimeError: a method is called before `start` or after `close`; `commit` raises
@@ -39,13 +38,11 @@ class BlockingSessionMember(BlockingCalls[SessionMember], SessionView):
         bootstrap: str | Sequence[str],
         group_id: str,
         topics: Mapping[str, int],
-        *,
-        handle_signals: bool = True,
-        **settings: Unpack[SessionSettings],
+        **settings: Unpack[MemberSettings],
     ) -> None:
         super().__init__(
             lambda: SessionMember(bootstrap, group_id, topics, **settings),
-            handles_signals=handle_signals,
+            handles_signals=settings.get("handle_signals", True),
         )
 
     def close(self, reason: str = "closed", *, return_within_ms: int | None = None) -> None:

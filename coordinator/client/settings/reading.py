@@ -1,0 +1,137 @@
+"""Settings as callers write them, read: names and values are checked when a member is made."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import socket
+import time
+from collections.abc import Collection, Mapping
+from typing import TYPE_CHECKING, Any, Literal, overload
+
+from coordinator.client.forms import name_of, topics_of
+from coordinator.client.member.calls import Level
+from coordinator.client.settings.configs import ClassicConfig, MemberConfig, SessionConfig
+from coordinator.client.settings.kinds import PROTOCOL, unknown_setting
+from coordinator.client.settings.process import ProcessConfig, WorkerConfig
+from coordinator.client.settings.setting import GroupProtocol, MemberSetting, settings_of
+from coordinator.dial import Credentials
+
+if TYPE_CHECKING:
+    from coordinator.client.settings.typed import MemberSettings, WorkerSettings
+
+    Given = MemberSettings | WorkerSettings | Mapping[str, object]
+
+SECTIONS: dict[type, dict[str, MemberSetting]] = {
+    kind: settings_of(kind)
+    for kind in (ClassicConfig, SessionConfig, MemberConfig, ProcessConfig, WorkerConfig)
+}
+SETTINGS = {name: it for section in SECTIONS.values() for name, it in section.items()}
+"""Every setting by its name."""
+OF_WORKERS = SECTIONS[WorkerConfig]
+
+
+@overload
+def config_of(
+    protocol: Literal["classic"], group_id: object, topics: object, settings: Given
+) -> ClassicConfig: ...
+@overload
+def config_of(
+    protocol: Literal["session"], group_id: object, topics: object, settings: Given
+) -> SessionConfig: ...
+@overload
+def config_of(
+    protocol: GroupProtocol, group_id: object, topics: object, settings: Given
+) -> ClassicConfig | SessionConfig: ...
+def config_of(
+    protocol: GroupProtocol, group_id: object, topics: object, settings: Given
+) -> ClassicConfig | SessionConfig:
+    """The settings that the machine of a member uses.
+
+    Raises:
+        TypeError, ValueError: one is wrong; the message shows the right form.
+    """
+    check_names(protocol, settings)
+    kind = SessionConfig if protocol == "session" else ClassicConfig
+    read = {**_read(kind, settings), **_read(MemberConfig, settings)}
+    read["client_id"] = read.get("client_id") or f"{socket.gethostname()}-{os.getpid()}"
+    read |= {"group_id": name_of("group_id", group_id), "topics": topics_of(topics)}
+    if kind is SessionConfig:
+        read["incarnation"] = secrets.token_bytes(16)
+        read["started_at_ms"] = time.time_ns() // 1_000_000
+    return kind(**read)
+
+
+def process_of(protocol: GroupProtocol, settings: Given) -> ProcessConfig:
+    """Settings of a member beside its machine. Raises as `config_of`."""
+    read = _read(ProcessConfig, settings)
+    read.setdefault("give_back", "released" if protocol == "session" else "poll")
+    read["credentials"] = read.get("credentials") or Credentials.from_environment()
+    return ProcessConfig(**read)
+
+
+def worker_config_of(settings: Given) -> WorkerConfig:
+    """A worker's own settings. Raises as `config_of`."""
+    config = WorkerConfig(**_read(WorkerConfig, settings))
+    if config.return_within_ms is not None and settings.get("member_name") is None:
+        raise ValueError("return_within_ms keeps partitions for a name: give member_name='...'")
+    return config
+
+
+def _read(kind: type, settings: Given) -> dict[str, Any]:  # Any: each of its own type.
+    given: Mapping[str, Any] = settings
+    return {
+        name: it.take(name, given[name]) for name, it in SECTIONS[kind].items() if name in given
+    }
+
+
+def check_names(
+    protocol: GroupProtocol, settings: Given, *, worker: Collection[str] | None = None
+) -> None:
+    """Check that members of a protocol, or workers, have settings of these names.
+
+    Args:
+        worker: parameters of a worker itself, for suggestions; None: a member is meant.
+    Raises:
+        TypeError: one is unknown, is one of the other protocol, or has no meaning in a worker; the
+            message says what to write.
+    """
+    PROTOCOL.take("protocol", protocol)
+    own = {
+        name: it for name, it in SETTINGS.items() if name not in OF_WORKERS or worker is not None
+    }
+    for name, value in settings.items():
+        it = own.get(name)
+        if it is None:
+            known = [n for n in own if own[n].protocol in (None, protocol)]
+            if worker is None:
+                raise unknown_setting("a member", name, known)
+            known = [n for n in known if not own[n].in_workers]
+            known = [n for n in dict.fromkeys((*worker, *known)) if n != "settings"]
+            raise unknown_setting("a worker", name, known)
+        if worker is not None and it.in_workers:
+            if value is not None:
+                raise TypeError(f"a worker has no setting {name!r}: {it.in_workers}")
+        elif it.protocol not in (None, protocol):
+            instead = f"; {it.instead}" if it.instead else ""
+            raise TypeError(f"{name} is no setting of the {protocol} protocol{instead}")
+
+
+def remarks(config: ClassicConfig, settings: Collection[str]) -> list[tuple[Level, str]]:
+    """Lines for the log of a member that starts with these settings."""
+    told: list[tuple[Level, str]] = []
+    if "assignors" not in settings:
+        default = (
+            "the setting assignors is left out, so range is used; the next release takes "
+            "cooperative-sticky instead, and range where the group demands it. To settle it now, "
+            "say assignors=['cooperative-sticky'] or assignors=['range']"
+        )
+        told.append((Level.INFO, default))
+    if config.heartbeat_interval_ms >= config.session_timeout_ms:
+        too_slow = (
+            f"heartbeat_interval_ms is {config.heartbeat_interval_ms}, so the session of "
+            f"{config.session_timeout_ms} ms ends between two heartbeats; usual is a third of "
+            "session_timeout_ms at most"
+        )
+        told.append((Level.WARNING, too_slow))
+    return told
