@@ -6,29 +6,13 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING
 
 from coordinator.assignors import TopicPartition
 from coordinator.client.member.machine import MemberMachine
 
-if TYPE_CHECKING:
-    from coordinator.sources.base import Source
-
 LOGGER = logging.getLogger(__name__)
 LogEnds = Callable[[Collection[TopicPartition]], Mapping[TopicPartition, int]]
 """Function that returns the log end offset of each of the partitions; called in its own thread."""
-
-
-def ends_of(source: Source) -> LogEnds:
-    """The `log_ends` function of a member that reads one source."""
-    from coordinator.sources.base import snapshots_of  # A member without a source needs none.
-
-    def log_ends(partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
-        numbers = [p.partition for p in partitions if p.topic == source.topic]
-        found = snapshots_of(source, numbers)
-        return {TopicPartition(source.topic, n): found[n].end() for n in numbers}
-
-    return log_ends
 
 
 async def report_log_ends(

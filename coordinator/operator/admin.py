@@ -29,7 +29,7 @@ from coordinator.v1 import admin_pb2_grpc, group_pb2, group_pb2_grpc
 from coordinator.v1.errors_pb2 import ErrorCode
 
 FILES_TOPIC = "__files."
-"""Prefix of the pseudo-topics that hold records of files (`group_files.py`): no log's offsets."""
+"""Prefix of the pseudo-topics that hold records of files: no log's offsets. See `sources/group`."""
 
 GroupOrder = Literal["GROUP_ID", "STATE", "MEMBERS", "LAG", "LAST_REBALANCE"]
 """Orders of a list of groups, as `ListGroupsRequest` describes them."""

@@ -28,6 +28,8 @@ RETRIABLE_REFUSALS = frozenset(
     "KAFKA_STORAGE_ERROR UNKNOWN_SERVER_ERROR".split()
 )
 """Codes of a compare-and-set after which it is asked again; its outcome may be unknown."""
+MISMATCH = "OFFSET_MISMATCH"
+"""Code of a compare-and-set that found another offset."""
 _RETRIED = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED)
 T = TypeVar("T")
 

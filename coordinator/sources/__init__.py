@@ -16,12 +16,14 @@ from coordinator.sources.base import (
 )
 from coordinator.sources.files import FileLog
 from coordinator.sources.location import open_source
+from coordinator.sources.readable import GroupReadable
 from coordinator.sources.writing import SegmentWriter, write_log
 
 __all__ = [
     "BadLayout",
     "BadRow",
     "FileLog",
+    "GroupReadable",
     "LogChanged",
     "NothingFound",
     "SegmentWriter",

@@ -55,11 +55,12 @@ from coordinator.sources.layout import (
 )
 from coordinator.sources.listing import Files, Ordered, in_order
 from coordinator.sources.marks import BASE_OFFSET, Segment, check_mark, make_mark
+from coordinator.sources.readable import GroupReadable
 from coordinator.sources.recorded import FileOrder, check_of, key_of
 
 
 @dataclass(frozen=True)
-class FileLog:
+class FileLog(GroupReadable):
     """`Source` over a directory that all workers see under the same location.
 
     Args:
@@ -70,7 +71,7 @@ class FileLog:
         file_partitions: rule by which files belong to partitions, see `layout.py`; by default by
             the layout.
         reading: the format's settings, if they are not its defaults.
-        order: the group's record of the files; see `client.group_files.in_group`.
+        order: the group's record of the files; see `sources.group.in_group`.
         conditions: rows that do not meet them are left out where they are read; they keep their
             offsets.
     Raises:

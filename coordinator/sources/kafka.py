@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from coordinator.sources.base import NothingFound, conformed
+from coordinator.sources.readable import GroupReadable
 
 CALL_S = 30.0
 PATIENCE_S = 60.0
@@ -23,7 +24,7 @@ _local = threading.local()
 
 
 @dataclass(frozen=True)
-class KafkaTopic:
+class KafkaTopic(GroupReadable):
     """`Source` over a Kafka topic. Offsets are Kafka's own.
 
     Rows: partition, offset, timestamp (milliseconds, UTC; null if the broker has none), key,

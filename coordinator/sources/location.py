@@ -5,14 +5,18 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Collection, Mapping
+from typing import TYPE_CHECKING
 from urllib.parse import parse_qsl
 
-from coordinator.sources.base import Source
 from coordinator.sources.file_systems import StorePath
 from coordinator.sources.files import FileLog
 from coordinator.sources.formats import FORMATS
 from coordinator.sources.formats.base import MODES, FileFormat
 from coordinator.sources.layout import checked_rule
+
+if TYPE_CHECKING:
+    from coordinator.sources.kafka import KafkaTopic
+    from coordinator.sources.sql import SqlTable
 
 FILE_SETTINGS = ("filePartitions", "mode", "columnNameOfCorruptRecord", "header", "sep", "escape")
 """Settings of directories. All but the first are those of Spark's readers of text."""
@@ -24,7 +28,7 @@ TRUTHS = {"true": True, "false": False}
 
 def open_source(
     location: str, topic: str | None = None, settings: Mapping[str, str] | None = None
-) -> Source:
+) -> FileLog | KafkaTopic | SqlTable:
     """Open the source at a location.
 
         /logs/flights, arrow:/logs/flights       a directory of Arrow files, a `FileLog`

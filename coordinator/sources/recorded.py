@@ -9,8 +9,8 @@ deleted file leaves a gap, and a file that was written over is noticed.
     entry    hash of the path (5 bytes), partition, rows + 1 (0: it may still grow), check (2)
 
 Numbers have seven bits a byte. A file that grows has one more entry once another one follows it.
-Entries are kept in pages of a group's committed metadata: `client/group_files.py`. A file costs
-ten or eleven bytes, so there is room for some 120,000 files.
+Entries are kept in pages, see `group_files.py`. A file costs ten or
+eleven bytes, so there is room for some 120,000 files.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import hashlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Protocol
+from typing import Protocol, Self, runtime_checkable
 
 MAX_BYTES = 5 << 18
 """Size of all entries of a log: 1.25 MiB."""
@@ -98,6 +98,20 @@ class FileOrder(Protocol):
         Raises:
             ValueError: the record would be too long.
         """
+        ...
+
+
+@runtime_checkable
+class Recordable(Protocol):
+    """A log whose files can follow each other as a group has recorded them."""
+
+    @property
+    def order(self) -> FileOrder | None:
+        """The group's record; None: they follow each other by name."""
+        ...
+
+    def ordered_by(self, order: FileOrder) -> Self:
+        """The same log with its files in the order of a record."""
         ...
 
 

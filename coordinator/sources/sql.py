@@ -9,12 +9,13 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from coordinator.sources.base import NothingFound
+from coordinator.sources.readable import GroupReadable
 
 ROWS_A_BATCH = 4_096
 
 
 @dataclass(frozen=True)
-class SqlTable:
+class SqlTable(GroupReadable):
     """`Source` over rows with a whole-numbered key that rises: the key is the offset.
 
     Rows must become visible in the order of their keys. Where transactions that overlap take

@@ -1,7 +1,7 @@
 """Members in Spark executors: each task is one member, as long as there is work.
 
 A task's Python worker holds the member, and a worker of it runs the task's work
-(`coordinator.client.consume`). Spark may retry the task, on another executor
+(`coordinator.sources.group.consume`). Spark may retry the task, on another executor
 or the same one; the new attempt joins again. A cancelled task is killed after two seconds without
 any cleanup, and so is a killed executor at once: the session timeout notices, not a LeaveGroup.
 
@@ -21,11 +21,8 @@ from typing import Any
 
 import grpc
 
-from coordinator.client.consume import Summary, Work
-from coordinator.client.consume import consume as consume_here
 from coordinator.client.errors import FatalError
-from coordinator.client.group_files import in_group
-from coordinator.client.log_ends import ends_of
+from coordinator.client.group_address import GroupAddress
 from coordinator.client.member.blocking_member import BlockingMember
 from coordinator.client.member.session.sync import BlockingSessionMember
 from coordinator.client.settings.setting import GroupProtocol
@@ -33,6 +30,8 @@ from coordinator.client.worker.settings import DEFAULT_ASSIGNOR, FALLBACK_ASSIGN
 from coordinator.dial import Credentials
 from coordinator.operator.admin import GroupAdmin
 from coordinator.sources.base import Source, partitions_of
+from coordinator.sources.group import Summary, Work, ends_of, in_group
+from coordinator.sources.group import consume as consume_here
 from coordinator.spark.logs import log_like_spark
 from coordinator.spark.refusals import told_plainly
 from coordinator.spark.worker_imports import ImportedInWorkers
@@ -63,7 +62,7 @@ def run_members(
         members: their number; those beyond the cluster's slots wait for one.
         make_work: called in the worker with the member's client id. It is pickled.
         member_settings: for `BlockingMember`, or in a session group for `BlockingSessionMember`.
-            consume_settings: for `client.consume`.
+            consume_settings: for `sources.group.consume`.
         static: members are static; their instance ids, or names in a session group, are the
             numbers of their slots.
         protocol: "classic", or "session": the coordinator assigns, under leases.
@@ -107,8 +106,8 @@ def consume(
             crash the rows since the last commit are handled again.
         forever: partitions grow; else the job ends when all are committed to their ends.
         member_settings: for `BlockingMember`, or in a session group for `BlockingSessionMember`.
-            consume_settings: for `client.consume`, such as `topics_refresh_ms`, the time within
-            which new partitions are found.
+            consume_settings: for `sources.group.consume`, such as `topics_refresh_ms`, the time
+            within which new partitions are found.
         protocol: "classic", or "session": a slot that Spark runs again waits until the lease of
             its former attempt has ended, then has its partitions.
     Returns:
@@ -147,9 +146,10 @@ def run_slot(
     failed instead, Spark would run it again, and it would fence the attempt that works.
 
     Args:
-        settings: for `BlockingMember`. consume_settings: for `client.consume`.
+        settings: for `BlockingMember`. consume_settings: for `sources.group.consume`.
     """
-    source = in_group(source, bootstrap, group_id, settings.get("credentials"))
+    address = GroupAddress(bootstrap, group_id, settings.get("credentials"))
+    source = in_group(source, address)
     allow_empty = consume_settings.get("allow_empty", False)
     topics = {source.topic: len(partitions_of(source, allow_empty=allow_empty))}
     if protocol == "session":

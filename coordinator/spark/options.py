@@ -12,8 +12,7 @@ from urllib.parse import urlencode
 
 from coordinator.assignors import TopicPartition
 from coordinator.client.errors import CommitFailed
-from coordinator.client.group_files import MISMATCH, in_group
-from coordinator.client.log_ends import ends_of
+from coordinator.client.group_address import GroupAddress
 from coordinator.client.offsets import OffsetAndMetadata
 from coordinator.client.settings.typed import MemberSettings
 from coordinator.client.worker.settings import DEFAULT_ASSIGNOR, FALLBACK_ASSIGNOR
@@ -21,10 +20,11 @@ from coordinator.client.worker.topics import TOPICS_REFRESH_MS
 from coordinator.commit_metadata import of_reader, parsed
 from coordinator.dial import Credentials
 from coordinator.operator.admin import GroupAdmin
-from coordinator.operator.asking import RETRIABLE_REFUSALS, asked
+from coordinator.operator.asking import MISMATCH, RETRIABLE_REFUSALS, asked
 from coordinator.sources import Source, open_source
 from coordinator.sources.base import LogChanged, Snapshot, partitions_of, snapshots_of
 from coordinator.sources.files import FileLog
+from coordinator.sources.group import ends_of, in_group
 from coordinator.sources.location import FILE_SETTINGS, nearest
 from coordinator.spark.filters import FilterTold, condition_of, filters_told
 from coordinator.spark.option_values import (
@@ -219,7 +219,7 @@ class StreamOptions:
 
     def in_group(self) -> StreamOptions:
         """The same options, with files in the order that the group has recorded."""
-        source = in_group(self.source, self.coordinator, self.group, self.credentials)
+        source = in_group(self.source, GroupAddress(self.coordinator, self.group, self.credentials))
         return replace(self, source=source)
 
     def schema(self) -> Any:

@@ -47,10 +47,11 @@ from coordinator.client.member.ledger import Holding
 from coordinator.client.member.session.polled import PolledSessionMember
 from coordinator.client.member.session.sync import BlockingSessionMember
 from coordinator.client.offsets import OffsetAndMetadata
-from coordinator.client.told_commits import commit_told
-from coordinator.client.worker.topics import TopicCounts, topics_of_source
+from coordinator.client.worker.topics import TopicCounts
 from coordinator.commit_metadata import fingerprint, new_id, parsed
 from coordinator.sources.base import Snapshot, snapshots_of
+from coordinator.sources.group.commits import commit_told
+from coordinator.sources.group.measures import topics_of_source
 from coordinator.spark.announced import Announcement
 from coordinator.spark.logs import log_like_spark
 from coordinator.spark.option_values import LATEST

@@ -22,10 +22,10 @@ from coordinator.cli import reset
 from coordinator.cli.log_offsets import LogOffsets
 from coordinator.cli.partitions import selection
 from coordinator.client import BlockingMember
-from coordinator.client.consume import consume
 from coordinator.commit_metadata import parsed
 from coordinator.operator.admin import GroupAdmin
 from coordinator.sources import BadLayout, LogChanged, NothingFound, open_source
+from coordinator.sources.group import consume
 from coordinator.spark.options import StreamOptions
 from coordinator.spark.ranges import MANIFESTS
 from coordinator.spark.reading import GroupReader

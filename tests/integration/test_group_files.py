@@ -9,8 +9,10 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from coordinator.assignors import TopicPartition
-from coordinator.client.group_files import GroupFiles
+from coordinator.client.group_address import GroupAddress
 from coordinator.operator.admin import FILES_TOPIC, GroupAdmin
+from coordinator.sources.group.record import files_of_group
+from coordinator.sources.group_files import GroupFiles
 from coordinator.sources.recorded import MAX_BYTES, Entry, FileRecord, RecordUnreadable, key_of
 from tests.serving import running
 
@@ -24,7 +26,7 @@ async def server():
 
 
 def files(server, group: str = "g") -> GroupFiles:
-    return GroupFiles([server.address], group, None)
+    return files_of_group(GroupAddress(server.address, group))
 
 
 def entries(first: int, count: int) -> list[Entry]:

@@ -21,9 +21,9 @@ from coordinator.client import (
     Revoking,
     StaleMember,
 )
-from coordinator.client.consume import consume
 from coordinator.client.member.group_member import epoch_ms
 from coordinator.operator.admin import GroupAdmin
+from coordinator.sources.group import consume
 from tests.integration.waiting import until, wait_until
 from tests.patience import HANG_S
 from tests.serving import Process, running

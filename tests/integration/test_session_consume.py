@@ -19,7 +19,7 @@ ROWS, PARTITIONS = 400, 4
 PROGRAM = """
 import json, pathlib, sys, time
 from coordinator.client import BlockingMember, BlockingSessionMember
-from coordinator.client.consume import consume
+from coordinator.sources.group import consume
 from coordinator.sources import open_source
 
 address, group, protocol, logs, results, is_victim = sys.argv[1:]

@@ -13,9 +13,9 @@ from coordinator.client import (
     MemberSettings,
     SessionMember,
 )
-from coordinator.client.consume import Summary, consume
 from coordinator.client.member.session.changes import Draining, Granted, Lost, Warming
 from coordinator.sources import open_source
+from coordinator.sources.group import Summary, consume
 
 
 class Sums:

@@ -15,6 +15,7 @@ from concurrent.futures import CancelledError, Future
 from functools import wraps
 from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar
 
+from coordinator.client.group_address import GroupAddress
 from coordinator.client.member.on_loop import LoopMember
 from coordinator.client.transport.interrupts import SignalGuard, closing_reason
 from coordinator.client.transport.loop_thread import LoopThread, check_process, is_forked_from
@@ -80,6 +81,11 @@ class BlockingCalls(Generic[M_co]):
         # Reentrant: a signal handler may close the member in the middle of a call.
         self._lock = threading.RLock()
         self._calls: set[asyncio.Task[Any]] = set()
+
+    @property
+    def group_address(self) -> GroupAddress:
+        """Address of its group."""
+        return self._member.group_address
 
     def start(self) -> None:
         """Begin to join, in the background."""

@@ -13,7 +13,6 @@ from coordinator.client.member.view import MemberView
 
 if TYPE_CHECKING:
     from coordinator.client.settings.typed import MemberSettings
-    from coordinator.sources.base import Source
 
 
 class BlockingMember(BlockingCalls[GroupMember], MemberView):
@@ -54,10 +53,6 @@ class BlockingMember(BlockingCalls[GroupMember], MemberView):
         May be called from any thread, and again after Ctrl-C has interrupted it: it goes on.
         """
         self._close_by(lambda member: member.close(reason, leave=leave))
-
-    def in_group(self, source: Source) -> Source:
-        """See `GroupMember.in_group`."""
-        return self._member.in_group(source)
 
     poll = in_plain_code(GroupMember.poll)
     subscribe = in_plain_code(GroupMember.subscribe)

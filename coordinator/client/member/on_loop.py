@@ -11,7 +11,7 @@ import contextlib
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, ClassVar, Generic, Self, TypeVar
+from typing import ClassVar, Generic, Self, TypeVar
 
 from coordinator.assignors import TopicPartition
 from coordinator.client.errors import StaleMember
@@ -22,6 +22,7 @@ from coordinator.client.forms import (
     partitions_of,
     timeout_ms_of,
 )
+from coordinator.client.group_address import GroupAddress
 from coordinator.client.member.calling import CallingMachine
 from coordinator.client.member.operations import GIVE_UP_MS, Operation
 from coordinator.client.offsets import Commit, OffsetAndMetadata, Offsets
@@ -29,9 +30,6 @@ from coordinator.client.transport.driver import Driver
 from coordinator.client.transport.interrupts import SignalGuard, closing_reason
 from coordinator.client.transport.loop_thread import check_process, is_forked_from
 from coordinator.dial import Credentials
-
-if TYPE_CHECKING:
-    from coordinator.sources.base import Source
 
 M = TypeVar("M", bound=CallingMachine)
 
@@ -42,6 +40,7 @@ class LoopMember(ABC, Generic[M]):
     """A member on the running event loop.
 
     Attributes:
+        group_address: address of its group.
         pid: id of the process that has started it; None: none has.
     """
 
@@ -60,7 +59,7 @@ class LoopMember(ABC, Generic[M]):
         handles_signals: bool,
     ) -> None:
         self._machine, self._clock = machine, clock
-        self._of_group = bootstrap, group_id, credentials
+        self.group_address = GroupAddress(bootstrap, group_id, credentials)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._told = asyncio.Event()
         self.pid: int | None = None
@@ -100,12 +99,6 @@ class LoopMember(ABC, Generic[M]):
                 guard.remove()
                 if guard.error is not None:
                     await guard.has_left()
-
-    def in_group(self, source: Source) -> Source:
-        """A source whose files are in the order that the member's group has recorded."""
-        from coordinator.client.group_files import in_group  # See log_ends.py.
-
-        return in_group(source, *self._of_group)
 
     def parts(self) -> tuple[M, Driver, Callable[[], int]]:
         """Machine, driver and clock, for a worker that takes the place of polling."""

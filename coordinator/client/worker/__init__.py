@@ -22,7 +22,7 @@
 | `environment.py` | the seam for tests: loop, clock, connections, threads |
 | `handlers.py`, `policy.py`, `settings.py` | what was registered; error policies; settings |
 | `positions.py`, `topics.py` | where partitions begin, which there are |
-| `reading.py`, `rows.py` | a source in chunks that are committed; handlers of its rows |
+| `source.py`, `adapting.py` | what is needed of a source; what adapters of handlers need |
 | `running.py`, `watch.py` | signals and the interpreter's end; a loop that is blocked |
 | `state.py`, `metrics.py` | what a worker shows |
 

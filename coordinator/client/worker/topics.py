@@ -7,7 +7,6 @@ from collections.abc import Awaitable, Callable, Mapping
 from coordinator.client.forms import topics_of
 from coordinator.client.worker.policy import check_number
 from coordinator.client.worker.user_calls import UserCalls
-from coordinator.sources.base import Source, partitions_of
 
 TOPICS_REFRESH_MS = 10_000
 """Time between two counts of partitions, unless another one is set."""
@@ -52,28 +51,6 @@ class Topics:
         if self._ask is not None:
             self.known = checked(await calls.ask(self._ask))
         return self.known
-
-
-def topics_of_source(
-    source: Source, *, allow_empty: bool = False, at_least: int = 0
-) -> Callable[[], TopicCounts]:
-    """Function that counts a source's partitions; never fewer than before.
-
-    One that vanishes stays with its owner, who finds that its rows are gone, instead of being
-    dropped without a word.
-
-    Args:
-        allow_empty: see `partitions_of`. A source that was counted may be empty later.
-        at_least: partitions that were counted before.
-    """
-    most = at_least
-
-    def count() -> TopicCounts:
-        nonlocal most
-        most = max(most, len(partitions_of(source, allow_empty=allow_empty or most > 0)))
-        return {source.topic: most}
-
-    return count
 
 
 def checked(topics: object) -> dict[str, int]:

@@ -10,13 +10,13 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, Unpack, get_args, overload
 
 from coordinator.client.forms import addresses_of, manifest_of, name_of
-from coordinator.client.group_files import GroupFiles, ordered_by
-from coordinator.client.log_ends import ends_of
+from coordinator.client.group_address import GroupAddress
 from coordinator.client.member.events import spelled
 from coordinator.client.settings.reading import check_names, process_of, worker_config_of
 from coordinator.client.settings.setting import GroupProtocol
 from coordinator.client.transport.loop_thread import check_process
 from coordinator.client.worker.environment import Environment, environment_here
+from coordinator.client.worker.errors import WrongHandler
 from coordinator.client.worker.handlers import (
     COLOURS,
     FORMS,
@@ -44,7 +44,6 @@ from coordinator.client.worker.policy import (
     check_number,
 )
 from coordinator.client.worker.positions import BeginOffsets, Start, StartPolicy
-from coordinator.client.worker.rows import RowsHandler, rows_handler
 from coordinator.client.worker.running import (
     AT_EXIT,
     EndNow,
@@ -56,16 +55,15 @@ from coordinator.client.worker.settings import (
     classic,
     leased,
 )
+from coordinator.client.worker.source import GroupSource, RowsFunction, WorkerSource
 from coordinator.client.worker.state import WorkerState
 from coordinator.client.worker.topics import (
     TOPICS_REFRESH_MS,
     TopicCounts,
     Topics,
     TopicsFunction,
-    topics_of_source,
 )
 from coordinator.client.worker.worker_run import WorkerRun
-from coordinator.sources.base import Source
 
 if TYPE_CHECKING:
     from coordinator.client.settings.typed import WorkerSettings
@@ -74,7 +72,7 @@ AsyncFunction = Callable[[Partition], Coroutine[Any, Any, object]]
 BlockingFunction = Callable[[BlockingPartition], None]
 A = TypeVar("A", bound=AsyncFunction)
 B = TypeVar("B", bound=BlockingFunction)
-R = TypeVar("R", bound=RowsHandler)
+R = TypeVar("R", bound=RowsFunction)
 
 
 class HandlerDecorator(Protocol):
@@ -121,7 +119,7 @@ class Worker:
         group_id: str,
         topics: TopicCounts | TopicsFunction | None = None,
         *,
-        source: Source | None = None,
+        source: WorkerSource | None = None,
         start: Start = "earliest",
         begin_offsets: BeginOffsets | None = None,
         topics_refresh_ms: int = TOPICS_REFRESH_MS,
@@ -156,20 +154,22 @@ class Worker:
             grace_ms=grace_ms,
             concurrency=concurrency,
         )
-        if source is not None and not hasattr(source, "end_offset"):
-            raise TypeError(f"source is {source!r}; write source=open_source('parquet:/logs/x')")
-        files: GroupFiles | None = None
+        if source is not None and not hasattr(source, "of_group"):
+            raise TypeError(
+                f"source is {source!r}; write source=open_source('parquet:/logs/x'), or derive "
+                "your own from coordinator.sources.GroupReadable"
+            )
+        rows: GroupSource | None = None
         process = process_of(protocol, settings)
         log_ends = process.log_ends
         if source is not None:
-            files = GroupFiles(addresses, group_id, settings.get("credentials"))
-            source = ordered_by(source, files)
-            log_ends = log_ends or ends_of(source)
-            begin_offsets = begin_offsets or _begins_of(source)
+            rows = source.of_group(GroupAddress(addresses, group_id, settings.get("credentials")))
+            log_ends = log_ends or rows.log_ends
+            begin_offsets = begin_offsets or rows.begin_offsets
         if topics is None:
-            if source is None:
+            if rows is None:
                 raise TypeError('give topics={"invoices": 12}, or a source')
-            topics = topics_of_source(source)
+            topics = rows.topics
         plan = Plan(
             group_id=group_id,
             new_member=new_member,
@@ -180,7 +180,7 @@ class Worker:
             log_ends=log_ends,
             log_ends_interval_s=process.log_ends_interval_s,
         )
-        self._set_up(plan, policy, source, files)
+        self._set_up(plan, policy, rows)
 
     @classmethod
     def of(cls, plan: Plan, policy: ErrorPolicy) -> Worker:
@@ -189,14 +189,8 @@ class Worker:
         worker._set_up(plan, policy)
         return worker
 
-    def _set_up(
-        self,
-        plan: Plan,
-        policy: ErrorPolicy,
-        source: Source | None = None,
-        files: GroupFiles | None = None,
-    ) -> None:
-        self._plan, self._policy, self._source, self._files = plan, policy, source, files
+    def _set_up(self, plan: Plan, policy: ErrorPolicy, source: GroupSource | None = None) -> None:
+        self._plan, self._policy, self._source = plan, policy, source
         self._handlers, self._limits = plan.handlers, plan.limits
         self.environment: Environment | None = None
         """Seam for tests, see `environment.py`; to be set before the start. None: the real one."""
@@ -299,7 +293,12 @@ class Worker:
         policy = self._policy.but(on_error, max_attempts, after_max_attempts)
 
         def register(function: Any) -> Any:
-            self._handlers.add(None, rows_handler(self._source, function, batch, policy))
+            if self._source is None:
+                raise WrongHandler(
+                    "@worker.rows reads the worker's source: give Worker(..., "
+                    "source=open_source(...))"
+                )
+            self._handlers.add(None, self._source.handler(function, batch, policy))
             return function
 
         return register if function is None else register(function)
@@ -506,8 +505,8 @@ class Worker:
         else:
             self._handlers.check_any()
         environment = self.environment or environment_here()
-        if environment.is_virtual and self._files is not None:
-            self._files.switch_off()
+        if environment.is_virtual and self._source is not None:
+            self._source.on_virtual_time()
         run = WorkerRun(self._plan, environment, asyncio.get_running_loop())
         if not environment.is_virtual:
             AT_EXIT.add(run)
@@ -548,7 +547,3 @@ class Worker:
             raise errors[0]
         if errors:
             raise BaseExceptionGroup("several handlers failed", errors)
-
-
-def _begins_of(source: Source) -> BeginOffsets:
-    return lambda keys: {key: source.begin_offset(key.partition) for key in keys}

@@ -14,7 +14,7 @@ from flights.notes import TAKES, WORKS, Notebook
 
 
 class Counting:
-    """`coordinator.client.consume.Work` with one JSON file for each partition and offset.
+    """`coordinator.sources.group.Work` with one JSON file for each partition and offset.
 
     A result is written, synced and then renamed, so that a file of that name is always complete.
     The process writes its pid to a file named by its client id, and notes when it works on which

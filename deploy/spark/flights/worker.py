@@ -10,9 +10,8 @@ import signal
 import sys
 
 from coordinator.client import BlockingMember
-from coordinator.client.consume import consume
-from coordinator.client.log_ends import ends_of
 from coordinator.sources import FileLog, partitions_of
+from coordinator.sources.group import consume, ends_of
 from flights.counting import Counting
 
 

@@ -12,7 +12,6 @@ from coordinator.client.member.session.member_machine import SessionMemberMachin
 
 if TYPE_CHECKING:
     from coordinator.client.settings.typed import MemberSettings
-    from coordinator.sources.base import Source
 
 
 class BlockingSessionMember(BlockingCalls[SessionMember], SessionView):
@@ -49,10 +48,6 @@ class BlockingSessionMember(BlockingCalls[SessionMember], SessionView):
         """Leave; see `SessionMember.close`. May be called from any thread, and again after Ctrl-C
         has interrupted it: it goes on."""
         self._close_by(lambda member: member.close(reason, return_within_ms=return_within_ms))
-
-    def in_group(self, source: Source) -> Source:
-        """See `SessionMember.in_group`."""
-        return self._member.in_group(source)
 
     poll = in_plain_code(SessionMember.poll)
     commit = in_plain_code(SessionMember.commit, refusal=StaleMember)

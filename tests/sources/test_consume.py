@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 import pytest
 
 from coordinator.client import BlockingMember, Worker
-from coordinator.client.consume import Stalled, consume
-from coordinator.client.worker.topics import topics_of_source
-from coordinator.sources import NothingFound
+from coordinator.sources import GroupReadable, NothingFound
+from coordinator.sources.group import Stalled, consume
+from coordinator.sources.group.measures import topics_of_source
 
 GROUP, TOPIC = "g", "t"
 MEMBER = {"assignors": "cooperative-sticky", "max_poll_interval_ms": 60_000}
@@ -28,7 +28,7 @@ class Batch:
 
 
 @dataclass
-class Log:
+class Log(GroupReadable):
     """A source of two partitions whose rows are their own offsets, in batches of two."""
 
     ends: list[int]

@@ -10,7 +10,9 @@ from coordinator.assignors import TopicPartition
 from coordinator.client.errors import CommitFailed
 from coordinator.client.member.ledger import Holding
 from coordinator.client.offsets import OffsetAndMetadata
+from coordinator.client.worker.partition import BlockingPartition, Partition
 from coordinator.commit_metadata import TOO_LARGE
+from coordinator.sources.group.reading import Chunk
 
 if TYPE_CHECKING:
     from coordinator.client.member.blocking_member import BlockingMember
@@ -54,3 +56,24 @@ def check_too_large(error: CommitFailed) -> None:
         "offsets are committed without what was read: raise offset_metadata_max_bytes to "
         "4096, so that files that change are noticed after a restart"
     )
+
+
+async def commit(p: Partition, chunk: Chunk) -> None:
+    """Commit a chunk, unless somebody else has set the offset meanwhile.
+
+    Without metadata, if the coordinator refuses its size. Raises as `Partition.commit`.
+    """
+    try:
+        await p.commit(chunk.after, chunk.metadata, p.stored)
+    except CommitFailed as error:
+        check_too_large(error)
+        await p.commit(chunk.after, "", p.stored)
+
+
+def commit_blocking(p: BlockingPartition, chunk: Chunk) -> None:
+    """Do the same in a thread. Raises as `BlockingPartition.commit`."""
+    try:
+        p.commit(chunk.after, chunk.metadata, p.stored)
+    except CommitFailed as error:
+        check_too_large(error)
+        p.commit(chunk.after, "", p.stored)

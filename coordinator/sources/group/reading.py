@@ -1,4 +1,4 @@
-"""A partition of a source, read chunk by chunk from its position on; each chunk is committed."""
+"""A partition of a source, read chunk by chunk from its position on."""
 
 from __future__ import annotations
 
@@ -6,9 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from coordinator.client.errors import CommitFailed
-from coordinator.client.told_commits import check_too_large
-from coordinator.client.worker.partition import BlockingPartition, Partition, PartitionView
+from coordinator.client.worker.partition import PartitionView
 from coordinator.commit_metadata import of_reader, parsed
 from coordinator.sources.base import Source, snapshot_of
 
@@ -53,34 +51,3 @@ class Reading:
             return None
         self._offset, self._mark = after, snapshot.mark(after)
         return Chunk(snapshot.read(begin, after), after, of_reader(self._mark))
-
-
-async def until_may_begin(p: Partition) -> None:
-    """Wait before a chunk is handed out while the lease of a partition is in doubt."""
-    await p._calls.until_may_begin(p._run)
-
-
-def until_may_begin_blocking(p: BlockingPartition) -> None:
-    """Do the same in a thread."""
-    p._calls.until_may_begin_blocking(p._run)
-
-
-async def commit(p: Partition, chunk: Chunk) -> None:
-    """Commit a chunk, unless somebody else has set the offset meanwhile.
-
-    Without metadata, if the coordinator refuses its size. Raises as `Partition.commit`.
-    """
-    try:
-        await p.commit(chunk.after, chunk.metadata, p.stored)
-    except CommitFailed as error:
-        check_too_large(error)
-        await p.commit(chunk.after, "", p.stored)
-
-
-def commit_blocking(p: BlockingPartition, chunk: Chunk) -> None:
-    """Do the same in a thread. Raises as `BlockingPartition.commit`."""
-    try:
-        p.commit(chunk.after, chunk.metadata, p.stored)
-    except CommitFailed as error:
-        check_too_large(error)
-        p.commit(chunk.after, "", p.stored)

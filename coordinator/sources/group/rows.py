@@ -1,49 +1,59 @@
-"""Handlers of rows: a source is read in lists of rows, and each list is committed."""
+"""A source as a worker reads it in a group: lists of rows for its handler, each committed."""
 
 from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable
 from typing import Any
 
-from coordinator.client.worker.errors import WrongHandler
-from coordinator.client.worker.handlers import COLOURS, Handler, check_function, refuse_coroutine
-from coordinator.client.worker.partition import BlockingPartition, Partition, PartitionView
-from coordinator.client.worker.policy import ErrorPolicy, check_number
-from coordinator.client.worker.reading import (
-    Chunk,
-    Reading,
-    commit,
-    commit_blocking,
+from coordinator.client.group_address import GroupAddress
+from coordinator.client.worker.adapting import (
+    check_held,
+    tell_log_end,
     until_may_begin,
     until_may_begin_blocking,
 )
+from coordinator.client.worker.handlers import COLOURS, Handler, check_function, refuse_coroutine
+from coordinator.client.worker.partition import BlockingPartition, Partition, PartitionView
+from coordinator.client.worker.policy import ErrorPolicy, check_number
 from coordinator.sources.base import Source
+from coordinator.sources.group.commits import commit, commit_blocking
+from coordinator.sources.group.measures import begins_of, ends_of, topics_of_source
+from coordinator.sources.group.reading import Chunk, Reading
+from coordinator.sources.group.record import files_of_group, ordered_by
 
-Rows = Sequence[Any]  # Any: rows are dictionaries by column.
-RowsHandler = (
-    Callable[[list[Any]], object]
-    | Callable[[list[Any]], Coroutine[Any, Any, object]]
-    | Callable[[Partition, list[Any]], Coroutine[Any, Any, object]]
-    | Callable[[BlockingPartition, list[Any]], object]
-)
 FORMS = (
     "a handler of rows is `async def handle(rows: list) -> None` or `def handle(rows: list) -> "
     "None`; with two parameters, (p, rows), the first is the partition"
 )
 
 
-def rows_handler(source: Source | None, function: Any, batch: int, policy: ErrorPolicy) -> Handler:
+class GroupRows:
+    """`GroupSource` of the client's workers over a source."""
+
+    def __init__(self, source: Source, address: GroupAddress) -> None:
+        self._files = files_of_group(address)
+        self._source = source = ordered_by(source, self._files)
+        self.topics = topics_of_source(source)
+        self.log_ends = ends_of(source)
+        self.begin_offsets = begins_of(source)
+
+    def handler(self, function: Any, batch: int, policy: ErrorPolicy) -> Handler:
+        """See `GroupSource`."""
+        return rows_handler(self._source, function, batch, policy)
+
+    def on_virtual_time(self) -> None:
+        """See `GroupSource`: files count in order of name then."""
+        self._files.switch_off()
+
+
+def rows_handler(source: Source, function: Any, batch: int, policy: ErrorPolicy) -> Handler:
     """The handler that reads a source for a handler of rows.
 
     Raises:
-        WrongHandler: the function cannot be called, or there is no source. ValueError: `batch`.
+        WrongHandler: the function cannot be called. ValueError: `batch` is no number.
     """
-    if source is None:
-        raise WrongHandler(
-            "@worker.rows reads the worker's source: give Worker(..., source=open_source(...))"
-        )
     check_number("batch", batch, 1)
     takes_partition = callable(function) and _count(function) == 2
     parameters = "p, rows" if takes_partition else "rows"
@@ -52,7 +62,7 @@ def rows_handler(source: Source | None, function: Any, batch: int, policy: Error
 
     def read(p: PartitionView, reading: Reading) -> tuple[Chunk, list[Any]] | None:
         chunk = reading.next(batch)
-        p._tell("log_end", reading.log_end)
+        tell_log_end(p, reading.log_end)
         if chunk is None:
             return None
         return chunk, [row for found in chunk.batches for row in found.to_pylist()]
@@ -63,7 +73,7 @@ def rows_handler(source: Source | None, function: Any, batch: int, policy: Error
         while (found := await asyncio.to_thread(read, p, reading)) is not None:
             chunk, rows = found
             await until_may_begin(p)
-            p._check()
+            check_held(p)
             if rows:
                 await (function(p, rows) if takes_partition else function(rows))
             await commit(p, chunk)
@@ -73,7 +83,7 @@ def rows_handler(source: Source | None, function: Any, batch: int, policy: Error
         while (found := read(p, reading)) is not None:
             chunk, rows = found
             until_may_begin_blocking(p)
-            p._check()
+            check_held(p)
             if rows:
                 result = function(p, rows) if takes_partition else function(rows)
                 refuse_coroutine(result, f"it returned a coroutine that nobody awaits; {FORMS}")

@@ -22,22 +22,21 @@ from coordinator.client.member.group_member import GroupMember
 from coordinator.client.member.session.member import SessionMember
 from coordinator.client.member.session.sync import BlockingSessionMember
 from coordinator.client.worker import Partition, Worker
+from coordinator.client.worker.adapting import until_may_begin
 from coordinator.client.worker.environment import Environment, environment_here
 from coordinator.client.worker.handlers import Handlers
 from coordinator.client.worker.member import LentMember, Member
 from coordinator.client.worker.plan import Plan
 from coordinator.client.worker.policy import ErrorPolicy, Limits, check_number
 from coordinator.client.worker.positions import StartPolicy
-from coordinator.client.worker.reading import Chunk, Reading, commit, until_may_begin
 from coordinator.client.worker.running import refuse_running_loop, run_on_new_loop
 from coordinator.client.worker.session_member import LentLeasedMember
-from coordinator.client.worker.topics import (
-    TOPICS_REFRESH_MS,
-    TopicCounts,
-    Topics,
-    topics_of_source,
-)
+from coordinator.client.worker.topics import TOPICS_REFRESH_MS, TopicCounts, Topics
 from coordinator.sources.base import Source
+from coordinator.sources.group.commits import commit
+from coordinator.sources.group.measures import topics_of_source
+from coordinator.sources.group.reading import Chunk, Reading
+from coordinator.sources.group.record import in_group
 
 LOOK_S = 0.5
 """Time between two looks whether all is done, or whether a log has grown."""
@@ -121,7 +120,7 @@ def consume(
         "consume blocks, and an event loop runs in this thread: "
         "use `await asyncio.to_thread(consume, ...)`"
     )
-    source = member.in_group(source)
+    source = in_group(source, member.group_address)
     count = topics_of_source(source, allow_empty=allow_empty)
     topics = Topics(count, topics_refresh_ms)
     ends = {number: source.end_offset(number) for number in range(count()[source.topic])}
