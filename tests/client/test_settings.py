@@ -155,7 +155,7 @@ def test_members_of_session_groups_give_back_by_released_and_others_by_poll():
 def test_a_worker_names_what_is_nearest_of_its_own_settings_too():
     with pytest.raises(TypeError, match="did you mean return_within_ms"):
         Worker("localhost:7400", "g", {"t": 1}, protocol="session", return_with_ms=1)
-    assert set(OF_WORKERS) == {"max_failures", "return_within_ms"}
+    assert set(OF_WORKERS) == {"max_failures"}
 
 
 def test_what_is_made_of_the_settings_is_up_to_date():

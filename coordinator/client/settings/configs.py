@@ -184,6 +184,14 @@ class SessionConfig(MemberConfig):
         "Pod uid, container name and start of process 1 (epoch milliseconds), if all are known: a "
         "container that was started anew takes the place of its predecessor of the same "
         "`member_name` at once. None: when the lease of that has ended.")
+    return_within_ms: int | None = _session(None, kinds.MILLISECONDS,
+        "Time for which the partitions of a member that stops are kept for a process of its "
+        "`member_name`, so that none moves. None: they are handed over.",
+        instead="write instance_id='...', which keeps them for the session")
     wishes: GroupWishes = setting(GroupWishes(), SettingKind(_wishes),
         "Policy that the group gets if it has none yet; see `PolicyWishes`.", protocol="session",
         told="the coordinator's", typed="PolicyWishes")
+
+    def __post_init__(self) -> None:
+        if self.return_within_ms is not None and self.member_name is None:
+            raise ValueError("return_within_ms keeps partitions for a name: give member_name='...'")

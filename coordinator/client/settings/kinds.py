@@ -4,17 +4,11 @@ from __future__ import annotations
 
 import difflib
 import math
-from collections.abc import Collection, Iterable
+from collections.abc import Collection
 from typing import get_args
 
 from coordinator.assignors import BUILT_IN
-from coordinator.client.forms import (
-    MOST,
-    milliseconds_of,
-    name_of,
-    names_of,
-    whole_of,
-)
+from coordinator.client.forms import MOST, milliseconds_of, name_of, names_of, whole_of
 from coordinator.client.settings.setting import GroupProtocol, SettingKind
 
 MAX_CAPACITY = 1_000_000.0
@@ -24,9 +18,7 @@ LEASES = {"fast": 3_000, "standard": 10_000, "patient": 45_000}
 
 def whole(unit: str = "", least: int = 0, most: int = MOST) -> SettingKind:
     """A whole number."""
-    return SettingKind(
-        lambda name, value: whole_of(name, value, least, most), unit, f"at least {least}"
-    )
+    return SettingKind(lambda name, it: whole_of(name, it, least, most), unit, f"at least {least}")
 
 
 def choice(*words: str) -> SettingKind:
@@ -40,23 +32,21 @@ def choice(*words: str) -> SettingKind:
     return SettingKind(take, allowed=f"one of {', '.join(words)}")
 
 
-def nearest(name: str, known: Iterable[str]) -> str:
-    """Suggestion of a similar name; empty if none is similar."""
+def nearest(name: str, known: Collection[str]) -> str:
+    """Suggestion of a similar name; of all names if none is similar."""
     near = difflib.get_close_matches(str(name), known, n=1)
-    return f"did you mean {near[0]}?" if near else ""
+    return f"did you mean {near[0]}?" if near else f"there are {', '.join(known)}"
 
 
 def unknown_setting(who: str, name: str, known: Collection[str]) -> TypeError:
     """Error of a setting that there is not; it names the nearest one."""
-    near = nearest(name, known)
-    return TypeError(f"{who} has no setting {name!r}; {near or 'there are ' + ', '.join(known)}")
+    return TypeError(f"{who} has no setting {name!r}; {nearest(name, known)}")
 
 
 def _assignor(name: str, value: object) -> str:
     found = name_of(name, value)
     if found not in BUILT_IN:
-        hint = nearest(found, BUILT_IN) or f"there are {', '.join(BUILT_IN)}"
-        raise ValueError(f"no assignor is called {found!r}; {hint}")
+        raise ValueError(f"no assignor is called {found!r}; {nearest(found, BUILT_IN)}")
     return found
 
 

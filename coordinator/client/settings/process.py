@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal
 
 from coordinator.client.settings import kinds
 from coordinator.client.settings.setting import SettingKind, setting
-from coordinator.client.transport.clock import epoch_ms
+from coordinator.client.transport.surroundings import epoch_ms
 from coordinator.dial import Credentials
 
 if TYPE_CHECKING:
@@ -64,7 +64,3 @@ class WorkerConfig:
         "The default of `max_attempts` in session groups, where the worker refuses the partition "
         "then, so that another one gets it, unless `after_max_attempts` is stop.",
         protocol="session", instead="write max_attempts=5")
-    return_within_ms: int | None = setting(None, kinds.MILLISECONDS,
-        "Time for which the partitions of a worker that stops are kept for a process of its "
-        "`member_name`, so that none moves. None: they are handed over.",
-        protocol="session", instead="write instance_id='...'")

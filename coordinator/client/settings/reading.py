@@ -72,10 +72,7 @@ def process_of(protocol: GroupProtocol, settings: Given) -> ProcessConfig:
 
 def worker_config_of(settings: Given) -> WorkerConfig:
     """A worker's own settings. Raises as `config_of`."""
-    config = WorkerConfig(**_read(WorkerConfig, settings))
-    if config.return_within_ms is not None and settings.get("member_name") is None:
-        raise ValueError("return_within_ms keeps partitions for a name: give member_name='...'")
-    return config
+    return WorkerConfig(**_read(WorkerConfig, settings))
 
 
 def _read(kind: type, settings: Given) -> dict[str, Any]:  # Any: each of its own type.
@@ -97,23 +94,20 @@ def check_names(
             message says what to write.
     """
     PROTOCOL.take("protocol", protocol)
-    own = {
-        name: it for name, it in SETTINGS.items() if name not in OF_WORKERS or worker is not None
-    }
+    who, others = ("a member", OF_WORKERS) if worker is None else ("a worker", {})
+    its = {name: it for name, it in SETTINGS.items() if name not in others}
     for name, value in settings.items():
-        it = own.get(name)
-        if it is None:
-            known = [n for n in own if own[n].protocol in (None, protocol)]
-            if worker is None:
-                raise unknown_setting("a member", name, known)
-            known = [n for n in known if not own[n].in_workers]
-            known = [n for n in dict.fromkeys((*worker, *known)) if n != "settings"]
-            raise unknown_setting("a worker", name, known)
-        if worker is not None and it.in_workers:
+        if (told := its.get(name)) is None:
+            known = [each for each, it in its.items() if it.protocol in (None, protocol)]
+            if worker is not None:
+                known = [each for each in known if not its[each].in_workers]
+                known = [*(each for each in worker if each != "settings"), *known]
+            raise unknown_setting(who, name, known)
+        if worker is not None and told.in_workers:
             if value is not None:
-                raise TypeError(f"a worker has no setting {name!r}: {it.in_workers}")
-        elif it.protocol not in (None, protocol):
-            instead = f"; {it.instead}" if it.instead else ""
+                raise TypeError(f"a worker has no setting {name!r}: {told.in_workers}")
+        elif told.protocol not in (None, protocol):
+            instead = f"; {told.instead}" if told.instead else ""
             raise TypeError(f"{name} is no setting of the {protocol} protocol{instead}")
 
 

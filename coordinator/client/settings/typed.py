@@ -142,6 +142,10 @@ class MemberSettings(TypedDict, total=False):
     """Pod uid, container name and start of process 1 (epoch milliseconds), if all are known: a
     container that was started anew takes the place of its predecessor of the same `member_name` at
     once. None: when the lease of that has ended. [session groups only; default: None]"""
+    return_within_ms: int | None
+    """Time for which the partitions of a member that stops are kept for a process of its
+    `member_name`, so that none moves. None: they are handed over. [session groups only; unit: ms;
+    at least 1; default: None]"""
     wishes: PolicyWishes
     """Policy that the group gets if it has none yet; see `PolicyWishes`. [session groups only;
     default: the coordinator's]"""
@@ -175,7 +179,3 @@ class WorkerSettings(MemberSettings, total=False):
     """The default of `max_attempts` in session groups, where the worker refuses the partition then,
     so that another one gets it, unless `after_max_attempts` is stop. [session groups only; unit:
     failures; at least 1; default: 5]"""
-    return_within_ms: int | None
-    """Time for which the partitions of a worker that stops are kept for a process of its
-    `member_name`, so that none moves. None: they are handed over. [session groups only; unit: ms;
-    at least 1; default: None]"""

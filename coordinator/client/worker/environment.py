@@ -30,11 +30,10 @@ from collections.abc import Callable, Coroutine
 from concurrent.futures import Future
 from typing import Any, TypeVar
 
-from coordinator.client.transport.clock import epoch_ms
 from coordinator.client.transport.connection import Connection
 from coordinator.client.transport.driver import Link
 from coordinator.client.transport.loop_thread import LoopThread
-from coordinator.client.transport.surroundings import SURROUNDINGS, ProtocolLoop
+from coordinator.client.transport.surroundings import SURROUNDINGS, ProtocolLoop, epoch_ms
 from coordinator.dial import Credentials
 
 T = TypeVar("T")

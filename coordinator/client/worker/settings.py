@@ -9,7 +9,6 @@ from coordinator.client.settings.reading import (
     OF_WORKERS,
     config_of,
     process_of,
-    worker_config_of,
 )
 from coordinator.client.worker.environment import Environment
 from coordinator.client.worker.member import ClassicMember, Member
@@ -49,12 +48,12 @@ def leased(group_id: str, bootstrap: Sequence[str], settings: WorkerSettings) ->
     told = {name: value for name, value in settings.items() if name not in OF_WORKERS}
     config_of("session", group_id, {"a topic": 1}, told)
     credentials = process_of("session", settings).credentials
-    within_ms = worker_config_of(settings).return_within_ms
 
     def new_member(topics: TopicCounts, environment: Environment, on_change: Any) -> Member:
+        config = config_of("session", group_id, topics, told)
         return LeasedMember(
-            config_of("session", group_id, topics, told), bootstrap, credentials, environment,
-            on_change, return_within_ms=within_ms,
+            config, bootstrap, credentials, environment, on_change,
+            return_within_ms=config.return_within_ms,
         )  # fmt: skip
 
     return new_member

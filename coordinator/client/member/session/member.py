@@ -191,12 +191,13 @@ class SessionMember(LoopMember[SessionMemberMachine], SessionView):
 
         Args:
             reason: sent to the coordinator.
-            return_within_ms: the partitions are kept so long for a process of the same
-                `member_name`; None: they are free at once.
+            return_within_ms: in the place of the setting.
         """
         self._check_loop()
         if return_within_ms is not None:
             return_within_ms = milliseconds_of("return_within_ms", return_within_ms)
+        else:
+            return_within_ms = self._machine.config.return_within_ms
         self._machine.close(reason, self._clock(), return_within_ms=return_within_ms)
         if self._loop is not None:
             await self._driver.until_closed()
