@@ -1,11 +1,12 @@
-// The settings of a worker: typed, with units in their names, and refused in a sentence that shows
-// the right form.
+// The settings of members and workers: typed, with units in their names, and refused in a sentence
+// that shows the right form.
 
-import { credentials as grpc, type ChannelCredentials } from "@grpc/grpc-js";
+import { randomBytes } from "node:crypto";
 import { hostname } from "node:os";
+import { credentials as grpc, type ChannelCredentials } from "@grpc/grpc-js";
 import { type AssignorName, ASSIGNORS } from "./assignors/index.js";
 import { type Logger, stderrLogger } from "./log.js";
-import type { MemberConfig } from "./machine/config.js";
+import type { MemberConfig } from "./member/state.js";
 import type { TopicPartition } from "./partitions.js";
 
 /** Topic to its number of partitions. */
@@ -38,18 +39,22 @@ export interface HandlerSettings extends ErrorSettings {
   readonly drain?: "commit" | "manual";
 }
 
-export interface WorkerSettings extends ErrorSettings {
-  /** Each topic with its number of partitions; or a function, asked again from time to time. */
-  readonly topics: Topics | (() => Topics | Promise<Topics>);
-  /** How often a function `topics` is asked; default 60 000. */
-  readonly topicsRefreshMs?: number;
+/** Settings that members of both protocols have, and a worker too. */
+interface CommonSettings {
+  /** Default: host name and process id. */
+  readonly clientId?: string;
+  /** Of gRPC: TLS, or TLS with a token; default: plain text. */
+  readonly credentials?: ChannelCredentials;
+  /** Default: lines of INFO and WARN on stderr. */
+  readonly logger?: Logger;
+}
+
+interface ClassicSettings {
   /**
    * Default: `cooperative-sticky`, and `range` in a group that follows only that. All members of
    * a group need one in common. A list that names `range` too is eager.
    */
   readonly assignors?: AssignorName | readonly AssignorName[];
-  /** Default: host name and process id. */
-  readonly clientId?: string;
   /** Makes the member static: restarted within its session it takes its place back. */
   readonly instanceId?: string;
   /** Default 45 000: so long do the partitions of a worker that was killed rest. */
@@ -58,6 +63,29 @@ export interface WorkerSettings extends ErrorSettings {
   readonly rebalanceTimeoutMs?: number;
   /** Default 3 000, and at most a third of the session. */
   readonly heartbeatIntervalMs?: number;
+}
+
+interface SessionSettings {
+  /** A place that is stable across restarts. */
+  readonly memberName?: string;
+  /** Share of the partitions, relative to the others'; default 1; 0: none. */
+  readonly capacity?: number;
+}
+
+/** Settings of a `Member`. Those of the other protocol are refused. */
+export type MemberSettings = CommonSettings & {
+  /** Each topic with its number of partitions. */
+  readonly topics: Topics;
+} & (
+    | ({ /** The default. */ readonly protocol?: "classic" } & ClassicSettings)
+    | ({ readonly protocol: "session" } & SessionSettings)
+  );
+
+export interface WorkerSettings extends ErrorSettings, CommonSettings, ClassicSettings {
+  /** Each topic with its number of partitions; or a function, asked again from time to time. */
+  readonly topics: Topics | (() => Topics | Promise<Topics>);
+  /** How often a function `topics` is asked; default 60 000. */
+  readonly topicsRefreshMs?: number;
   /** Where a partition begins for which nothing is committed; default `earliest`. */
   readonly start?: "earliest" | "latest" | ((of: TopicPartition) => Offset | Promise<Offset>);
   /** The first offset there is; default 0. */
@@ -73,28 +101,35 @@ export interface WorkerSettings extends ErrorSettings {
   readonly graceMs?: number;
   /** Time that a handler has to end whose partition came back already; default 300 000. */
   readonly progressTimeoutMs?: number;
-  /** Of gRPC: TLS, or TLS with a token; default: plain text. */
-  readonly credentials?: ChannelCredentials;
-  /** Default: lines of INFO and WARN on stderr. */
-  readonly logger?: Logger;
 }
 
-/** Settings with all their defaults. */
-export interface ParsedSettings extends Required<
-  Omit<WorkerSettings, "instanceId" | "logEnd" | "topics">
-> {
+/** A member's settings with all their defaults. */
+export interface ParsedMemberSettings {
   readonly bootstrap: readonly string[];
+  readonly credentials: ChannelCredentials;
+  readonly logger: Logger;
+  readonly config: MemberConfig;
+}
+
+/** A worker's settings with all their defaults, beside those of its member. */
+export interface ParsedSettings extends Required<
+  Omit<WorkerSettings, keyof CommonSettings | keyof ClassicSettings | "logEnd" | "topics">
+> {
   readonly askTopics: () => Promise<ReadonlyMap<string, number>>;
   readonly areTopicsFixed: boolean;
   readonly logEnd: WorkerSettings["logEnd"];
-  readonly config: Omit<MemberConfig, "topics">;
+  /** Of its member, without `topics`. */
+  readonly member: CommonSettings & ClassicSettings;
 }
 
-const TIMES = {
-  topicsRefreshMs: 60_000,
-  sessionTimeoutMs: 45_000,
+export const SESSION_TIMEOUT_MS = 45_000;
+const MEMBER_TIMES = {
+  sessionTimeoutMs: SESSION_TIMEOUT_MS,
   rebalanceTimeoutMs: 60_000,
   heartbeatIntervalMs: 3_000,
+} as const;
+const TIMES = {
+  topicsRefreshMs: 60_000,
   retryBackoffMs: 1_000,
   retryBackoffMaxMs: 60_000,
   idleMs: 1_000,
@@ -104,65 +139,81 @@ const TIMES = {
 const BEATS_A_SESSION_LEAST = 3;
 const ERROR_NAMES = ["onError", "maxAttempts", "afterMaxAttempts"];
 const HANDLER_NAMES = [...ERROR_NAMES, "topic", "drain"];
+const COMMON_NAMES = ["clientId", "credentials", "logger"];
+const CLASSIC_NAMES = [...COMMON_NAMES, ...Object.keys(MEMBER_TIMES), "assignors", "instanceId"];
+const MEMBER_NAMES = {
+  classic: [...CLASSIC_NAMES, "topics", "protocol"],
+  session: [...COMMON_NAMES, "topics", "protocol", "memberName", "capacity"],
+};
 const NAMES = [
-  ...Object.keys(TIMES),
-  ...ERROR_NAMES,
-  ...["topics", "assignors", "clientId", "instanceId", "start", "beginOffset", "logEnd"],
-  ...["credentials", "logger"],
+  ...[...CLASSIC_NAMES, ...Object.keys(TIMES), ...ERROR_NAMES],
+  ...["topics", "start", "beginOffset", "logEnd"],
 ];
 
 /** @throws TypeError: a setting is not what it should be; the message shows what it should be. */
+export function parseMemberSettings(
+  bootstrap: string | readonly string[],
+  groupId: string,
+  settings: MemberSettings,
+): ParsedMemberSettings {
+  checkCall(groupId, settings, "Member");
+  const { protocol = "classic", topics, clientId, credentials, logger } = settings;
+  checkOneOf("protocol", protocol, ["classic", "session"]);
+  checkNames(settings, MEMBER_NAMES[protocol]);
+  const classic: ClassicSettings = settings.protocol === "session" ? {} : settings;
+  const session: SessionSettings = settings.protocol === "session" ? settings : {};
+  const { capacity } = session;
+  if (capacity !== undefined && !(Number.isFinite(capacity) && capacity >= 0)) {
+    throw new TypeError(`capacity is ${String(capacity)}: it is a share, 0 or more, for instance 1`);
+  }
+  return {
+    bootstrap: checkBootstrap(bootstrap),
+    credentials: credentials ?? grpc.createInsecure(),
+    logger: logger ?? stderrLogger(),
+    config: {
+      groupId,
+      protocol,
+      topics: checkTopics(topics),
+      clientId: clientId ?? `${hostname()}-${process.pid}`,
+      assignors: checkAssignors(classic.assignors ?? "cooperative-sticky"),
+      fallback: classic.assignors === undefined ? "range" : undefined,
+      instanceId: classic.instanceId,
+      ...parseMemberTimes(classic),
+      memberName: session.memberName,
+      capacity,
+      incarnation: { id: randomBytes(16), startedAtMs: Date.now() },
+    },
+  };
+}
+
+/** @throws TypeError: as `parseMemberSettings`. */
 export function parseSettings(
   bootstrap: string | readonly string[],
   groupId: string,
   settings: WorkerSettings,
 ): ParsedSettings {
-  if (typeof groupId !== "string" || groupId === "") {
-    throw new TypeError('the group needs a name: new Worker("127.0.0.1:7400", "billing", { … })');
-  }
-  if (typeof settings !== "object" || settings === null) {
-    throw new TypeError("settings are missing: { topics: { invoices: 12 } }");
-  }
+  checkCall(groupId, settings, "Worker");
   checkNames(settings, NAMES);
   checkErrorSettings(settings);
-  const times = parseTimes(settings);
-  if (times.heartbeatIntervalMs * BEATS_A_SESSION_LEAST > times.sessionTimeoutMs) {
-    throw new TypeError(
-      `heartbeatIntervalMs ${times.heartbeatIntervalMs} is too long for sessionTimeoutMs ` +
-        `${times.sessionTimeoutMs}: at most a third of it, for instance ` +
-        `${Math.max(1, Math.floor(times.sessionTimeoutMs / 15))}`,
-    );
-  }
+  const times = parseTimes(TIMES, settings);
   const { topics } = settings;
-  if (typeof topics !== "function") checkTopics(topics);
+  const areTopicsFixed = typeof topics !== "function";
+  const names = Object.entries(settings).filter(([name]) => CLASSIC_NAMES.includes(name));
+  const member: CommonSettings & ClassicSettings = Object.fromEntries(names);
+  const example = areTopicsFixed ? topics : { unknown: 1 };
+  parseMemberSettings(bootstrap, groupId, { ...member, topics: example });
   checkStart(settings);
-  const assignors = checkAssignors(settings.assignors ?? "cooperative-sticky");
-  const clientId = settings.clientId ?? `${hostname()}-${process.pid}`;
   return {
     ...times,
-    bootstrap: checkBootstrap(bootstrap),
-    askTopics: async () => checkTopics(typeof topics === "function" ? await topics() : topics),
-    areTopicsFixed: typeof topics !== "function",
-    assignors,
-    clientId,
+    member,
+    askTopics: async () => checkTopics(areTopicsFixed ? topics : await topics()),
+    areTopicsFixed,
     start: settings.start ?? "earliest",
     beginOffset: settings.beginOffset ?? (() => 0n),
     logEnd: settings.logEnd,
     onError: settings.onError ?? "retry",
     maxAttempts: settings.maxAttempts ?? Infinity,
     afterMaxAttempts: settings.afterMaxAttempts ?? "stop",
-    credentials: settings.credentials ?? grpc.createInsecure(),
-    logger: settings.logger ?? stderrLogger(),
-    config: {
-      groupId,
-      assignors,
-      fallback: settings.assignors === undefined ? "range" : undefined,
-      clientId,
-      instanceId: settings.instanceId,
-      sessionTimeoutMs: times.sessionTimeoutMs,
-      rebalanceTimeoutMs: times.rebalanceTimeoutMs,
-      heartbeatIntervalMs: times.heartbeatIntervalMs,
-    },
   };
 }
 
@@ -183,6 +234,15 @@ export function toOffset(offset: Offset, what: string): bigint {
 }
 
 // --- Inside ---
+
+function checkCall(groupId: unknown, settings: unknown, of: string): void {
+  if (typeof groupId !== "string" || groupId === "") {
+    throw new TypeError(`the group needs a name: new ${of}("127.0.0.1:7400", "billing", { … })`);
+  }
+  if (typeof settings !== "object" || settings === null) {
+    throw new TypeError("settings are missing: { topics: { invoices: 12 } }");
+  }
+}
 
 function checkNames(settings: object, names: readonly string[]): void {
   for (const name of Object.keys(settings)) {
@@ -205,20 +265,36 @@ function checkOneOf(name: string, value: unknown, values: readonly string[]): vo
   throw new TypeError(`${name} is ${JSON.stringify(value)}: it is one of "${values.join('", "')}"`);
 }
 
-function parseTimes(settings: WorkerSettings): Record<keyof typeof TIMES, number> {
-  const times: Record<keyof typeof TIMES, number> = { ...TIMES };
-  for (const name of Object.keys(TIMES) as (keyof typeof TIMES)[]) {
-    const value = settings[name] ?? TIMES[name];
-    if (!Number.isInteger(value) || value <= 0) {
+function parseTimes<Name extends string>(
+  defaults: Readonly<Record<Name, number>>,
+  settings: object,
+): Record<Name, number> {
+  const given = settings as { readonly [name in Name]?: unknown };
+  const times: Record<Name, number> = { ...defaults };
+  for (const name of Object.keys(defaults) as Name[]) {
+    const value = given[name] ?? defaults[name];
+    if (!Number.isInteger(value) || (value as number) <= 0) {
       throw new TypeError(
-        `${name} is ${String(value)}: it is a number of milliseconds, for instance ${TIMES[name]}`,
+        `${name} is ${String(value)}: it is a number of milliseconds, for instance ${defaults[name]}`,
       );
     }
-    times[name] = value;
+    times[name] = value as number;
   }
+  return times;
+}
+
+function parseMemberTimes(settings: ClassicSettings): Record<keyof typeof MEMBER_TIMES, number> {
+  const times = parseTimes(MEMBER_TIMES, settings);
+  const { sessionTimeoutMs, heartbeatIntervalMs } = times;
+  const mostMs = Math.floor(sessionTimeoutMs / BEATS_A_SESSION_LEAST);
   if (settings.heartbeatIntervalMs === undefined) {
-    const mostMs = Math.floor(times.sessionTimeoutMs / BEATS_A_SESSION_LEAST);
-    times.heartbeatIntervalMs = Math.max(1, Math.min(times.heartbeatIntervalMs, mostMs));
+    times.heartbeatIntervalMs = Math.max(1, Math.min(heartbeatIntervalMs, mostMs));
+  } else if (heartbeatIntervalMs * BEATS_A_SESSION_LEAST > sessionTimeoutMs) {
+    throw new TypeError(
+      `heartbeatIntervalMs ${heartbeatIntervalMs} is too long for sessionTimeoutMs ` +
+        `${sessionTimeoutMs}: at most a third of it, for instance ` +
+        `${Math.max(1, Math.floor(sessionTimeoutMs / 15))}`,
+    );
   }
   return times;
 }

@@ -9,16 +9,18 @@ import {
   encodeSubscription,
 } from "../src/assignors/consumerProtocol.js";
 import { CoordinatorError } from "../src/errors.js";
-import type { Action, Call, CommitEntry, Failure, Request, Result } from "../src/machine/calls.js";
-import type { RebalanceEvent } from "../src/machine/events.js";
-import type { Holding } from "../src/machine/holdings.js";
-import { Machine } from "../src/machine/machine.js";
-import type { CommitOperation } from "../src/machine/operations.js";
-import { partitionsOf, sorted, type TopicPartition } from "../src/partitions.js";
+import type { Action, Call, CommitEntry, Failure, Request, Result } from "../src/member/calls.js";
+import type { MemberEvent } from "../src/member/events.js";
+import type { Holding } from "../src/member/ledger.js";
+import { Machine } from "../src/member/machine.js";
+import type { CommitOperation } from "../src/member/operations.js";
+import { sorted, type TopicPartition } from "../src/partitions.js";
 import type { Step } from "./script.js";
 
 const TURNS_MAX = 10_000;
 const TAKES_ACTIONS = ["sends", "cancels", "hangs-up"];
+/** The words of scripts for events that are called otherwise here. */
+const KINDS: Readonly<Record<string, string>> = { assigned: "granted" };
 
 type Keys = Step["keys"];
 
@@ -27,7 +29,7 @@ export class Player {
   private machine!: Machine;
   private actions: Action[] = [];
   private out: Call[] = [];
-  private events: RebalanceEvent[] = [];
+  private events: MemberEvent[] = [];
   private readonly commits = new Map<string, CommitOperation | CoordinatorError>();
   private readonly holdings = new Map<string, Holding>();
   private readonly words: Record<string, (plain: string, keys: Keys) => void> = {
@@ -44,7 +46,7 @@ export class Player {
     sleeps: (ms) => (this.nowMs += Number(ms)),
     closed: () => assert.ok(this.machine.isClosed),
     stopped: (_, keys) => {
-      const { phase, failure } = this.machine.membership;
+      const { phase, failure } = this.machine.state;
       assert.equal(phase, "stopped");
       assert.equal((failure as CoordinatorError).code, keys["error"]);
     },
@@ -56,16 +58,15 @@ export class Player {
     looks: () => this.looks(),
     hears: (plain, keys) => this.hears(plain, keys),
     "gives-back": (plain) => {
-      this.machine.giveBack(partitionsOf(partitions(plain)), "it was given back", this.nowMs);
+      const { ledger } = this.machine.state;
+      const given = partitions(plain).map((partition) => ledger.of(partition));
+      this.machine.giveBack(given, { reason: "it was given back" }, this.nowMs);
       this.take();
     },
-    has: (plain) => {
-      const { holdings, assignment } = this.machine.membership;
-      assert.equal(numbers(holdings.known(assignment).values()), plain);
-    },
+    has: (plain) => assert.equal(numbers(this.machine.assignment), plain),
     keeps: (name, keys) => {
       const partition = { topic: "t", partition: Number(keys["partition"]) };
-      this.holdings.set(name, this.machine.membership.holdings.of(partition));
+      this.holdings.set(name, this.machine.state.ledger.of(partition));
     },
     commits: (name, keys) => this.commit(name, keys),
     stored: (name) => {
@@ -104,6 +105,8 @@ export class Player {
         sessionTimeoutMs: Number(keys["session"] ?? 4_000),
         rebalanceTimeoutMs: Number(keys["rebalance"] ?? 6_000),
         heartbeatIntervalMs: Number(keys["beat"] ?? 1_000),
+        protocol: "classic",
+        incarnation: { id: Buffer.alloc(16), startedAtMs: 0 },
       },
       (keys["bootstrap"] ?? "a:1,b:2").split(","),
       () => 0.5,
@@ -147,11 +150,13 @@ export class Player {
   private hears(plain: string, keys: Keys): void {
     const event = this.events.shift();
     assert.ok(event, `it hears nothing, instead of ${plain}`);
-    const [kind, ...rest] = plain.split(" ");
-    assert.equal(event.kind, kind);
-    if ("partitions" in event) assert.equal(numbers(event.partitions.values()), rest.join(" "));
-    if (event.kind === "assigned") assert.equal(`${event.generation}`, keys["generation"]);
-    if (event.kind === "revoking") assert.equal(`${event.deadlineMs - this.nowMs}`, keys["in"]);
+    const [kind = "", ...rest] = plain.split(" ");
+    assert.equal(event.kind, KINDS[kind] ?? kind);
+    if ("holdings" in event) assert.equal(numbers(event.holdings), rest.join(" "));
+    if (event.kind === "granted") {
+      for (const { generation } of event.holdings) assert.equal(`${generation}`, keys["generation"]);
+    }
+    if (event.kind === "revoking") assert.equal(`${event.deadlineMs! - this.nowMs}`, keys["in"]);
     if ("reason" in event) assert.ok(event.reason.includes(keys["because"] ?? "?"), event.reason);
   }
 
@@ -246,7 +251,7 @@ function offsets(text: string): Map<number, bigint> {
 /** What a script may say of a request. */
 function requestFields(request: Request): Record<string, string | undefined> {
   if (request.kind === "find") return { address: request.address };
-  if (request.kind === "fetch") return {};
+  if (request.kind === "fetch" || request.kind === "attach") return {};
   const { memberId, generation, instanceId } = request.member;
   const fields = { member: memberId, generation: `${generation}` };
   switch (request.kind) {

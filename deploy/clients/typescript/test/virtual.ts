@@ -3,7 +3,7 @@
 import { decodeAssignment, encodeAssignment } from "../src/assignors/consumerProtocol.js";
 import type { Clock } from "../src/clock.js";
 import type { Logger } from "../src/log.js";
-import type { Call, CommitEntry, Request, Result } from "../src/machine/calls.js";
+import type { Call, CommitEntry, Request, Result } from "../src/member/calls.js";
 import { nameOf } from "../src/partitions.js";
 import type { Transport } from "../src/transport/transport.js";
 import type { WorkerSettings } from "../src/settings.js";
@@ -84,6 +84,8 @@ export class VirtualCoordinator implements Transport {
   }
 
   hangUp(): void {}
+
+  say(): void {}
 
   private usual(request: Request): Result {
     const ok = { code: "NONE", message: "" };

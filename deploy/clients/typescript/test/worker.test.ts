@@ -5,7 +5,7 @@ import { test } from "node:test";
 import { decodeSubscription } from "../src/assignors/consumerProtocol.js";
 import { aborted } from "../src/clock.js";
 import { FatalError, PartitionRevoked, StaleMember } from "../src/errors.js";
-import type { Result } from "../src/machine/calls.js";
+import type { Result } from "../src/member/calls.js";
 import type { Partition } from "../src/worker/partition.js";
 import { settle, virtual } from "./virtual.js";
 
@@ -362,7 +362,7 @@ test("a coordinator that is down is said within two seconds, and then ever more 
   coordinator.isDown = false;
   await clock.advance(10_000);
   assert.equal(logger.of("reached again").length, 1);
-  assert.equal(logger.of("assigned t[0-1], generation 1").length, 1);
+  assert.equal(logger.of("granted t[0-1], generation 1").length, 1);
   await clock.advance(60_000);
   assert.equal(logger.of("unreachable").length, 5);
 });
@@ -436,7 +436,7 @@ test("what happens to the member is one line each", async () => {
   await clock.advance(0);
   coordinator.rebalance("0");
   await clock.advance(1_000);
-  for (const text of ["assigned t[0-1], generation 1", "revoking t[1]", "joined generation 2"]) {
+  for (const text of ["granted t[0-1], generation 1", "revoking t[1]", "joined generation 2"]) {
     const [line] = logger.of(text);
     assert.match(line ?? "", /^INFO member m of group g: /, text);
   }

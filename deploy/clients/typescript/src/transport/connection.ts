@@ -4,6 +4,7 @@
 import {
   type CallOptions,
   type ChannelCredentials,
+  type ClientDuplexStream,
   type ClientUnaryCall,
   Metadata,
   type ServiceError,
@@ -14,7 +15,12 @@ import {
   type FindCoordinatorResponse,
   GroupCoordinatorClient,
 } from "../generated/coordinator/v1/group.js";
-import type { Call, Failure, Request, Result } from "../machine/calls.js";
+import {
+  GroupSessionsClient,
+  type SessionRequest,
+  type SessionResponse,
+} from "../generated/coordinator/v1/session.js";
+import type { Call, Failure, Heard, Request, Result } from "../member/calls.js";
 import { retryAfterMs } from "./retryInfo.js";
 import type { Transport } from "./transport.js";
 import * as wire from "./wire.js";
@@ -40,16 +46,21 @@ type Start<Response> = (
 
 export class Connection implements Transport {
   private client: GroupCoordinatorClient | undefined;
+  /** Shares the channel of `client`. */
+  private sessions: GroupSessionsClient | undefined;
+  private stream: ClientDuplexStream<SessionRequest, SessionResponse> | undefined;
   private readonly underWay = new Map<Call, (failure: Failure) => void>();
 
   constructor(private readonly credentials: ChannelCredentials) {}
 
-  async carryOut(call: Call): Promise<Result> {
+  async carryOut(call: Call, hear: (heard: Heard) => void): Promise<Result> {
     const { request } = call;
     if (request.kind === "find") return this.find(call, request.address);
     const { client } = this;
     if (client === undefined) return { kind: "unreachable", detail: "the connection was closed" };
     switch (request.kind) {
+      case "attach":
+        return this.attach(call, client, request.said, hear);
       case "join": {
         const message = wire.encodeJoin(request);
         return this.call(call, client, (c, ...r) => c.joinGroup(message, ...r), wire.decodeJoined);
@@ -97,17 +108,22 @@ export class Connection implements Transport {
     }
   }
 
+  say(said: SessionRequest): void {
+    this.stream?.write(said);
+  }
+
   cancel(call: Call): void {
     this.underWay.get(call)?.({ kind: "dropped", detail: "cancelled here" });
   }
 
   hangUp(): void {
-    const { client } = this;
-    this.client = undefined;
+    const { client, sessions } = this;
+    this.client = this.sessions = undefined;
     for (const [call, end] of [...this.underWay]) {
       if (call.request.kind !== "find") end({ kind: "unreachable", detail: "hung up" });
     }
     client?.close();
+    sessions?.close();
   }
 
   /** Ask one address, and connect to the coordinator that it names. */
@@ -132,6 +148,33 @@ export class Connection implements Transport {
     return found;
   }
 
+  /** Open the stream of a session, and hear it to its end. */
+  private attach(
+    call: Call,
+    client: GroupCoordinatorClient,
+    said: SessionRequest,
+    hear: (heard: Heard) => void,
+  ): Promise<Result> {
+    this.sessions ??= new GroupSessionsClient("", this.credentials, {
+      channelOverride: client.getChannel(),
+    });
+    const stream = (this.stream = this.sessions.session());
+    return new Promise((resolve) => {
+      const end = (result: Result): void => {
+        if (this.stream === stream) this.stream = undefined;
+        if (this.underWay.delete(call)) resolve(result);
+      };
+      this.underWay.set(call, (failure) => {
+        end(failure);
+        stream.cancel();
+      });
+      stream.on("data", (heard: SessionResponse) => this.underWay.has(call) && hear(heard));
+      stream.on("error", (error: ServiceError) => end(failureOf(error)));
+      stream.on("end", () => end({ kind: "ended" }));
+      stream.write(said);
+    });
+  }
+
   private open(address: string): GroupCoordinatorClient {
     return new GroupCoordinatorClient(address, this.credentials, CHANNEL_OPTIONS);
   }
@@ -153,7 +196,8 @@ export class Connection implements Transport {
       });
       let running: ClientUnaryCall | undefined;
       try {
-        const options = { deadline: Date.now() + call.timeoutMs };
+        const { timeoutMs } = call;
+        const options = timeoutMs === undefined ? {} : { deadline: Date.now() + timeoutMs };
         running = start(client, new Metadata(), options, (error, response) => {
           end(error === null ? decoded(decode, response) : failureOf(error));
         });

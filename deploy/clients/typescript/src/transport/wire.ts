@@ -1,4 +1,4 @@
-// The requests of `machine/calls.ts` as the contract's messages, and the responses back.
+// The requests of `member/calls.ts` as the contract's messages, and the responses back.
 
 import { ErrorCode } from "../generated/coordinator/v1/errors.js";
 import type {
@@ -23,8 +23,8 @@ import type {
   Joined,
   Request,
   Synced,
-} from "../machine/calls.js";
-import { byTopic, nameOf } from "../partitions.js";
+} from "../member/calls.js";
+import { byTopic, nameOf, type TopicPartition } from "../partitions.js";
 
 type Of<Kind extends Request["kind"]> = Extract<Request, { kind: Kind }>;
 
@@ -66,15 +66,16 @@ export function encodeLeave({ member, reason }: Of<"leave">): LeaveGroupRequest 
   return { groupId, members: [{ memberId, groupInstanceId: instanceId, reason }] };
 }
 
-export function encodeCommit({ member, commit }: Of<"commit">): OffsetCommitRequest {
+export function encodeCommit({ member, commit, tokens }: Of<"commit">): OffsetCommitRequest {
   const topics = [...byTopic(commit.entries)].map(([name, entries]) => ({
     name,
-    partitions: entries.map(({ partition, offset, metadata, expected }) => ({
+    partitions: entries.map(({ topic, partition, offset, metadata, expected }) => ({
       partitionIndex: partition,
       committedOffset: offset,
       committedLeaderEpoch: -1,
       committedMetadata: metadata ?? "",
       expectedCommittedOffset: expected,
+      token: tokenOf(tokens, { topic, partition }),
     })),
   }));
   return {
@@ -92,6 +93,14 @@ export function encodeFetch({ groupId, partitions }: Of<"fetch">): OffsetFetchRe
     partitionIndexes: found.map(({ partition }) => partition),
   }));
   return { groupId, topics, requireStable: true };
+}
+
+function tokenOf(
+  tokens: ReadonlyMap<string, number> | undefined,
+  partition: TopicPartition,
+): bigint | undefined {
+  const token = tokens?.get(nameOf(partition));
+  return token === undefined ? undefined : BigInt(token);
 }
 
 function named({ groupId, generation, memberId, instanceId }: Identity): HeartbeatRequest {

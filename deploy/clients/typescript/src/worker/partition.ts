@@ -29,7 +29,7 @@ export class Partition {
 
   /** Greater each time that this process is handed the partition. */
   get token(): number {
-    return this.run.token;
+    return this.run.holding.token;
   }
 
   /** True until the partition is given back or lost. */

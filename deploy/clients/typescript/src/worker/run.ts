@@ -9,9 +9,9 @@
 import { aborted, type Clock, sleep } from "../clock.js";
 import { PartitionRevoked, StaleMember } from "../errors.js";
 import { errorText, type Logger } from "../log.js";
-import type { CommitEntry } from "../machine/calls.js";
-import type { Holding } from "../machine/holdings.js";
-import { type Offset, toOffset } from "../settings.js";
+import type { Holding } from "../member/ledger.js";
+import type { Progress } from "../member/member.js";
+import type { Offset } from "../settings.js";
 import type { Rules } from "./handlers.js";
 import { type CommitOptions, Partition } from "./partition.js";
 
@@ -38,7 +38,7 @@ export interface Surroundings {
   readonly progressTimeoutMs: number;
   holds(holding: Holding): boolean;
   /** Store; rejects as `Member.commit`. */
-  store(entry: CommitEntry, holding: Holding): Promise<void>;
+  store(progress: Progress): Promise<void>;
   /** The committed offset; where there is none, what the setting `start` says. */
   position(holding: Holding, fetched?: Promise<ReadonlyMap<string, bigint>>): Promise<bigint>;
   /** Give the partition up, and let it rest for a pause if it comes back. */
@@ -68,7 +68,6 @@ export class Run {
 
   constructor(
     readonly holding: Holding,
-    readonly token: number,
     private readonly rules: Rules,
     private readonly around: Surroundings,
   ) {
@@ -101,9 +100,10 @@ export class Run {
     }
   }
 
-  /** Finish and commit until the deadline. */
-  revoke(deadlineMs: number): void {
-    this.deadlineMs = Math.min(deadlineMs, this.deadlineMs ?? deadlineMs);
+  /** Finish and commit until the deadline; undefined: there is none. */
+  revoke(deadlineMs: number | undefined): void {
+    const sooner = Math.min(deadlineMs ?? Infinity, this.deadlineMs ?? Infinity);
+    this.deadlineMs = sooner === Infinity ? undefined : sooner;
     this.revoking.abort(new PartitionRevoked(`${this.holding.name} is being revoked`));
   }
 
@@ -121,13 +121,13 @@ export class Run {
   }
 
   async commit(offset: Offset, options: CommitOptions): Promise<void> {
-    const entry = this.entry(offset, options);
-    const storing = this.around.store(entry, this.holding);
-    this.follow(storing, entry);
+    const progress = this.progress(offset, options);
+    const storing = this.around.store(progress);
+    this.follow(storing, progress);
     await storing;
     if (this.revoking.signal.aborted && this.rules.drain !== "manual") {
       throw new PartitionRevoked(
-        `${entry.offset} of ${this.holding.name} is stored; it is revoked`,
+        `${offset} of ${this.holding.name} is stored; it is revoked`,
       );
     }
   }
@@ -139,23 +139,16 @@ export class Run {
   }
 
   /** @throws StaleMember: the holding is over. */
-  entry(offset: Offset, { metadata, expected }: CommitOptions = {}): CommitEntry {
-    const { topic, partition, name } = this.holding;
+  progress(offset: Offset, options: CommitOptions = {}): Progress {
     if (this.over.signal.aborted) throw this.over.signal.reason;
-    return {
-      topic,
-      partition,
-      offset: toOffset(offset, `the offset of ${name}`),
-      metadata,
-      expected: expected === undefined ? undefined : toOffset(expected, "expected"),
-    };
+    return { holding: this.holding, offset, ...options };
   }
 
   /** Note a commit under way: the handler's end waits for it, even if nobody awaits it. */
-  follow(storing: Promise<void>, { offset }: CommitEntry): void {
+  follow(storing: Promise<void>, { offset }: Progress): void {
     const noted = storing.then(
       () => {
-        this.stored = offset;
+        this.stored = BigInt(offset);
         this.failures = NO_FAILURES;
       },
       () => {}, // Whoever commits is told.

@@ -4,25 +4,16 @@
 import type { Clock } from "../clock.js";
 import { StaleMember } from "../errors.js";
 import { errorText, type Logger } from "../log.js";
-import type { CommitEntry } from "../machine/calls.js";
-import type { RebalanceEvent } from "../machine/events.js";
-import type { Holding } from "../machine/holdings.js";
-import { nameOf, type Partitions, partitionsOf, type TopicPartition } from "../partitions.js";
+import type { MemberEvent } from "../member/events.js";
+import type { Holding } from "../member/ledger.js";
+import type { CommitAllOptions, Member, Progress } from "../member/member.js";
 import { type Offset, type ParsedSettings, toOffset } from "../settings.js";
 import type { Handlers } from "./handlers.js";
-import type { Member } from "./member.js";
 import type { Partition } from "./partition.js";
 import { type Failures, NO_FAILURES, Run, type Surroundings } from "./run.js";
 
 /** Handlers that end together give their partitions back together. */
 const GATHER_MS = 20;
-
-export interface CommitAllOptions {
-  /** All partitions or none. */
-  readonly atomic?: boolean;
-  /** Stored with the group, 64 KiB at most. */
-  readonly manifest?: Uint8Array;
-}
 
 export class Runs implements Surroundings {
   readonly idleMs: number;
@@ -34,7 +25,6 @@ export class Runs implements Surroundings {
   private readonly busy = new Map<string, Promise<void>>();
   private readonly rests = new Map<string, { untilMs: number; failures: Failures }>();
   private readonly ended = new Set<Run>();
-  private tokens = 0;
   private isStopping = false;
 
   constructor(
@@ -49,12 +39,12 @@ export class Runs implements Surroundings {
     this.progressTimeoutMs = settings.progressTimeoutMs;
   }
 
-  hear(event: RebalanceEvent): void {
-    if (event.kind === "assigned") this.assigned(event.partitions);
+  hear(event: MemberEvent): void {
+    if (event.kind === "granted") this.granted(event.holdings);
     else if (event.kind === "revoking") {
-      for (const name of event.partitions.keys()) this.newest.get(name)?.revoke(event.deadlineMs);
+      for (const { name } of event.holdings) this.newest.get(name)?.revoke(event.deadlineMs);
     } else if (event.kind === "lost") {
-      for (const name of event.partitions.keys()) this.newest.get(name)?.end(event.reason);
+      for (const { name } of event.holdings) this.newest.get(name)?.end(event.reason);
     }
   }
 
@@ -67,10 +57,9 @@ export class Runs implements Surroundings {
   }
 
   /** End all holdings; returns those of handlers that have ended in time. */
-  endAll(reason: string): Partitions {
+  endAll(reason: string): Holding[] {
     for (const run of this.newest.values()) run.end(reason);
-    const done = [...this.ended].map(({ holding }) => holding);
-    return partitionsOf(done.filter((holding) => this.holds(holding)));
+    return [...this.ended].map(({ holding }) => holding);
   }
 
   /** Store several at once. Throws StaleMember: the handler of one has ended. */
@@ -78,19 +67,18 @@ export class Runs implements Surroundings {
     offsets: Iterable<readonly [Partition, Offset]>,
     options: CommitAllOptions,
   ): Promise<void> {
-    const byToken = new Map([...this.all.keys()].map((run) => [run.token, run]));
+    const byToken = new Map([...this.all.keys()].map((run) => [run.holding.token, run]));
     const runs: Run[] = [];
-    const entries = [...offsets].map(([partition, offset]) => {
+    const progress = [...offsets].map(([partition, offset]) => {
       const run = byToken.get(partition.token);
       if (run === undefined) {
         throw new StaleMember(`nothing was sent, for the handler of ${partition} has ended`);
       }
       runs.push(run);
-      return run.entry(offset);
+      return run.progress(offset);
     });
-    const holdings = runs.map(({ holding }) => holding);
-    const storing = this.member.commit({ entries, ...options }, holdings);
-    runs.forEach((run, index) => run.follow(storing, entries[index]!));
+    const storing = this.member.commit(progress, options);
+    runs.forEach((run, index) => run.follow(storing, progress[index]!));
     await storing;
   }
 
@@ -100,16 +88,16 @@ export class Runs implements Surroundings {
     return this.member.holds(holding);
   }
 
-  store(entry: CommitEntry, holding: Holding): Promise<void> {
-    return this.member.commit({ entries: [entry] }, [holding]);
+  store(progress: Progress): Promise<void> {
+    return this.member.commit([progress]);
   }
 
   async position(
     holding: Holding,
     fetched?: Promise<ReadonlyMap<string, bigint>>,
   ): Promise<bigint> {
-    const committed = await (fetched ?? this.member.committed(partitionsOf([holding])));
-    const offset = committed.get(nameOf(holding)) ?? -1n;
+    const committed = await (fetched ?? this.member.committed([holding]));
+    const offset = committed.get(holding.name) ?? -1n;
     if (offset >= 0n) return offset;
     const { start, beginOffset, logEnd } = this.settings;
     const { topic, partition } = holding;
@@ -122,26 +110,24 @@ export class Runs implements Surroundings {
     const untilMs = this.clock.now() + restMs;
     this.rests.set(run.holding.name, { untilMs, failures: run.failures });
     run.end(reason);
-    if (this.holds(run.holding)) this.member.giveBack(partitionsOf([run.holding]), reason);
+    this.member.giveBack([run.holding], { reason });
   }
 
   // --- Inside ---
 
-  private assigned(partitions: Partitions): void {
-    if (partitions.size === 0) return;
+  private granted(holdings: readonly Holding[]): void {
     // One call for all that begin now; what waits asks when it begins.
-    const fetched = this.member.committed(partitions);
+    const fetched = this.member.committed(holdings);
     fetched.catch(() => {}); // Each run is told.
-    for (const partition of partitions.values()) this.begin(partition, fetched);
+    for (const holding of holdings) this.begin(holding, fetched);
   }
 
-  private begin(partition: TopicPartition, fetched: Promise<ReadonlyMap<string, bigint>>): void {
-    const holding = this.member.holding(partition);
+  private begin(holding: Holding, fetched: Promise<ReadonlyMap<string, bigint>>): void {
     const { name, topic } = holding;
     const before = this.busy.get(name);
     const rest = this.rests.get(name);
     this.rests.delete(name);
-    const run = new Run(holding, ++this.tokens, this.handlers.of(topic), this);
+    const run = new Run(holding, this.handlers.of(topic), this);
     run.failures = rest?.failures ?? NO_FAILURES;
     this.newest.set(name, run);
     if (this.isStopping) run.revoke(this.clock.now());
@@ -169,7 +155,6 @@ export class Runs implements Surroundings {
   private giveBackEnded(): void {
     const holdings = [...this.ended].map(({ holding }) => holding);
     this.ended.clear();
-    const lasting = holdings.filter((holding) => this.holds(holding));
-    if (lasting.length > 0) this.member.giveBack(partitionsOf(lasting), "it was given back");
+    this.member.giveBack(holdings);
   }
 }

@@ -14,23 +14,26 @@
 
 import { type Clock, sleep, systemClock } from "../clock.js";
 import { StaleMember } from "../errors.js";
-import { errorText, type Logger, prefixed } from "../log.js";
-import type { RebalanceEvent } from "../machine/events.js";
-import { Machine } from "../machine/machine.js";
+import { errorText, type Logger, prefixed, stderrLogger } from "../log.js";
+import type { MemberPhase } from "../member/driver.js";
+import {
+  type CommitAllOptions,
+  Member,
+  type MemberStanding,
+  type Replacements,
+} from "../member/member.js";
 import {
   type HandlerSettings,
   type Offset,
   type ParsedSettings,
   parseSettings,
+  SESSION_TIMEOUT_MS,
   type WorkerSettings,
 } from "../settings.js";
-import { Connection } from "../transport/connection.js";
-import type { Transport } from "../transport/transport.js";
 import { type Handler, Handlers } from "./handlers.js";
-import { Member, type MemberPhase } from "./member.js";
 import type { Partition } from "./partition.js";
 import type { Stage } from "./run.js";
-import { type CommitAllOptions, Runs } from "./runs.js";
+import { Runs } from "./runs.js";
 import { onSignals } from "./signals.js";
 
 export interface PartitionState {
@@ -45,35 +48,19 @@ export interface PartitionState {
   readonly revoking: boolean;
 }
 
-export interface WorkerState {
+export interface WorkerState extends Omit<MemberStanding, "phase"> {
   /** `new` before it starts, then the phase of its member; `draining` once it is to stop. */
   readonly phase: "new" | MemberPhase | "draining";
-  /** Epoch milliseconds. */
-  readonly since: number;
-  readonly connected: boolean;
   readonly lastError: unknown;
-  readonly memberId: string;
-  readonly generation: number;
-  readonly isLeader: boolean;
   /** Also those that are gone and whose handlers have not ended. */
   readonly partitions: readonly PartitionState[];
-}
-
-/** What tests replace. */
-export interface Replacements {
-  readonly transport?: Transport;
-  readonly clock?: Clock;
-  readonly random?: () => number;
 }
 
 export class Worker {
   private readonly settings: ParsedSettings;
   private readonly clock: Clock;
-  private readonly transport: Transport;
-  private readonly random: () => number;
   private readonly logger: Logger;
   private readonly handlers: Handlers;
-  private machine: Machine | undefined;
   private member: Member | undefined;
   private runs: Runs | undefined;
   private readonly stopping = new AbortController();
@@ -86,20 +73,19 @@ export class Worker {
    * @throws TypeError: a setting is not what it should be; the message shows what it should be.
    */
   constructor(
-    bootstrap: string | readonly string[],
+    private readonly bootstrap: string | readonly string[],
     readonly groupId: string,
     settings: WorkerSettings,
-    replacements: Replacements = {},
+    private readonly replacements: Replacements = {},
   ) {
     this.settings = parseSettings(bootstrap, groupId, settings);
     this.handlers = new Handlers(this.settings);
     this.clock = replacements.clock ?? systemClock;
-    this.transport = replacements.transport ?? new Connection(this.settings.credentials);
     this.createdMs = this.clock.now();
-    this.random = replacements.random ?? Math.random;
-    this.logger = prefixed(this.settings.logger, () => {
-      const { memberId } = this.machine?.membership ?? {};
-      return `member ${memberId || this.settings.clientId} of group ${groupId}`;
+    const { logger = stderrLogger(), clientId } = this.settings.member;
+    this.logger = prefixed(logger, () => {
+      const who = this.member?.state.memberId || clientId;
+      return who === undefined ? `group ${groupId}` : `member ${who} of group ${groupId}`;
     });
   }
 
@@ -151,17 +137,21 @@ export class Worker {
 
   /** What the member and each handler is doing. */
   get state(): WorkerState {
-    const { memberId = "", generation = -1, isLeader = false } = this.machine?.membership ?? {};
-    const { phase, since } = this.member?.state ?? { phase: "new", since: this.createdMs };
-    const isDraining = this.stopping.signal.aborted && phase !== "stopped";
+    const known: WorkerState | MemberStanding = this.member?.state ?? {
+      phase: "new",
+      since: this.createdMs,
+      connected: false,
+      memberId: "",
+      generation: -1,
+      isLeader: false,
+      lastError: undefined,
+      partitions: [],
+    };
+    const isDraining = this.stopping.signal.aborted && known.phase !== "stopped";
     return {
-      phase: isDraining ? "draining" : phase,
-      since,
-      connected: this.machine?.isConnected ?? false,
+      ...known,
+      phase: isDraining ? "draining" : known.phase,
       lastError: this.errors.at(-1),
-      memberId,
-      generation,
-      isLeader,
       partitions: [...(this.runs?.all.keys() ?? [])].map((run) => ({
         topic: run.holding.topic,
         number: run.holding.partition,
@@ -193,21 +183,19 @@ export class Worker {
   private async live(): Promise<void> {
     const topics = await this.askTopics();
     if (this.stopping.signal.aborted) return;
-    const config = { ...this.settings.config, topics };
-    this.machine = new Machine(config, this.settings.bootstrap, this.random);
-    this.member = new Member(this.machine, this.transport, this.clock, this.logger, (events) => {
-      for (const event of events) this.hear(event);
-    });
-    const { member, handlers, settings, clock, logger } = this;
+    const { handlers, settings, clock, logger, replacements } = this;
+    const { sessionTimeoutMs = SESSION_TIMEOUT_MS } = settings.member;
+    this.logger.info(
+      `joining through ${[this.bootstrap].flat().join(", ")}; were it killed, its partitions ` +
+        `would rest for the session of ${sessionTimeoutMs / 1_000} s`,
+    );
+    const wanted = { ...settings.member, topics };
+    const member = new Member(this.bootstrap, this.groupId, wanted, replacements);
+    this.member = member;
     const fail = (error: unknown): void => this.fail(error);
     this.runs = new Runs(member, handlers, settings, clock, logger, fail);
-    const sessionS = config.sessionTimeoutMs / 1_000;
-    this.logger.info(
-      `joining through ${this.settings.bootstrap.join(", ")}; were it killed, its partitions would ` +
-        `rest for the session of ${sessionS} s`,
-    );
-    this.member.start();
-    if (!this.settings.areTopicsFixed) void this.watchTopics(topics);
+    void this.hear(member);
+    if (!settings.areTopicsFixed) void this.watchTopics(topics);
     await new Promise((resolve) => {
       if (this.stopping.signal.aborted) resolve(undefined);
       this.stopping.signal.addEventListener("abort", resolve);
@@ -224,22 +212,24 @@ export class Worker {
     const { graceMs } = this.settings;
     const count = this.state.partitions.length;
     this.logger.info(`${reason}: handlers have ${graceMs} ms to finish (${count} partitions)`);
-    member.drain();
+    member.drain(graceMs, reason);
     const finished = new AbortController();
     void this.runs!.finish(this.clock.now() + graceMs).then(() => finished.abort());
     await sleep(this.clock, graceMs, finished.signal);
-    await member.close(reason, this.runs!.endAll(`${graceMs} ms of grace have passed`));
+    member.giveBack(this.runs!.endAll(`${graceMs} ms of grace have passed`));
+    await member.close(reason);
     this.logger.info(
-      this.settings.config.instanceId === undefined
+      this.settings.member.instanceId === undefined
         ? `left the group: ${reason}`
         : `stopped: ${reason}; its place is kept until the session ends`,
     );
   }
 
-  private hear(event: RebalanceEvent): void {
-    const failure = this.machine?.membership.failure;
-    if (event.kind === "stopping" && failure !== undefined) this.fail(failure);
-    this.runs?.hear(event);
+  private async hear(member: Member): Promise<void> {
+    for await (const event of member.events()) {
+      if (event.kind === "stopping" && event.error !== undefined) this.fail(event.error);
+      this.runs!.hear(event);
+    }
   }
 
   private fail(error: unknown): void {

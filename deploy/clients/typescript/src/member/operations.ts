@@ -21,8 +21,8 @@ import {
   type Request,
   type Result,
 } from "./calls.js";
-import type { Holding } from "./holdings.js";
-import type { Membership } from "./membership.js";
+import type { Holding } from "./ledger.js";
+import type { ProtocolPart } from "./part.js";
 
 const GIVE_UP_MS = 30_000;
 const RETRIABLE: ReadonlySet<string> = new Set([...ELSEWHERE, "COORDINATOR_LOAD_IN_PROGRESS"]);
@@ -31,6 +31,7 @@ const STALE: ReadonlySet<string> = new Set([
   "ILLEGAL_GENERATION",
   "FENCED_INSTANCE_ID",
   "GROUP_ID_NOT_FOUND",
+  "FENCED_TOKEN", // Another member holds the partition.
 ]);
 
 export abstract class Operation {
@@ -135,9 +136,9 @@ export abstract class Operation {
 }
 
 /**
- * A commit, for the holdings that its owner knows. A cooperative rebalance does not affect a
- * holding that lasts, so a commit that was refused because of one is repeated when the member
- * has its assignment.
+ * A commit, for the holdings that its owner knows: the ledger is asked before each attempt. A
+ * cooperative rebalance does not affect a holding that lasts, so a commit that was refused because
+ * of one is repeated when the member has its assignment.
  */
 export class CommitOperation extends Operation {
   /** True while the member is between assignments, and the commit was refused for that. */
@@ -148,7 +149,7 @@ export class CommitOperation extends Operation {
   constructor(
     private readonly commit: Commit,
     private readonly claimed: readonly Holding[],
-    private readonly membership: Membership,
+    private readonly part: ProtocolPart,
     random: Random,
     nowMs: number,
   ) {
@@ -163,13 +164,14 @@ export class CommitOperation extends Operation {
   override look(nowMs: number): void {
     if (this.isOut || this.isDone) return;
     try {
-      this.membership.holdings.check(this.claimed);
+      const { ledger } = this.part.state;
+      ledger.check(this.claimed, (holding) => this.part.unproven(holding, nowMs));
     } catch (error) {
       this.end(error as Error);
       return;
     }
     if (!this.isWaiting) return;
-    if (!this.membership.isBetweenAssignments) {
+    if (!this.part.isBetweenAssignments) {
       this.isWaiting = false;
       this.askAnew(nowMs);
     } else if (nowMs >= this.untilMs) {
@@ -182,21 +184,21 @@ export class CommitOperation extends Operation {
   }
 
   protected request(): Request {
-    this.generation = this.membership.generation;
-    return { kind: "commit", member: this.membership.identity(), commit: this.commit };
+    this.generation = this.part.state.generation;
+    return this.part.commit(this.commit, this.claimed);
   }
 
   protected answered(reply: Result, nowMs: number): void {
-    const { membership } = this;
     try {
       judge(reply as Committed, this.commit, this.isRepeated);
     } catch (refusal) {
       if (!(refusal instanceof RebalanceInProgress || refusal instanceof StaleMember))
         throw refusal;
-      const isCurrent = this.generation === membership.generation;
-      if (refusal instanceof RebalanceInProgress && isCurrent) membership.rebalance(nowMs);
-      const hasMoved = membership.isBetweenAssignments || !isCurrent;
-      const allLast = this.claimed.every((holding) => membership.holdings.lasts(holding));
+      const { part } = this;
+      const isCurrent = this.generation === part.state.generation;
+      if (refusal instanceof RebalanceInProgress && isCurrent) part.rebalance(nowMs);
+      const hasMoved = part.isBetweenAssignments || !isCurrent;
+      const allLast = this.claimed.every((holding) => part.state.ledger.lasts(holding));
       if (!hasMoved || !allLast) throw refusal;
       this.isWaiting = true;
       this.look(nowMs);

@@ -1,6 +1,8 @@
 // What a member's machine and its driver exchange: requests, replies, failures and actions. No
-// transport is known here; `transport/wire.ts` alone translates to the contract's messages.
+// transport is known here. Of calls `transport/wire.ts` alone knows the contract's messages; those
+// of a session's stream are said and heard as they are, since ts-proto makes them plain values.
 
+import type { SessionRequest, SessionResponse } from "../generated/coordinator/v1/session.js";
 import type { Partitions, TopicPartition } from "../partitions.js";
 
 /** Who calls: the coordinator compares the generation. */
@@ -48,8 +50,19 @@ export type Request =
     }
   | { readonly kind: "beat"; readonly member: Identity }
   | { readonly kind: "leave"; readonly member: Identity; readonly reason: string }
-  | { readonly kind: "commit"; readonly member: Identity; readonly commit: Commit }
-  | { readonly kind: "fetch"; readonly groupId: string; readonly partitions: Partitions };
+  | {
+      readonly kind: "commit";
+      readonly member: Identity;
+      readonly commit: Commit;
+      /** In a session group: of the holdings that it counts for, by partition's name. */
+      readonly tokens?: ReadonlyMap<string, number>;
+    }
+  | { readonly kind: "fetch"; readonly groupId: string; readonly partitions: Partitions }
+  /** Open the stream of a session, which begins with this; what is heard on it comes beside. */
+  | { readonly kind: "attach"; readonly said: SessionRequest };
+
+/** What the coordinator says on the stream of a session. */
+export type Heard = SessionResponse;
 
 interface Verdict {
   /** The name of an error code, or the number of an unknown one. */
@@ -105,7 +118,9 @@ export type Reply =
   | Synced
   | Acknowledged
   | Committed
-  | Fetched;
+  | Fetched
+  /** The coordinator has ended the stream of a session. */
+  | { readonly kind: "ended" };
 
 /** A call without a reply. */
 export type Failure =
@@ -126,13 +141,16 @@ export type Result = Reply | Failure;
 export interface Call {
   readonly kind: "call";
   readonly request: Request;
-  readonly timeoutMs: number;
+  /** Undefined: it may last for any time. */
+  readonly timeoutMs: number | undefined;
   /** The number of the connection it is made on. */
   readonly connection: number;
 }
 
 export type Action =
   | Call
+  /** Said on the stream of the session; dropped if that has ended. */
+  | { readonly kind: "say"; readonly said: SessionRequest }
   /** Its answer is not needed any more. */
   | { readonly kind: "cancel"; readonly call: Call }
   /** Close the connection; calls on it fail as unreachable. */

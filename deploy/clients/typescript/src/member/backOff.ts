@@ -11,7 +11,7 @@ export class BackOff {
 
   constructor(
     private readonly random: Random,
-    private readonly mostMs = 5_000,
+    public mostMs = 5_000,
   ) {}
 
   /** The next pause: by chance, up to a limit that doubles each time. */

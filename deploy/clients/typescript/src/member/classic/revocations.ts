@@ -5,7 +5,7 @@
 // assign a partition to it again (`returned`). Its holding ends all the same, since the owner was
 // told so, and another one begins.
 
-import { NO_PARTITIONS, type Partitions, without } from "../partitions.js";
+import { NO_PARTITIONS, type Partitions, without } from "../../partitions.js";
 
 export class Revocations {
   /** All that are under way. */
@@ -13,7 +13,7 @@ export class Revocations {
   /** Those that the newest assignment gives to this member again. */
   returned: Partitions = NO_PARTITIONS;
   private readonly untilMs = new Map<string, number>();
-  private toldOf: ReadonlySet<string> = new Set();
+  private readonly toldOf = new Set<string>();
 
   /** Those that the owner was told of. */
   get told(): Partitions {
@@ -25,15 +25,18 @@ export class Revocations {
     for (const name of partitions.keys()) this.untilMs.set(name, untilMs);
   }
 
-  /** The owner is told of all. */
-  handOut(): void {
-    this.toldOf = new Set(this.partitions.keys());
+  /** The owner is told of these. */
+  handOut(holdings: Iterable<{ readonly name: string }>): void {
+    for (const { name } of holdings) this.toldOf.add(name);
   }
 
   /** End the revocation of some; returns those that are to be held again. */
   end(partitions: Partitions): Partitions {
     this.partitions = without(this.partitions, partitions);
-    for (const name of partitions.keys()) this.untilMs.delete(name);
+    for (const name of partitions.keys()) {
+      this.untilMs.delete(name);
+      this.toldOf.delete(name);
+    }
     const returned = new Map([...this.returned].filter(([name]) => partitions.has(name)));
     this.returned = without(this.returned, partitions);
     return returned;
@@ -43,7 +46,7 @@ export class Revocations {
   endAll(): void {
     this.partitions = this.returned = NO_PARTITIONS;
     this.untilMs.clear();
-    this.toldOf = new Set();
+    this.toldOf.clear();
   }
 
   overdue(nowMs: number): Partitions {

@@ -25,6 +25,13 @@ export class Discovery {
     this.addresses = [...bootstrap];
   }
 
+  /** Ask this address first: the coordinator that moved away has named it. */
+  learn(address: string): void {
+    const others = this.addresses.filter((other) => other !== address);
+    this.addresses.splice(0, this.addresses.length, address, ...others);
+    this.failed = 0;
+  }
+
   look(nowMs: number): Request {
     this.isLooking = true;
     // A call was parked on the connection before: the silence before that is over.
