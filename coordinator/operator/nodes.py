@@ -16,8 +16,8 @@ from coordinator.v1.errors_pb2 import ErrorCode
 TIMEOUT_S = 10.0
 # A group of 10,000 members is described in more than gRPC's default of 4 MiB.
 _OPTIONS = (("grpc.max_receive_message_length", -1),)
-Request = TypeVar("Request")
-Response = TypeVar("Response")
+Q = TypeVar("Q")
+T = TypeVar("T")
 
 
 class Nodes:
@@ -77,11 +77,10 @@ class Nodes:
                 raise LookupError(f"Nobody coordinates group '{group_id}' at present; try again.")
             return address_of(found.host, found.port)
 
-        if not self._remember:
-            return self._first(self._bootstrap, find)
-        if group_id not in self._coordinators:
-            self._coordinators[group_id] = self._first(self._bootstrap, find)
-        return self._coordinators[group_id]
+        found = self._coordinators.get(group_id) or self._first(self._bootstrap, find)
+        if self._remember:
+            self._coordinators[group_id] = found
+        return found
 
     def describe(self) -> cluster_pb2.DescribeClusterResponse:
         """All nodes, and the leader of each shard, as known to the first node that answers."""
@@ -98,7 +97,7 @@ class Nodes:
     def _cluster(self, address: str) -> cluster_pb2_grpc.ClusterAdminStub:
         return cluster_pb2_grpc.ClusterAdminStub(self.channel(address))
 
-    def _first(self, addresses: Iterable[str], ask: Callable[[str], Response]) -> Response:
+    def _first(self, addresses: Iterable[str], ask: Callable[[str], T]) -> T:
         """The first node's answer; the error of the last one, if all fail or refuse."""
         *others, last = addresses
         for address in others:
@@ -108,13 +107,11 @@ class Nodes:
                 continue
         return ask(last)
 
-    def _ask(
-        self, method: grpc.UnaryUnaryMultiCallable[Request, Response], request: Request
-    ) -> Response:
+    def _ask(self, method: grpc.UnaryUnaryMultiCallable[Q, T], request: Q) -> T:
         """The response of a method, which may refuse. Raises what `_refusal` makes of that."""
         return self._accepted(request, method(request, timeout=TIMEOUT_S))
 
-    def _accepted(self, request: object, response: Response) -> Response:
+    def _accepted(self, request: object, response: T) -> T:
         told: Any = response  # Any: a message with error code and message.
         if told.error_code == ErrorCode.NONE:
             return response
