@@ -20,11 +20,11 @@ from coordinator.client.worker.topics import TOPICS_REFRESH_MS
 from coordinator.commit_metadata import of_reader, parsed
 from coordinator.dial import Credentials
 from coordinator.operator.admin import GroupAdmin
-from coordinator.operator.asking import MISMATCH, RETRIABLE_REFUSALS, asked
 from coordinator.sources import Source, open_source
 from coordinator.sources.base import LogChanged, Snapshot, partitions_of, snapshots_of
 from coordinator.sources.files import FileLog
 from coordinator.sources.group import ends_of, in_group
+from coordinator.sources.group.asking import MISMATCH, RETRIABLE_REFUSALS, asked
 from coordinator.sources.location import FILE_SETTINGS, nearest
 from coordinator.spark.filters import FilterTold, condition_of, filters_told
 from coordinator.spark.option_values import (

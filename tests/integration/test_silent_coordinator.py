@@ -15,9 +15,9 @@ import pyarrow as pa
 
 from coordinator.assignors import TopicPartition
 from coordinator.client.errors import Unavailable
-from coordinator.operator import asking
 from coordinator.operator.admin import GroupAdmin
 from coordinator.sources import write_log
+from coordinator.sources.group import asking
 from coordinator.spark import stream
 from coordinator.spark.options import StreamOptions
 from coordinator.spark.ranges import NOTHING_STORED

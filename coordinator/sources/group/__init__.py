@@ -5,6 +5,7 @@
 
 | file | holds |
 |---|---|
+| `asking.py` | calls by code that is no member, made again while the coordinator moves |
 | `record.py` | where a group keeps the order of files that `sources/group_files.py` records |
 | `reading.py`, `commits.py` | chunks of a partition's rows, and their commits |
 | `rows.py` | a source as `Worker(source=...)` reads it: handlers of rows |

@@ -16,8 +16,8 @@ from coordinator.client.group_address import GroupAddress
 from coordinator.client.transport.surroundings import SURROUNDINGS
 from coordinator.commit_metadata import TOO_LARGE
 from coordinator.operator.admin import FILES_TOPIC, GroupAdmin
-from coordinator.operator.asking import MISMATCH, RETRIABLE_REFUSALS, asked
 from coordinator.sources.base import Source
+from coordinator.sources.group.asking import MISMATCH, RETRIABLE_REFUSALS, asked
 from coordinator.sources.group_files import PAGES_A_CALL, GroupFiles, PageTooLarge, RecordPage
 from coordinator.sources.recorded import Recordable
 

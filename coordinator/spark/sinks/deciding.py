@@ -17,7 +17,13 @@ import grpc
 from coordinator.assignors import TopicPartition
 from coordinator.dial import Credentials
 from coordinator.operator.admin import GroupAdmin
-from coordinator.operator.asking import GIVE_UP_S, MISMATCH, PAUSE_S, RETRIABLE_REFUSALS, Silence
+from coordinator.sources.group.asking import (
+    GIVE_UP_S,
+    MISMATCH,
+    PAUSE_S,
+    RETRIABLE_REFUSALS,
+    Silence,
+)
 from coordinator.spark.ranges import MANIFESTS, NOTHING_STORED
 from coordinator.spark.sinks.protocol import Decision, Sink, SinkRefused
 

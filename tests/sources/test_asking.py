@@ -6,7 +6,8 @@ import grpc
 import pytest
 
 from coordinator.client.errors import FatalError, Unavailable
-from coordinator.operator import GroupAdmin, asking
+from coordinator.operator import GroupAdmin
+from coordinator.sources.group import asking
 from tests.operator.network import Away
 
 
