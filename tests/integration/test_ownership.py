@@ -10,6 +10,7 @@ from types import SimpleNamespace
 
 import pyarrow as pa
 import pytest
+from coordinator.client.transport.clock import epoch_ms
 
 from coordinator.assignors import TopicPartition
 from coordinator.client import (
@@ -21,7 +22,6 @@ from coordinator.client import (
     Revoking,
     StaleMember,
 )
-from coordinator.client.member.group_member import epoch_ms
 from coordinator.operator.admin import GroupAdmin
 from coordinator.sources.group import consume
 from tests.integration.waiting import until, wait_until

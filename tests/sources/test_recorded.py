@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from coordinator.sources import BadLayout, FileLog, LogChanged, open_source
+from coordinator.sources.group_files import GroupFiles
 from coordinator.sources.recorded import (
     MAX_BYTES,
     PAGE_BYTES,
@@ -22,15 +23,15 @@ from coordinator.sources.recorded import (
     page_read,
     pages_of,
 )
-from tests.sources.recorded_order import MemoryOrder, Pages
+from tests.sources.memory_pages import MemoryPages
 
 SCHEMA = pa.schema([("n", pa.int64())])
 
 
-def flat(folder: Path, pages: Pages, rule: str = "hash:3", kind: str = "parquet") -> FileLog:
+def flat(folder: Path, pages: MemoryPages, rule: str = "hash:3", kind: str = "parquet") -> FileLog:
     """A reader with a cache of its own."""
     log = open_source(f"{kind}:{folder}#filePartitions={rule}", "t").with_schema(SCHEMA)
-    return log.ordered_by(MemoryOrder(pages))
+    return log.ordered_by(GroupFiles(pages))
 
 
 def put(path: Path, *numbers: int) -> None:
@@ -53,7 +54,7 @@ NAMES = st.lists(st.text("abcXYZ019-", min_size=1, max_size=6), min_size=1, max_
 )
 def test_every_row_has_one_offset_whoever_looks_and_whenever(tmp_path_factory, names, sizes, rule):
     folder = tmp_path_factory.mktemp("log")
-    pages = Pages()
+    pages = MemoryPages()
     readers = [flat(folder, pages, rule) for _ in range(3)]
     seen: dict[int, list[int]] = {}
     n = 0
@@ -73,7 +74,7 @@ def test_every_row_has_one_offset_whoever_looks_and_whenever(tmp_path_factory, n
 
 
 def test_readers_that_look_at_the_same_moment_agree(tmp_path):
-    pages = Pages()
+    pages = MemoryPages()
     one, two = flat(tmp_path, pages, "hash:1"), flat(tmp_path, pages, "hash:1")
     put(tmp_path / "m.parquet", 1)
     assert rows(one, 0) == rows(two, 0) == [1]
@@ -85,12 +86,12 @@ def test_readers_that_look_at_the_same_moment_agree(tmp_path):
         assert rows(two, 0) == [1, 3]
         (tmp_path / "hidden").rename(tmp_path / "a.parquet")
 
-    pages.before_append = the_other_is_first
+    pages.before_write = the_other_is_first
     assert rows(one, 0) == rows(two, 0) == [1, 3, 2]
 
 
 def test_a_mark_holds_for_recorded_order_and_fails_where_files_count_by_name(tmp_path):
-    pages = Pages()
+    pages = MemoryPages()
     put(tmp_path / "m.parquet", 1)
     log = flat(tmp_path, pages, "hash:1")
     assert rows(log, 0) == [1]
@@ -103,13 +104,25 @@ def test_a_mark_holds_for_recorded_order_and_fails_where_files_count_by_name(tmp
         by_name.snapshot(0).check(mark)
 
 
+@pytest.mark.parametrize("without", [{"text_max": 100}, {"can_be_asked": False}])
+def test_files_count_by_name_where_the_group_keeps_no_record(tmp_path, caplog, without):
+    log = flat(tmp_path, MemoryPages(**without), "hash:1")
+    for n, name in enumerate(("m", *"abcdefghijkl")):
+        put(tmp_path / f"{name}.parquet", n)
+    assert rows(log, 0) == [*range(1, 13), 0]
+    put(tmp_path / "0.parquet", 13)
+    assert rows(log, 0) == [13, *range(1, 13), 0]
+    is_told = "raise offset_metadata_max_bytes to 4096" in caplog.text
+    assert is_told == ("text_max" in without)
+
+
 @pytest.mark.parametrize("recorded_first", [False, True])
 def test_a_mark_from_before_there_was_a_record_holds(tmp_path, recorded_first):
     for name in "bcd":
         put(tmp_path / f"{name}.parquet", 1, 2)
     by_name = open_source(f"parquet:{tmp_path}#filePartitions=hash:1", "t").with_schema(SCHEMA)
     mark = by_name.snapshot(0).mark(6)
-    log = flat(tmp_path, Pages(), "hash:1")
+    log = flat(tmp_path, MemoryPages(), "hash:1")
     if recorded_first:
         log.snapshot(0).check(mark)
         put(tmp_path / "a.parquet", 3)
@@ -123,7 +136,7 @@ def test_a_mark_from_before_there_was_a_record_holds(tmp_path, recorded_first):
 
 @pytest.mark.parametrize("numbers", [(1,), (1, 2, 3), (9, 9)])
 def test_a_file_that_was_written_over_is_refused_by_name(tmp_path, numbers):
-    pages = Pages()
+    pages = MemoryPages()
     put(tmp_path / "m.parquet", 1, 2)
     assert rows(flat(tmp_path, pages), 0) is not None
     put(tmp_path / "m.parquet", *numbers)
@@ -133,7 +146,7 @@ def test_a_file_that_was_written_over_is_refused_by_name(tmp_path, numbers):
 
 
 def test_a_file_that_is_gone_leaves_a_gap_and_is_told(tmp_path):
-    pages = Pages()
+    pages = MemoryPages()
     for i, name in enumerate("abc"):
         put(tmp_path / f"{name}.parquet", i, i)
     log = flat(tmp_path, pages, "hash:1")
@@ -158,7 +171,7 @@ def test_a_file_that_is_gone_leaves_a_gap_and_is_told(tmp_path):
 def test_two_names_of_one_hash_are_refused_and_neither_is_passed_over(tmp_path, together):
     first, second = "part-0467323.parquet", "part-0665377.parquet"
     assert key_of(first) == key_of(second)
-    log = flat(tmp_path, Pages(), "hash:1")
+    log = flat(tmp_path, MemoryPages(), "hash:1")
     put(tmp_path / first, 1)
     if not together:
         assert rows(log, 0) == [1]
@@ -170,7 +183,7 @@ def test_two_names_of_one_hash_are_refused_and_neither_is_passed_over(tmp_path, 
 def test_two_names_of_one_hash_are_refused_in_two_partitions_too(tmp_path):
     first, second = "1/part-1813877.parquet", "0/part-2985808.parquet"
     assert key_of(first) == key_of(second)
-    log = flat(tmp_path, Pages(), "numbers")
+    log = flat(tmp_path, MemoryPages(), "numbers")
     put(tmp_path / first, 1)
     put(tmp_path / "0/a.parquet", 2)
     assert (rows(log, 1), rows(log, 0)) == ([1], [2])
@@ -180,20 +193,20 @@ def test_two_names_of_one_hash_are_refused_in_two_partitions_too(tmp_path):
 
 
 def test_another_rule_is_refused_and_the_recorded_one_is_the_default(tmp_path):
-    pages = Pages()
+    pages = MemoryPages()
     put(tmp_path / "a=x/m.parquet", 1)
     assert flat(tmp_path, pages, "hash:3").snapshot(0).end() in (0, 1)
     with pytest.raises(BadLayout, match="with filePartitions=hash:3, and with hash:4 its offsets"):
         flat(tmp_path, pages, "hash:4").snapshot(0)
-    unsaid = open_source(f"parquet:{tmp_path}", "t").ordered_by(MemoryOrder(pages))
+    unsaid = open_source(f"parquet:{tmp_path}", "t").ordered_by(GroupFiles(pages))
     assert len(unsaid.partitions()) == 3
     assert len(open_source(f"parquet:{tmp_path}", "t").partitions()) == 8
 
 
 def test_a_numbered_log_keeps_its_rule_when_a_folder_looks_like_a_date(tmp_path):
-    pages = Pages()
+    pages = MemoryPages()
     put(tmp_path / "p=0/a.parquet", 1)
-    log = open_source(f"parquet:{tmp_path}", "t").ordered_by(MemoryOrder(pages))
+    log = open_source(f"parquet:{tmp_path}", "t").ordered_by(GroupFiles(pages))
     assert log.snapshot(0).end() == 1
     put(tmp_path / "p=20261121/a.parquet", 1)
     with pytest.raises(BadLayout, match="p=20261121 would be partition 20,261,121"):
@@ -210,7 +223,7 @@ def line(path: Path, *numbers: int, end: str = "\n") -> None:
 
 
 def test_a_file_grows_while_it_is_the_last_and_is_closed_by_the_next(tmp_path):
-    pages = Pages()
+    pages = MemoryPages()
     one, two = (flat(tmp_path, pages, "hash:1", "jsonl") for _ in range(2))
     line(tmp_path / "m.json", 1)
     assert rows(one, 0) == [1]
@@ -226,7 +239,7 @@ def test_a_file_grows_while_it_is_the_last_and_is_closed_by_the_next(tmp_path):
 
 
 def test_a_growing_file_that_is_gone_when_another_one_comes_is_told(tmp_path):
-    pages = Pages()
+    pages = MemoryPages()
     log = flat(tmp_path, pages, "hash:1", "jsonl")
     line(tmp_path / "m.json", 1)
     assert rows(log, 0) == [1]
@@ -239,12 +252,12 @@ def test_a_growing_file_that_is_gone_when_another_one_comes_is_told(tmp_path):
 def test_segments_are_not_recorded_since_their_names_say_offsets(tmp_path):
     from coordinator.sources import SegmentWriter
 
-    pages = Pages()
+    pages = MemoryPages()
     with SegmentWriter(tmp_path, 0, SCHEMA) as writer:
         writer.append(pa.record_batch({"n": [1, 2]}, SCHEMA))
-    log = open_source(f"segments:{tmp_path}", "t").ordered_by(MemoryOrder(pages))
+    log = open_source(f"segments:{tmp_path}", "t").ordered_by(GroupFiles(pages))
     assert rows(log, 0) == [1, 2]
-    assert pages.texts == []
+    assert pages.stored == []
 
 
 # --- Pages ------------------------------------------------------------------------------------

@@ -15,7 +15,8 @@ pytest.importorskip("fsspec", reason="stands in for an object store")
 
 from coordinator.sources import LogChanged, NothingFound, open_source, partitions_of
 from coordinator.sources.file_systems import StorePath
-from tests.sources.recorded_order import MemoryOrder, Pages
+from coordinator.sources.group_files import GroupFiles
+from tests.sources.memory_pages import MemoryPages
 
 TABLE = pa.table({"n": range(3_000), "s": [f"row {n}" for n in range(3_000)]})
 
@@ -69,12 +70,12 @@ def test_every_format_is_read_from_any_row_and_with_its_folders_columns(store, k
 
 
 def test_a_store_is_appended_to_in_recorded_order_and_a_file_written_over_is_refused(store):
-    folder, pages = StorePath.of(store), Pages()
+    folder, pages = StorePath.of(store), MemoryPages()
     (folder / "m.parquet").write(content("parquet", TABLE.slice(0, 5)))
 
     def log():
         found = open_source(f"parquet:{store}#filePartitions=hash:1", "t")
-        return found.ordered_by(MemoryOrder(pages))
+        return found.ordered_by(GroupFiles(pages))
 
     assert len(rows(log())) == 5
     mark = log().snapshot(0).mark(5)

@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from typing import Any
 
-from coordinator.client import BlockingPartition, Partition, PartitionRevoked, Worker
-from coordinator.sources import open_source
+from coordinator.client import (
+    BlockingMember,
+    BlockingPartition,
+    Partition,
+    PartitionRevoked,
+    Worker,
+)
+from coordinator.sources import GroupReadable, open_source
+from coordinator.sources.group import ends_of, in_group
 
 worker = Worker("127.0.0.1:7400", "billing", topics={"invoices": 12}, session_timeout_ms=45_000)
 
@@ -58,6 +66,34 @@ rows_worker = Worker("a:1", "g", source=open_source("/logs"), on_error="release"
 
 @rows_worker.rows(batch=500)
 async def handle_rows(rows: list[dict[str, Any]]) -> None: ...
+
+
+class Numbers(GroupReadable):
+    topic = "numbers"
+
+    def partitions(self) -> Sequence[int]:
+        return [0]
+
+    def begin_offset(self, partition: int) -> int:
+        return 0
+
+    def end_offset(self, partition: int) -> int:
+        return 10
+
+    def schema(self) -> Any: ...
+
+    def with_schema(self, schema: Any) -> Numbers:
+        return self
+
+    def read(self, partition: int, begin: int, end: int) -> Iterable[Any]:
+        return []
+
+
+Worker("a:1", "g", source=Numbers())
+Worker("a:1", "g", source="/logs")  # type: ignore[arg-type]
+
+with BlockingMember("a:1", "g", {"numbers": 1}, log_ends=ends_of(Numbers())) as member:
+    in_group(open_source("/logs"), member.group_address).end_offset(0)
 
 
 async def topics() -> dict[str, int]:
