@@ -164,7 +164,9 @@ export function parseMemberSettings(
   const session: SessionSettings = settings.protocol === "session" ? settings : {};
   const { capacity } = session;
   if (capacity !== undefined && !(Number.isFinite(capacity) && capacity >= 0)) {
-    throw new TypeError(`capacity is ${String(capacity)}: it is a share, 0 or more, for instance 1`);
+    throw new TypeError(
+      `capacity is ${String(capacity)}: it is a share, 0 or more, for instance 1`,
+    );
   }
   return {
     bootstrap: checkBootstrap(bootstrap),

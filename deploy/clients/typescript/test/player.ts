@@ -30,6 +30,8 @@ export class Player {
   private actions: Action[] = [];
   private out: Call[] = [];
   private events: MemberEvent[] = [];
+  /** Those that the owner was told are being revoked. */
+  private readonly told: Holding[] = [];
   private readonly commits = new Map<string, CommitOperation | CoordinatorError>();
   private readonly holdings = new Map<string, Holding>();
   private readonly words: Record<string, (plain: string, keys: Keys) => void> = {
@@ -52,7 +54,8 @@ export class Player {
     },
     ends: () => {},
     polls: () => {
-      this.machine.finished(this.nowMs);
+      const finished = this.told.splice(0);
+      this.machine.giveBack(finished, { reason: "it was given back" }, this.nowMs);
       this.looks();
     },
     looks: () => this.looks(),
@@ -144,6 +147,8 @@ export class Player {
 
   private looks(): void {
     this.events = this.machine.handOut(this.nowMs);
+    for (const event of this.events)
+      if (event.kind === "revoking") this.told.push(...event.holdings);
     this.take();
   }
 
@@ -154,7 +159,8 @@ export class Player {
     assert.equal(event.kind, KINDS[kind] ?? kind);
     if ("holdings" in event) assert.equal(numbers(event.holdings), rest.join(" "));
     if (event.kind === "granted") {
-      for (const { generation } of event.holdings) assert.equal(`${generation}`, keys["generation"]);
+      for (const { generation } of event.holdings)
+        assert.equal(`${generation}`, keys["generation"]);
     }
     if (event.kind === "revoking") assert.equal(`${event.deadlineMs! - this.nowMs}`, keys["in"]);
     if ("reason" in event) assert.ok(event.reason.includes(keys["because"] ?? "?"), event.reason);

@@ -120,11 +120,6 @@ export class Machine {
     return this.state.ledger.lasts(holding) && this.part.takesWork(holding, nowMs);
   }
 
-  /** The owner has finished with all that `handOut` told it is being revoked. */
-  finished(nowMs: number): void {
-    this.part.finished(nowMs);
-  }
-
   /** The owner has finished with some, asked to give them back or not. */
   giveBack(holdings: readonly Holding[], how: GivingBack, nowMs: number): void {
     this.state.progressMs = nowMs;

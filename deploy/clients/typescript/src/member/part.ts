@@ -185,8 +185,6 @@ export abstract class ProtocolPart {
 
   /** The owner is told of these. */
   abstract told(revoking: readonly Holding[]): void;
-  /** The owner has finished with all that it was told is being revoked. */
-  abstract finished(nowMs: number): void;
   abstract giveBack(holdings: readonly Holding[], how: GivingBack, nowMs: number): void;
   /** The owner has prepared for these. */
   abstract ready(holdings: readonly Holding[]): void;

@@ -10,11 +10,7 @@ import {
   type ServiceError,
   status,
 } from "@grpc/grpc-js";
-import { ErrorCode } from "../generated/coordinator/v1/errors.js";
-import {
-  type FindCoordinatorResponse,
-  GroupCoordinatorClient,
-} from "../generated/coordinator/v1/group.js";
+import { GroupCoordinatorClient } from "../generated/coordinator/v1/group.js";
 import {
   GroupSessionsClient,
   type SessionRequest,
@@ -35,14 +31,43 @@ const CHANNEL_OPTIONS = {
 };
 
 type Done<Response> = (error: ServiceError | null, response: Response) => void;
+type Rest = [metadata: Metadata, options: Partial<CallOptions>];
 
-/** One method of the contract on one client. */
-type Start<Response> = (
+/** Make one call of the contract on a client. */
+type Start = (
   client: GroupCoordinatorClient,
-  metadata: Metadata,
-  options: Partial<CallOptions>,
-  done: Done<Response>,
+  request: Request,
+  rest: Rest,
+  done: (error: ServiceError | null, decode: () => Result) => void,
 ) => ClientUnaryCall;
+
+function unary<Kind extends Request["kind"], Sent, Response>(
+  encode: (request: Extract<Request, { kind: Kind }>) => Sent,
+  decode: (response: Response) => Result,
+  method: (
+    client: GroupCoordinatorClient,
+    sent: Sent,
+    ...rest: [...Rest, Done<Response>]
+  ) => ClientUnaryCall,
+): Start {
+  return (client, request, rest, done) =>
+    method(
+      client,
+      encode(request as Extract<Request, { kind: Kind }>),
+      ...rest,
+      (error, response) => done(error, () => decode(response)),
+    );
+}
+
+const CALLS: Readonly<Record<Exclude<Request["kind"], "attach">, Start>> = {
+  find: unary(wire.encodeFind, wire.decodeFound, (c, ...r) => c.findCoordinator(...r)),
+  join: unary(wire.encodeJoin, wire.decodeJoined, (c, ...r) => c.joinGroup(...r)),
+  sync: unary(wire.encodeSync, wire.decodeSynced, (c, ...r) => c.syncGroup(...r)),
+  beat: unary(wire.encodeBeat, wire.decodeAcknowledged, (c, ...r) => c.heartbeat(...r)),
+  leave: unary(wire.encodeLeave, wire.decodeAcknowledged, (c, ...r) => c.leaveGroup(...r)),
+  commit: unary(wire.encodeCommit, wire.decodeCommitted, (c, ...r) => c.offsetCommit(...r)),
+  fetch: unary(wire.encodeFetch, wire.decodeFetched, (c, ...r) => c.offsetFetch(...r)),
+};
 
 export class Connection implements Transport {
   private client: GroupCoordinatorClient | undefined;
@@ -58,54 +83,8 @@ export class Connection implements Transport {
     if (request.kind === "find") return this.find(call, request.address);
     const { client } = this;
     if (client === undefined) return { kind: "unreachable", detail: "the connection was closed" };
-    switch (request.kind) {
-      case "attach":
-        return this.attach(call, client, request.said, hear);
-      case "join": {
-        const message = wire.encodeJoin(request);
-        return this.call(call, client, (c, ...r) => c.joinGroup(message, ...r), wire.decodeJoined);
-      }
-      case "sync": {
-        const message = wire.encodeSync(request);
-        return this.call(call, client, (c, ...r) => c.syncGroup(message, ...r), wire.decodeSynced);
-      }
-      case "beat": {
-        const message = wire.encodeBeat(request);
-        return this.call(
-          call,
-          client,
-          (c, ...r) => c.heartbeat(message, ...r),
-          wire.decodeAcknowledged,
-        );
-      }
-      case "leave": {
-        const message = wire.encodeLeave(request);
-        return this.call(
-          call,
-          client,
-          (c, ...r) => c.leaveGroup(message, ...r),
-          wire.decodeAcknowledged,
-        );
-      }
-      case "commit": {
-        const message = wire.encodeCommit(request);
-        return this.call(
-          call,
-          client,
-          (c, ...r) => c.offsetCommit(message, ...r),
-          wire.decodeCommitted,
-        );
-      }
-      case "fetch": {
-        const message = wire.encodeFetch(request);
-        return this.call(
-          call,
-          client,
-          (c, ...r) => c.offsetFetch(message, ...r),
-          wire.decodeFetched,
-        );
-      }
-    }
+    if (request.kind === "attach") return this.attach(call, client, request.said, hear);
+    return this.call(call, client, CALLS[request.kind]);
   }
 
   say(said: SessionRequest): void {
@@ -128,24 +107,17 @@ export class Connection implements Transport {
 
   /** Ask one address, and connect to the coordinator that it names. */
   private async find(call: Call, address: string): Promise<Result> {
-    const { groupId } = call.request as Extract<Request, { kind: "find" }>;
     const node = this.open(address);
-    const found = await this.call(
-      call,
-      node,
-      (client, ...rest) => client.findCoordinator({ groupId }, ...rest),
-      (response: FindCoordinatorResponse): Result => {
-        const { errorCode, errorMessage, host, port } = response;
-        if (errorCode !== ErrorCode.NONE) {
-          return { kind: "unreachable", detail: `${wire.codeName(errorCode)}: ${errorMessage}` };
-        }
-        return { kind: "found", address: host !== "" && port > 0 ? `${host}:${port}` : address };
-      },
-    );
-    if (found.kind === "found" && found.address === address) this.client = node;
-    else node.close();
-    if (found.kind === "found") this.client ??= this.open(found.address);
-    return found;
+    const result = await this.call(call, node, CALLS.find);
+    if (result.kind !== "found") {
+      node.close();
+      return result;
+    }
+    // A coordinator that names no address of its own is at the one that was asked.
+    const found = result.address || address;
+    if (found !== address) node.close();
+    this.client = found === address ? node : this.open(found);
+    return { kind: "found", address: found };
   }
 
   /** Open the stream of a session, and hear it to its end. */
@@ -179,40 +151,33 @@ export class Connection implements Transport {
     return new GroupCoordinatorClient(address, this.credentials, CHANNEL_OPTIONS);
   }
 
-  private call<Response>(
-    call: Call,
-    client: GroupCoordinatorClient,
-    start: Start<Response>,
-    decode: (response: Response) => Result,
-  ): Promise<Result> {
+  private call(call: Call, client: GroupCoordinatorClient, start: Start): Promise<Result> {
     return new Promise((resolve) => {
       const end = (result: Result): void => {
         if (this.underWay.delete(call)) resolve(result);
       };
+      const broken = (error: unknown): void => end({ kind: "broken", error: error as Error });
+      let running: ClientUnaryCall | undefined;
       this.underWay.set(call, (failure) => {
         end(failure);
         // The coordinator notices, and does not keep waiting for a member that has gone.
         running?.cancel();
       });
-      let running: ClientUnaryCall | undefined;
       try {
-        const { timeoutMs } = call;
+        const { request, timeoutMs } = call;
         const options = timeoutMs === undefined ? {} : { deadline: Date.now() + timeoutMs };
-        running = start(client, new Metadata(), options, (error, response) => {
-          end(error === null ? decoded(decode, response) : failureOf(error));
+        running = start(client, request, [new Metadata(), options], (error, decode) => {
+          if (error !== null) return end(failureOf(error));
+          try {
+            end(decode());
+          } catch (problem) {
+            broken(problem);
+          }
         });
-      } catch (error) {
-        end({ kind: "broken", error: error as Error });
+      } catch (problem) {
+        broken(problem);
       }
     });
-  }
-}
-
-function decoded<Response>(decode: (response: Response) => Result, response: Response): Result {
-  try {
-    return decode(response);
-  } catch (error) {
-    return { kind: "broken", error: error as Error };
   }
 }
 

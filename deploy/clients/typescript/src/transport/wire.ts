@@ -2,6 +2,8 @@
 
 import { ErrorCode } from "../generated/coordinator/v1/errors.js";
 import type {
+  FindCoordinatorRequest,
+  FindCoordinatorResponse,
   HeartbeatRequest,
   HeartbeatResponse,
   JoinGroupRequest,
@@ -22,6 +24,7 @@ import type {
   Identity,
   Joined,
   Request,
+  Result,
   Synced,
 } from "../member/calls.js";
 import { byTopic, nameOf, type TopicPartition } from "../partitions.js";
@@ -31,6 +34,10 @@ type Of<Kind extends Request["kind"]> = Extract<Request, { kind: Kind }>;
 const PROTOCOL_TYPE = "consumer";
 
 // --- Requests ---
+
+export function encodeFind({ groupId }: Of<"find">): FindCoordinatorRequest {
+  return { groupId };
+}
 
 export function encodeJoin(request: Of<"join">): JoinGroupRequest {
   const { member, protocols, sessionTimeoutMs, rebalanceTimeoutMs, clientId, reason } = request;
@@ -109,6 +116,13 @@ function named({ groupId, generation, memberId, instanceId }: Identity): Heartbe
 
 // --- Responses ---
 
+export function decodeFound(response: FindCoordinatorResponse): Result {
+  const { errorCode, errorMessage, host, port } = response;
+  return errorCode === ErrorCode.NONE
+    ? { kind: "found", address: host !== "" && port > 0 ? `${host}:${port}` : "" }
+    : { kind: "unreachable", detail: `${codeName(errorCode)}: ${errorMessage}` };
+}
+
 export function decodeJoined(response: JoinGroupResponse): Joined {
   return {
     kind: "joined",
@@ -162,7 +176,7 @@ export function decodeFetched(response: OffsetFetchResponse): Fetched {
 }
 
 /** An error code's name; of an unknown one, its number. */
-export function codeName(code: ErrorCode): string {
+function codeName(code: ErrorCode): string {
   return ErrorCode[code] ?? `${code}`;
 }
 

@@ -126,9 +126,7 @@ export class Run {
     this.follow(storing, progress);
     await storing;
     if (this.revoking.signal.aborted && this.rules.drain !== "manual") {
-      throw new PartitionRevoked(
-        `${offset} of ${this.holding.name} is stored; it is revoked`,
-      );
+      throw new PartitionRevoked(`${offset} of ${this.holding.name} is stored; it is revoked`);
     }
   }
 

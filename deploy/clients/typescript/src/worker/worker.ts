@@ -56,6 +56,14 @@ export interface WorkerState extends Omit<MemberStanding, "phase"> {
   readonly partitions: readonly PartitionState[];
 }
 
+const NEW = {
+  phase: "new",
+  connected: false,
+  memberId: "",
+  generation: -1,
+  isLeader: false,
+} as const;
+
 export class Worker {
   private readonly settings: ParsedSettings;
   private readonly clock: Clock;
@@ -137,16 +145,7 @@ export class Worker {
 
   /** What the member and each handler is doing. */
   get state(): WorkerState {
-    const known: WorkerState | MemberStanding = this.member?.state ?? {
-      phase: "new",
-      since: this.createdMs,
-      connected: false,
-      memberId: "",
-      generation: -1,
-      isLeader: false,
-      lastError: undefined,
-      partitions: [],
-    };
+    const known = this.member?.state ?? { ...NEW, since: this.createdMs };
     const isDraining = this.stopping.signal.aborted && known.phase !== "stopped";
     return {
       ...known,

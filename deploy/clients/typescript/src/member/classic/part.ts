@@ -226,14 +226,6 @@ export class ClassicPart extends ProtocolPart {
     this.revocations.handOut(revoking);
   }
 
-  finished(nowMs: number): void {
-    this.moving(nowMs, () => {
-      this.passDeadlines(nowMs);
-      const { told } = this.revocations;
-      if (told.size > 0) this.letGo(told, "it was given back");
-    });
-  }
-
   /**
    * Give back some that the owner has finished with, asked to or not. With an eager assignor the
    * others follow before the member joins again; but one that drains keeps them until it leaves.

@@ -290,12 +290,6 @@ export class SessionPart extends ProtocolPart {
   /** The order to give them back is told as it comes. */
   told(): void {}
 
-  finished(nowMs: number): void {
-    const ending = [...this.held.values()].filter(({ state }) => state !== "active");
-    const holdings = ending.map(({ holding }) => holding);
-    this.giveBack(holdings, { reason: "it was given back" }, nowMs);
-  }
-
   /** Nothing of them runs any more, and their last commits were answered. */
   giveBack(holdings: readonly Holding[], how: GivingBack, _nowMs: number): void {
     if (this.state.phase === "stopped") return;
