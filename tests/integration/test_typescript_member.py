@@ -22,12 +22,15 @@ import pytest
 from coordinator.assignors import ClusterView, Subscription, TopicPartition, by_name
 from coordinator.assignors.consumer_protocol import (
     Assignment,
+    PreviousAssignment,
     decode_assignment,
     encode_assignment,
     encode_subscription,
 )
 from coordinator.cli.main import main
 from coordinator.client import GroupMember
+from coordinator.client.member.calls import JoinedMember
+from coordinator.client.member.classic.assigning import share_out, subscriptions
 from coordinator.core.events import MemberEvicted, MemberLeft
 from coordinator.testing.conformance.__main__ import main as conformance
 from tests.integration.waiting import until
@@ -490,6 +493,11 @@ class Case:
                 instance_id=chance.choice([None, f"i{n}"]),
             )
 
+    def some(self, chance: random.Random) -> tuple[TopicPartition, ...]:
+        """A few of its partitions; often none."""
+        found = [TopicPartition(t, p) for t, count in self.topics.items() for p in range(count)]
+        return tuple(sorted(chance.sample(found, min(len(found), chance.choice([0, 0, 1, 3])))))
+
     def divided(self) -> dict[str, list[TopicPartition]]:
         return by_name(self.assignor).assign(ClusterView(partitions=self.topics), self.members)
 
@@ -513,10 +521,14 @@ class Case:
 
 
 def divided_by_typescript(built: Path, cases: list[Case]) -> list[dict]:
+    return run(built, DIVIDE, [case.asked() for case in cases])
+
+
+def run(built: Path, program: str, asked: list[dict]) -> list[dict]:
     done = subprocess.run(
-        ["node", "--input-type=module", "-e", DIVIDE],
+        ["node", "--input-type=module", "-e", program],
         cwd=built,
-        input=json.dumps([case.asked() for case in cases]),
+        input=json.dumps(asked),
         capture_output=True,
         text=True,
         check=False,
@@ -537,6 +549,54 @@ def test_it_divides_as_python_does_and_writes_the_same_bytes(built):
         assert answer["shares"] == expected
         written = [encode_subscription(member).hex() for member in case.members.values()]
         assert answer["subscriptions"] == written
+
+
+LEAD = """
+import { shareOut, subscribe } from "./dist/assignors/index.js";
+import { decodeSubscription } from "./dist/assignors/consumerProtocol.js";
+import { readDeclaration } from "./dist/assignors/declarations.js";
+import { readFileSync } from "node:fs";
+const answers = JSON.parse(readFileSync(0)).map(({ members, topics, assignor }) => {
+  const joined = members.map((one) => ({ ...one, metadata: Buffer.from(one.metadata, "hex") }));
+  const { assignments, warnings } = shareOut(assignor, joined[0].memberId, new Map(topics), joined);
+  const hex = ({ memberId, assignment }) => [memberId, assignment.toString("hex")];
+  const again = joined.map(({ metadata }) => {
+    const read = decodeSubscription(metadata);
+    return subscribe(assignor, read, readDeclaration(read.topics, read.userData)).toString("hex");
+  });
+  return { shares: Object.fromEntries(assignments.map(hex)), warnings, again };
+});
+console.log(JSON.stringify(answers));
+"""
+
+
+def test_it_declares_and_leads_as_python_does(built):
+    """Counts that only followers know, counts that differ, and partitions to keep away."""
+    chance = random.Random(9)
+    asked, expected = [], []
+    for _ in range(300):
+        case = Case(chance, chance.choice(["range", "cooperative-sticky"]), alike=True)
+        held = [(m, replace(s, unwanted=case.some(chance))) for m, s in case.members.items()]
+        counts = {m: {t: chance.choice([n, 7]) for t, n in case.topics.items()} for m, _ in held}
+        joined = [
+            JoinedMember(m, s.instance_id, subscriptions(
+                [case.assignor], s, PreviousAssignment(()), counts[m])[0][1])
+            for m, s in held
+        ]  # fmt: skip
+        leader = held[0][0]
+        members = [
+            {"memberId": one.member_id, "metadata": one.metadata.hex()}
+            | ({"instanceId": one.instance_id} if one.instance_id else {})
+            for one in joined
+        ]
+        topics = list(counts[leader].items())
+        asked.append({"members": members, "topics": topics, "assignor": case.assignor})
+        expected.append((joined, share_out(case.assignor, leader, counts[leader], joined)))
+    for answer, (joined, division) in zip(run(built, LEAD, asked), expected, strict=True):
+        assert answer["again"] == [one.metadata.hex() for one in joined]
+        wanted = {m: list(decode_assignment(b).partitions) for m, b in division.assignments}
+        assert shares_of(answer) == wanted
+        assert len(answer["warnings"]) == len(division.warnings)
 
 
 def test_where_wishes_differ_it_is_as_even_and_leaves_what_python_divided(built):

@@ -3,6 +3,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { decodeSubscription } from "../src/assignors/consumerProtocol.js";
+import { readDeclaration } from "../src/assignors/declarations.js";
 import { aborted } from "../src/clock.js";
 import { FatalError, PartitionRevoked, StaleMember } from "../src/errors.js";
 import type { Result } from "../src/member/calls.js";
@@ -193,6 +194,47 @@ test("release gives the partition up; handed back, it rests first", async () => 
   assert.deepEqual(calls, [0, 1_000]);
   await clock.advance(2_000);
   assert.deepEqual(calls, [0, 1_000, 3_000], "it has failed twice in a row");
+});
+
+test("what is released is somebody else's for a while, until a commit; released once", async () => {
+  const { worker, clock, coordinator } = virtual({ onError: "release" });
+  let fails = true;
+  worker.handler(async (p) => {
+    if (p.number === 0 && fails) throw new Error("poison");
+    await p.commit(1);
+    p.done();
+  });
+  void worker.serve();
+  const wished = (): number[][] =>
+    coordinator.sentOf("join").map(({ protocols: [first] }) => {
+      const { topics, userData } = decodeSubscription(first!.metadata);
+      const { counts, unwanted } = readDeclaration(topics, userData)!;
+      assert.deepEqual([...counts], [["t", 2]]);
+      return unwanted.map(({ partition }) => partition);
+    });
+  await clock.advance(4_000); // Handed back: nobody else is there.
+  assert.deepEqual(wished(), [[], [0]]);
+  fails = false;
+  await clock.advance(5_000);
+  assert.equal(coordinator.stored.get("t[0]"), 1n);
+  coordinator.rebalance();
+  await clock.advance(2_000);
+  assert.deepEqual(wished(), [[], [0], []]);
+});
+
+test("a handler that has not ended has its partition given to others", async () => {
+  const { worker, clock, coordinator } = virtual(EAGER);
+  worker.handler((p) => (p.number === 0 ? new Promise(() => {}) : aborted(p.revoking)));
+  void worker.serve();
+  await clock.advance(0);
+  coordinator.rebalance();
+  await clock.advance(5_000);
+  const [metadata] = coordinator
+    .sentOf("join")
+    .at(-1)!
+    .protocols.map((each) => each.metadata);
+  const { topics, userData } = decodeSubscription(metadata!);
+  assert.deepEqual(readDeclaration(topics, userData)!.unwanted, [{ topic: "t", partition: 0 }]);
 });
 
 test("the handler's end waits for commits that it has not awaited", async () => {

@@ -29,6 +29,8 @@ export interface Subscription {
   readonly owned: readonly TopicPartition[];
   /** The generation in which it was given them; -1 if it cannot tell. */
   readonly generation: number;
+  /** Bytes of the assignor, and the member's declaration. */
+  readonly userData?: Buffer | undefined;
 }
 
 export interface Assignment {
@@ -36,13 +38,13 @@ export interface Assignment {
   readonly userData: Buffer | undefined;
 }
 
-export function encodeSubscription({ topics, owned, generation }: Subscription): Buffer {
+export function encodeSubscription({ topics, owned, generation, userData }: Subscription): Buffer {
   const out = new Writer();
   out.int16(NEWEST_VERSION);
   const names = [...new Set(topics)].sort();
   out.int32(names.length);
   for (const topic of names) out.string(topic);
-  out.nullableBytes(undefined);
+  out.nullableBytes(userData);
   out.partitions(owned);
   out.int32(generation);
   out.int16(-1); // No rack.
@@ -59,7 +61,7 @@ export function decodeSubscription(metadata: Buffer): Subscription {
   let generation = version >= 2 ? reader.int32() : NO_GENERATION;
   // Before version 2, a cooperative member writes its generation as user data.
   if (generation === NO_GENERATION && userData?.length === 4) generation = userData.readInt32BE();
-  return { topics, owned, generation };
+  return { topics, owned, generation, userData };
 }
 
 export function encodeAssignment({ partitions, userData }: Assignment): Buffer {

@@ -14,6 +14,7 @@
 
 import { nameOf, sorted, type TopicPartition } from "../partitions.js";
 import { inMemberOrder, type PartitionCounts, type Shares, type Subscriber } from "./subscriber.js";
+import { giveElsewhere } from "./unwanted.js";
 
 export function assignCooperatively(
   subscribers: readonly Subscriber[],
@@ -88,9 +89,10 @@ function assignStickily(
   const wishesAreEqual = takers.every(({ wanted }) => wanted.size === topics.length);
   if (wishesAreEqual) shareEqually(takers, left);
   else shareAmongSubscribers(takers, left);
-  return new Map(
+  const shares: Shares = new Map(
     takers.map(({ memberId, kept, dealt }) => [memberId, sorted([...kept, ...dealt])]),
   );
+  return giveElsewhere(shares, subscribers, owners);
 }
 
 /** Everybody wants everything: keep up to the quota, deal the rest in a circle. */

@@ -1,6 +1,7 @@
 // The range assignor: each topic is cut into consecutive runs, one for each member that reads it.
 
 import { inMemberOrder, type PartitionCounts, type Shares, type Subscriber } from "./subscriber.js";
+import { giveElsewhere } from "./unwanted.js";
 
 export function assignRanges(
   subscribers: readonly Subscriber[],
@@ -18,5 +19,5 @@ export function assignRanges(
       for (; partition < end; partition++) shares.get(memberId)?.push({ topic, partition });
     });
   }
-  return shares;
+  return giveElsewhere(shares, subscribers);
 }

@@ -6,6 +6,8 @@ import type { Subscription } from "./consumerProtocol.js";
 export interface Subscriber extends Subscription {
   readonly memberId: string;
   readonly instanceId: string | undefined;
+  /** Partitions that it had rather not have. */
+  readonly unwanted?: readonly TopicPartition[];
 }
 
 /** Topic to its number of partitions. */

@@ -189,10 +189,22 @@ export class Member {
     this.driver.turn();
   }
 
-  /** Give these up: somebody else had better take them, and this member not for a while. */
+  /**
+   * Give these up. In a session group they are somebody else's for a while; in a classic group that
+   * is for `avoid` to say.
+   */
   refuse(holdings: Iterable<Holding>, reason: string): void {
     this.machine.giveBack([...holdings], { reason, isRefused: true }, this.clock.now());
     this.driver.turn();
+  }
+
+  /**
+   * Classic groups: have the leader give partitions to others, if there are others.
+   *
+   * @param unwanted called before each join; 100 at most are named.
+   */
+  avoid(unwanted: () => Iterable<TopicPartition>): void {
+    this.machine.state.unwanted = unwanted;
   }
 
   /** These are prepared for. */

@@ -2,6 +2,7 @@
 // it as answers say.
 
 import type { AssignorName } from "../assignors/index.js";
+import type { TopicPartition } from "../partitions.js";
 import type { Action } from "./calls.js";
 import { EventQueue } from "./events.js";
 import { Ledger } from "./ledger.js";
@@ -61,6 +62,8 @@ export class MemberState {
   readonly actions: Action[] = [];
   /** An address that the coordinator named when it sent the member away. */
   movedTo: string | undefined;
+  /** Partitions that the owner had rather not be assigned; asked before each join. */
+  unwanted: () => Iterable<TopicPartition> = () => [];
   /** When the owner last took an event, committed, or gave something back. */
   progressMs = 0;
 

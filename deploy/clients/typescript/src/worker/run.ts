@@ -41,6 +41,8 @@ export interface Surroundings {
   store(progress: Progress): Promise<void>;
   /** The committed offset; where there is none, what the setting `start` says. */
   position(holding: Holding, fetched?: Promise<ReadonlyMap<string, bigint>>): Promise<bigint>;
+  /** True if it was given up a while ago, and nobody else has taken it. */
+  hasComeBack(holding: Holding): boolean;
   /** Give the partition up, and let it rest for a pause if it comes back. */
   release(run: Run, restMs: number): void;
   /** The policy says that the worker stops. */
@@ -229,7 +231,8 @@ export class Run {
     const policy = attempts >= maxAttempts && onError === "retry" ? afterMaxAttempts : onError;
     const pauseMs = Math.min(retryBackoffMaxMs, retryBackoffMs * 2 ** (attempts - 1));
     const said = `handler of ${name} failed (attempt ${attempts}): ${errorText(error)}`;
-    switch (policy) {
+    // To give it up once more would only be another rebalance of everybody.
+    switch (policy === "release" && this.around.hasComeBack(this.holding) ? "retry" : policy) {
       case "retry":
         logger.warn(`${said}; again in ${pauseMs / 1000} s`);
         return this.pause("backing off", pauseMs);

@@ -12,6 +12,10 @@ import type { Handlers } from "./handlers.js";
 import type { Partition } from "./partition.js";
 import { type Failures, NO_FAILURES, Run, type Surroundings } from "./run.js";
 
+/** A released partition is wished away for so many pauses, and at least and at most so long. */
+const WISH_PAUSES = 10;
+const WISH_LEAST_MS = 10_000;
+const WISH_MOST_MS = 600_000;
 /** Handlers that end together give their partitions back together. */
 const GATHER_MS = 20;
 
@@ -25,6 +29,8 @@ export class Runs implements Surroundings {
   private readonly busy = new Map<string, Promise<void>>();
   private readonly rests = new Map<string, { untilMs: number; failures: Failures }>();
   private readonly ended = new Set<Run>();
+  /** Partitions that were released, and until when somebody else had better take them. */
+  private readonly wishes = new Map<string, { holding: Holding; untilMs: number }>();
   private isStopping = false;
 
   constructor(
@@ -35,6 +41,7 @@ export class Runs implements Surroundings {
     readonly logger: Logger,
     readonly fail: (error: unknown) => void,
   ) {
+    member.avoid(() => this.unwanted());
     this.idleMs = settings.idleMs;
     this.progressTimeoutMs = settings.progressTimeoutMs;
   }
@@ -88,8 +95,14 @@ export class Runs implements Surroundings {
     return this.member.holds(holding);
   }
 
-  store(progress: Progress): Promise<void> {
-    return this.member.commit([progress]);
+  async store(progress: Progress): Promise<void> {
+    await this.member.commit([progress]);
+    this.wishes.delete(progress.holding.name);
+  }
+
+  /** It was released, and came back all the same: nobody else takes it. */
+  hasComeBack({ name }: Holding): boolean {
+    return (this.wishes.get(name)?.untilMs ?? 0) > this.clock.now();
   }
 
   async position(
@@ -107,13 +120,29 @@ export class Runs implements Surroundings {
 
   release(run: Run, restMs: number): void {
     const reason = `released after: ${errorText(run.failures.lastError)}`;
-    const untilMs = this.clock.now() + restMs;
-    this.rests.set(run.holding.name, { untilMs, failures: run.failures });
+    const { holding, failures } = run;
+    const nowMs = this.clock.now();
+    const wishMs = Math.min(WISH_MOST_MS, Math.max(WISH_LEAST_MS, WISH_PAUSES * restMs));
+    this.rests.set(holding.name, { untilMs: nowMs + restMs, failures });
+    this.wishes.set(holding.name, { holding, untilMs: nowMs + wishMs });
     run.end(reason);
-    this.member.giveBack([run.holding], { reason });
+    this.member.refuse([holding], reason);
   }
 
   // --- Inside ---
+
+  /** Released ones, and those of which an earlier handler has not ended. */
+  private unwanted(): Holding[] {
+    const nowMs = this.clock.now();
+    for (const [name, { untilMs }] of this.wishes) if (untilMs <= nowMs) this.wishes.delete(name);
+    const released = [...this.wishes.values()].map(({ holding }) => holding);
+    // Asked before they hear that their time is over.
+    const overdue = [...this.all.keys()].filter(
+      ({ stage, holding }) => (stage === "running" || stage === "overdue") && !this.holds(holding),
+    );
+    const holdings = [...released, ...overdue.map(({ holding }) => holding)];
+    return [...new Map(holdings.map((holding) => [holding.name, holding])).values()];
+  }
 
   private granted(holdings: readonly Holding[]): void {
     // One call for all that begin now; what waits asks when it begins.

@@ -18,8 +18,8 @@ import {
   isCooperative,
   readAssignment,
   shareOut,
+  subscribe,
 } from "../../assignors/index.js";
-import { encodeSubscription } from "../../assignors/consumerProtocol.js";
 import { FatalError } from "../../errors.js";
 import { NO_PARTITIONS, type Partitions, union, without } from "../../partitions.js";
 import type { Random } from "../backOff.js";
@@ -65,6 +65,7 @@ export class ClassicPart extends ProtocolPart {
   private lastHeardMs = 0;
   private lastJoin: Joined | undefined;
   private reason = "";
+  private warned: readonly string[] = [];
 
   constructor(state: MemberState, random: Random) {
     // Several attempts fit into a session, whose end costs the partitions.
@@ -106,15 +107,13 @@ export class ClassicPart extends ProtocolPart {
     const { sessionTimeoutMs, rebalanceTimeoutMs, clientId } = config;
     this.mustRepeat = false;
     this.claimed = this.held;
-    const metadata = encodeSubscription({
-      topics: this.isDraining ? [] : [...topics.keys()],
-      owned: [...this.claimed.values()],
-      generation,
-    });
+    const counts: ReadonlyMap<string, number> = this.isDraining ? new Map() : topics;
+    const held = { topics: [...counts.keys()], owned: [...this.claimed.values()], generation };
+    const said = { counts, unwanted: [...this.state.unwanted()] };
     return {
       kind: "join",
       member: this.identity(),
-      protocols: this.assignors.map((name) => ({ name, metadata })),
+      protocols: this.assignors.map((name) => ({ name, metadata: subscribe(name, held, said) })),
       sessionTimeoutMs,
       rebalanceTimeoutMs,
       clientId,
@@ -124,10 +123,20 @@ export class ClassicPart extends ProtocolPart {
 
   /** The leader's has the assignments of all members. */
   private sync(): Request {
-    const { isLeader, topics } = this.state;
+    const { isLeader, memberId, topics } = this.state;
     const { protocolName = "", members = [], skipAssignment = false } = this.lastJoin ?? {};
-    const assignments = isLeader && !skipAssignment ? shareOut(protocolName, topics, members) : [];
+    const isFollowed = isLeader && !skipAssignment;
+    const { assignments, warnings } = isFollowed
+      ? shareOut(protocolName, memberId, topics, members)
+      : { assignments: [], warnings: [] };
+    this.warnOf(warnings);
     return { kind: "sync", member: this.identity(), protocolName, assignments };
+  }
+
+  /** Once each, until it is no longer so. */
+  private warnOf(warnings: readonly string[]): void {
+    this.state.warnings.push(...warnings.filter((each) => !this.warned.includes(each)));
+    this.warned = warnings;
   }
 
   commit(commit: Commit): Request {
