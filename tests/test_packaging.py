@@ -27,9 +27,9 @@ REPOSITORY = "https://example.org/coordinator"
 # A worker as it is written in the README, to its first commit.
 WORKER = """
 import sys
-from coordinator.client import Assigned, BlockingMember, TopicPartition
+from coordinator.client import Granted, BlockingMember, TopicPartition
 with BlockingMember(sys.argv[1], "g", {"t": 2}) as member:
-    while not any(isinstance(event, Assigned) for event in member.poll(timeout=1.0)):
+    while not any(isinstance(event, Granted) for event in member.poll(timeout=1.0)):
         pass
     member.commit({TopicPartition("t", 1): 7})
     print(sorted(member.assignment), member.committed())

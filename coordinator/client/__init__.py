@@ -3,7 +3,7 @@
     with BlockingMember("localhost:7400", "billing", {"invoices": 12}) as member:
         while True:
             for event in member.poll(timeout=1.0):
-                ...                               # Assigned, Revoking, Lost, Stopping
+                ...                               # Granted, Revoking, Lost, Stopping
             for partition in member.assignment:
                 ...                               # work
             member.commit({partition: next_offset})
@@ -12,8 +12,9 @@ A commit is for partitions that the last `poll` handed out, and is refused with 
 they were given back or lost. Handlers in other threads pass `member.holding(partition)`. A member
 that does not poll for `max_poll_interval_ms` (default: five minutes) leaves the group.
 
-`GroupMember` is the same for asyncio. Names are loaded when they are first asked for (PEP 562): a
-program that imports the package and makes no member pays for nothing.
+`Member` is the same for asyncio, and both speak either protocol (`protocol="session"`). Names are
+loaded when they are first asked for (PEP 562): a program that imports the package and makes no
+member pays for nothing.
 """
 
 from importlib import import_module
@@ -31,12 +32,19 @@ if TYPE_CHECKING:
         StaleMember,
         Unavailable,
     )
-    from coordinator.client.member.blocking_member import BlockingMember
-    from coordinator.client.member.events import Assigned, Lost, RebalanceEvent, Revoking, Stopping
-    from coordinator.client.member.group_member import GroupMember
+    from coordinator.client.member.blocking import BlockingMember
+    from coordinator.client.member.events import (
+        Granted,
+        Lost,
+        MemberEvent,
+        Resumed,
+        Revoking,
+        Stopping,
+        Suspended,
+        Warming,
+    )
+    from coordinator.client.member.face import Member
     from coordinator.client.member.ledger import Holding
-    from coordinator.client.member.session.member import SessionMember
-    from coordinator.client.member.session.sync import BlockingSessionMember
     from coordinator.client.member.state import MemberState
     from coordinator.client.offsets import OffsetAndMetadata
     from coordinator.client.settings.typed import MemberSettings, PolicyWishes, WorkerSettings
@@ -49,19 +57,19 @@ if TYPE_CHECKING:
     from coordinator.dial import CannotDial, Credentials
 
 __all__ = [
-    "Assigned",
     "BlockingMember",
     "BlockingPartition",
-    "BlockingSessionMember",
     "CannotDial",
     "CommitFailed",
     "CoordinatorError",
     "Credentials",
     "FatalError",
     "FencedToken",
-    "GroupMember",
+    "Granted",
     "Holding",
     "Lost",
+    "Member",
+    "MemberEvent",
     "MemberSettings",
     "MemberState",
     "OffsetAndMetadata",
@@ -69,47 +77,49 @@ __all__ = [
     "Partition",
     "PartitionRevoked",
     "PolicyWishes",
-    "RebalanceEvent",
     "RebalanceInProgress",
+    "Resumed",
     "Revoking",
-    "SessionMember",
     "StaleMember",
     "Stopping",
+    "Suspended",
     "TopicPartition",
     "Unavailable",
+    "Warming",
     "Worker",
     "WorkerSettings",
 ]
 
 _HOMES = {
-    "Assigned": "coordinator.client.member.events",
-    "BlockingMember": "coordinator.client.member.blocking_member",
+    "BlockingMember": "coordinator.client.member.blocking",
     "BlockingPartition": "coordinator.client.worker",
-    "BlockingSessionMember": "coordinator.client.member.session.sync",
     "CannotDial": "coordinator.dial",
     "CommitFailed": "coordinator.client.errors",
     "CoordinatorError": "coordinator.client.errors",
     "Credentials": "coordinator.dial",
     "FatalError": "coordinator.client.errors",
     "FencedToken": "coordinator.client.errors",
-    "GroupMember": "coordinator.client.member.group_member",
+    "Granted": "coordinator.client.member.events",
     "Holding": "coordinator.client.member.ledger",
     "Lost": "coordinator.client.member.events",
+    "Member": "coordinator.client.member.face",
+    "MemberEvent": "coordinator.client.member.events",
     "MemberSettings": "coordinator.client.settings.typed",
     "MemberState": "coordinator.client.member.state",
     "OffsetAndMetadata": "coordinator.client.offsets",
     "OffsetMismatch": "coordinator.client.errors",
     "Partition": "coordinator.client.worker",
     "PartitionRevoked": "coordinator.client.worker",
-    "RebalanceEvent": "coordinator.client.member.events",
-    "RebalanceInProgress": "coordinator.client.errors",
-    "Revoking": "coordinator.client.member.events",
     "PolicyWishes": "coordinator.client.settings.typed",
-    "SessionMember": "coordinator.client.member.session.member",
+    "RebalanceInProgress": "coordinator.client.errors",
+    "Resumed": "coordinator.client.member.events",
+    "Revoking": "coordinator.client.member.events",
     "StaleMember": "coordinator.client.errors",
     "Stopping": "coordinator.client.member.events",
+    "Suspended": "coordinator.client.member.events",
     "TopicPartition": "coordinator.assignors",
     "Unavailable": "coordinator.client.errors",
+    "Warming": "coordinator.client.member.events",
     "Worker": "coordinator.client.worker",
     "WorkerSettings": "coordinator.client.settings.typed",
 }

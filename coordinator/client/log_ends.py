@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Collection, Mapping
 from concurrent.futures import ThreadPoolExecutor
 
 from coordinator.assignors import TopicPartition
-from coordinator.client.member.machine import MemberMachine
+from coordinator.client.member.ledger import Ledger
 
 LOGGER = logging.getLogger(__name__)
 LogEnds = Callable[[Collection[TopicPartition]], Mapping[TopicPartition, int]]
@@ -17,7 +17,7 @@ LogEnds = Callable[[Collection[TopicPartition]], Mapping[TopicPartition, int]]
 
 async def report_log_ends(
     log_ends: LogEnds,
-    machine: MemberMachine,
+    ledger: Ledger,
     report: Callable[[Mapping[TopicPartition, int]], Awaitable[bool]],
     interval_s: float,
 ) -> None:
@@ -32,7 +32,7 @@ async def report_log_ends(
     try:
         while is_known:
             await asyncio.sleep(interval_s)
-            partitions = machine.membership.assignment
+            partitions = ledger.held
             if not partitions:
                 continue
             loop = asyncio.get_running_loop()

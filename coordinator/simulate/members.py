@@ -18,8 +18,8 @@ import grpc
 
 from coordinator.assignors import TopicPartition
 from coordinator.client.errors import CoordinatorError, FatalError
-from coordinator.client.member.events import Assigned, Lost, RebalanceEvent, Revoking, Stopping
-from coordinator.client.member.group_member import GroupMember
+from coordinator.client.member import face
+from coordinator.client.member.events import Granted, Lost, MemberEvent, Revoking, Stopping
 from coordinator.dial import address_of
 from coordinator.runtime.clock import AnchoredClock
 from coordinator.simulate.channels import Addresses, SimulatedCredentials
@@ -187,9 +187,9 @@ class SimulatedMember:
 
 
 class LibraryMember(SimulatedMember):
-    """A `GroupMember` and its owner."""
+    """A member of the library, in a classic group, and its owner."""
 
-    member: GroupMember | None = None
+    member: face.Member | None = None
     _works_since: float | None = None
 
     def share(self) -> tuple[int, frozenset[str]] | None:
@@ -203,10 +203,10 @@ class LibraryMember(SimulatedMember):
 
     def _begin(
         self, process: Process, bootstrap: list[str], credentials: SimulatedCredentials
-    ) -> GroupMember:
+    ) -> face.Member:
         plan = self.plan
         self._works_since = None
-        self.member = GroupMember(
+        self.member = face.Member(
             bootstrap,
             plan.group.name,
             {"t": len(plan.group.offsets)},
@@ -223,7 +223,7 @@ class LibraryMember(SimulatedMember):
         )
         return self.member
 
-    async def _own(self, member: GroupMember) -> None:
+    async def _own(self, member: face.Member) -> None:
         """Poll, work and commit for ever, as a worker does."""
         held: dict[TopicPartition, int] = {}
         while True:
@@ -237,20 +237,20 @@ class LibraryMember(SimulatedMember):
                 await self._work(member, held)
                 self._works_since = None
 
-    def _hear(self, event: RebalanceEvent, held: dict[TopicPartition, int]) -> None:
+    def _hear(self, event: MemberEvent, held: dict[TopicPartition, int]) -> None:
         self.around.story.tell(self.name, f"  hears {_words(event)}")
         self.around.story.count(f"owner heard {type(event).__name__}")
         match event:
-            case Assigned(partitions, generation):
-                held.update(dict.fromkeys(sorted(partitions), generation))
-            case Lost(partitions) | Revoking(partitions):
+            case Granted(holdings):
+                held.update((holding.partition, holding.generation) for holding in holdings)
+            case Lost(holdings) | Revoking(holdings):
                 # It has finished with those to be given back: the next poll says so.
-                for partition in partitions:
-                    held.pop(partition, None)
+                for holding in holdings:
+                    held.pop(holding.partition, None)
             case Stopping():
                 held.clear()
 
-    async def _work(self, member: GroupMember, held: dict[TopicPartition, int]) -> None:
+    async def _work(self, member: face.Member, held: dict[TopicPartition, int]) -> None:
         partition = self.dice.choice(sorted(held))
         name = f"{partition.topic}-{partition.partition}"
         offset = self.plan.group.next_offset(name)
@@ -276,7 +276,7 @@ class LibraryMember(SimulatedMember):
         self._end(process)
 
 
-def _words(event: RebalanceEvent) -> str:
+def _words(event: MemberEvent) -> str:
     partitions = sorted(p.partition for p in getattr(event, "partitions", ()))
     rest = getattr(event, "reason", getattr(event, "generation", ""))
     return f"{type(event).__name__} {partitions} {rest}"

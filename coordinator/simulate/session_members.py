@@ -10,17 +10,17 @@ import asyncio
 import random
 from typing import Any
 
-from coordinator.assignors import TopicPartition
 from coordinator.client.errors import CoordinatorError, FatalError
-from coordinator.client.member.session.changes import (
-    Change,
-    Draining,
+from coordinator.client.member.events import (
     Granted,
     Lost,
+    MemberEvent,
+    Revoking,
     Stopping,
     Warming,
 )
-from coordinator.client.member.session.member import SessionMember
+from coordinator.client.member.face import Member
+from coordinator.client.member.ledger import Holding
 from coordinator.runtime.clock import AnchoredClock
 from coordinator.simulate.channels import SimulatedCredentials
 from coordinator.simulate.clock import MachineClock
@@ -32,14 +32,14 @@ PATIENCE_S = 0.2
 
 
 class SessionLibraryMember(SimulatedMember):
-    """A `SessionMember` and its owner.
+    """A member of the library, in a session group, and its owner.
 
     Args:
         wishes: policy of the group, which all of its members ask for.
     """
 
     KIND = "session member"
-    member: SessionMember | None = None
+    member: Member | None = None
 
     def __init__(
         self,
@@ -55,7 +55,7 @@ class SessionLibraryMember(SimulatedMember):
         super().__init__(around, plan, number, clock, dice)
         self._wishes = wishes
         self._name = name
-        self._draining: set[TopicPartition] = set()
+        self._draining: set[Holding] = set()
 
     def share(self) -> tuple[int, frozenset[str]] | None:
         member = self.member
@@ -72,13 +72,14 @@ class SessionLibraryMember(SimulatedMember):
 
     def _begin(
         self, process: Process, bootstrap: list[str], credentials: SimulatedCredentials
-    ) -> SessionMember:
+    ) -> Member:
         plan = self.plan
         self._draining.clear()
-        self.member = SessionMember(
+        self.member = Member(
             bootstrap,
             plan.group.name,
             {"t": len(plan.group.offsets)},
+            protocol="session",
             credentials=credentials,
             clock=AnchoredClock(process.wall_ns, process.monotonic_ns).now_ms,
             random=self.dice.random,
@@ -88,49 +89,52 @@ class SessionLibraryMember(SimulatedMember):
         )
         return self.member
 
-    async def _own(self, member: SessionMember) -> None:
-        """Take in changes, work and commit, until the member stops."""
+    async def _own(self, member: Member) -> None:
+        """Take in events, work and commit, until the member stops."""
         while True:
-            for change in await member.poll(timeout=0.02 + 0.15 * self.dice.random()):
-                self.around.story.tell(self.name, f"  hears {change}")
-                self.around.story.count(f"session owner heard {type(change).__name__}")
-                if isinstance(change, Stopping):
+            for event in await member.poll(timeout=0.02 + 0.15 * self.dice.random()):
+                self.around.story.tell(self.name, f"  hears {event}")
+                self.around.story.count(f"session owner heard {type(event).__name__}")
+                if isinstance(event, Stopping):
                     return
-                self._hear(member, change)
-            for partition in sorted(self._draining):
-                await self._work(member, partition)
-                self._draining.discard(partition)
-                member.released(partition)
+                self._hear(member, event)
+            for holding in sorted(self._draining, key=lambda held: held.partition):
+                await self._work(member, holding)
+                self._draining.discard(holding)
+                member.released(holding)
             held = sorted(p for p in member.assignment if member.takes_work(p))
             if held and self.dice.random() < 0.6:
-                await self._work(member, self.dice.choice(held))
+                await self._work(member, member.holding(self.dice.choice(held)))
 
-    def _hear(self, member: SessionMember, change: Change) -> None:
-        match change:
-            case Warming():
-                if self.dice.random() < 0.1:
-                    member.refuse(change, "not this one")
-                else:
-                    member.ready(change)
-            case Draining(partition):
-                self._draining.add(partition)
-            case Lost(partition):
-                self._draining.discard(partition)
-                member.released(partition)
-            case Granted() if self.dice.random() < 0.03:
-                member.refuse(change.partition, "not now")
+    def _hear(self, member: Member, event: MemberEvent) -> None:
+        if isinstance(event, Stopping):
+            return
+        for holding in event.holdings:
+            match event:
+                case Warming():
+                    if self.dice.random() < 0.1:
+                        member.refuse(holding, "not this one")
+                    else:
+                        member.ready(holding)
+                case Revoking():
+                    self._draining.add(holding)
+                case Lost():
+                    self._draining.discard(holding)
+                    member.released(holding)
+                case Granted() if self.dice.random() < 0.03:
+                    member.refuse(holding, "not now")
 
-    async def _work(self, member: SessionMember, partition: TopicPartition) -> None:
+    async def _work(self, member: Member, holding: Holding) -> None:
+        partition = holding.partition
         name = f"{partition.topic}-{partition.partition}"
         if self.dice.random() < self.slow:
             await asyncio.sleep(PATIENCE_S * self.dice.random())
-        if not member.valid(partition):
+        if not member.valid(holding):
             return
-        token = member.token(partition)
         offset = self.plan.group.next_offset(name)
         began = self.around.addresses.network.now()
         try:
-            await member.commit({partition: offset}, timeout=3.0)
+            await member.commit({partition: offset}, holdings=holding, timeout=3.0)
         except FatalError:
             raise
         except CoordinatorError as error:
@@ -139,7 +143,7 @@ class SessionLibraryMember(SimulatedMember):
             self.around.story.count("session commit accepted")
             self.around.recorder.tell(
                 {"op": "kept", "group": self.plan.group.name, "partition": name,
-                 "offset": offset, "token": token, "began": began,
+                 "offset": offset, "token": holding.token, "began": began,
                  "ended": self.around.addresses.network.now()}
             )  # fmt: skip
 

@@ -23,8 +23,7 @@ import grpc
 
 from coordinator.client.errors import FatalError
 from coordinator.client.group_address import GroupAddress
-from coordinator.client.member.blocking_member import BlockingMember
-from coordinator.client.member.session.sync import BlockingSessionMember
+from coordinator.client.member.blocking import BlockingMember
 from coordinator.client.settings.setting import GroupProtocol
 from coordinator.client.worker.settings import DEFAULT_ASSIGNOR, FALLBACK_ASSIGNOR
 from coordinator.dial import Credentials
@@ -61,7 +60,7 @@ def run_members(
     Args:
         members: their number; those beyond the cluster's slots wait for one.
         make_work: called in the worker with the member's client id. It is pickled.
-        member_settings: for `BlockingMember`, or in a session group for `BlockingSessionMember`.
+        member_settings: for `BlockingMember`.
             consume_settings: for `sources.group.consume`.
         static: members are static; their instance ids, or names in a session group, are the
             numbers of their slots.
@@ -105,7 +104,7 @@ def consume(
             pickled. Offsets of handled rows are committed every `rows_per_commit` rows; after a
             crash the rows since the last commit are handled again.
         forever: partitions grow; else the job ends when all are committed to their ends.
-        member_settings: for `BlockingMember`, or in a session group for `BlockingSessionMember`.
+        member_settings: for `BlockingMember`.
             consume_settings: for `sources.group.consume`, such as `topics_refresh_ms`, the time
             within which new partitions are found.
         protocol: "classic", or "session": a slot that Spark runs again waits until the lease of
@@ -154,7 +153,7 @@ def run_slot(
     topics = {source.topic: len(partitions_of(source, allow_empty=allow_empty))}
     if protocol == "session":
         # The later attempt waits for the name, and inherits when the earlier one has ended.
-        with BlockingSessionMember(bootstrap, group_id, topics, **settings) as leased:
+        with BlockingMember(bootstrap, group_id, topics, protocol="session", **settings) as leased:
             return consume_here(leased, source, make_work(), **consume_settings)
     settings = {"log_ends": ends_of(source), **settings}
     if "assignors" not in settings:

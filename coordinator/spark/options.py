@@ -14,6 +14,7 @@ from coordinator.assignors import TopicPartition
 from coordinator.client.errors import CommitFailed
 from coordinator.client.group_address import GroupAddress
 from coordinator.client.offsets import OffsetAndMetadata
+from coordinator.client.settings.setting import GroupProtocol
 from coordinator.client.settings.typed import MemberSettings
 from coordinator.client.worker.settings import DEFAULT_ASSIGNOR, FALLBACK_ASSIGNOR
 from coordinator.client.worker.topics import TOPICS_REFRESH_MS
@@ -91,7 +92,8 @@ _REFUSED = {
 """Options of Spark's Kafka source that would have no effect, and why."""
 _KAFKA = "kafka."
 T = TypeVar("T")
-CLASSIC, SESSION = "classic", "session"
+CLASSIC: GroupProtocol = "classic"
+SESSION: GroupProtocol = "session"
 LEAVE, WAIT, FAIL = "leave", "wait", "fail"
 MOST_TASKS = 10_000
 """Limit of minPartitions: each is a task of every batch."""
@@ -147,7 +149,7 @@ class StreamOptions:
     allow_empty: bool = False
     available_now_rest: str = LEAVE
     topics_refresh_ms: int = TOPICS_REFRESH_MS
-    protocol: str = CLASSIC
+    protocol: GroupProtocol = CLASSIC
     session_timeout_ms: int = 45_000
     rebalance_timeout_ms: int = 60_000
     max_poll_interval_ms: int = 300_000
@@ -273,12 +275,25 @@ class StreamOptions:
         """A partition under the name of its topic in the group."""
         return TopicPartition(self.source.topic, partition)
 
-    def member_settings(self) -> dict[str, Any]:  # Any: the settings of GroupMember.
+    def member_settings(self) -> MemberSettings:
         """Settings of the query's member."""
+        client_id = f"spark-{self.instance or f'query-{socket.gethostname()}-{os.getpid()}'}"
+        if self.protocol == SESSION:
+            return {
+                "client_id": client_id,
+                "credentials": self.credentials,
+                "member_name": self.instance,
+                "drain_ms": self.rebalance_timeout_ms,
+                "give_back": "poll",
+                "wishes": {
+                    "lease_ms": self.session_timeout_ms,
+                    "drain_timeout_ms": self.rebalance_timeout_ms,
+                },
+            }
         return {
             "assignors": (DEFAULT_ASSIGNOR,),
             "fallback_assignor": FALLBACK_ASSIGNOR,
-            "client_id": f"spark-{self.instance or f'query-{socket.gethostname()}-{os.getpid()}'}",
+            "client_id": client_id,
             "credentials": self.credentials,
             "log_ends": ends_of(self.source),
             "instance_id": self.instance,
@@ -286,19 +301,6 @@ class StreamOptions:
             "rebalance_timeout_ms": self.rebalance_timeout_ms,
             "max_poll_interval_ms": self.max_poll_interval_ms,
             "heartbeat_interval_ms": max(100, self.session_timeout_ms // 15),
-        }
-
-    def leased_settings(self) -> MemberSettings:
-        """Settings of the query's member in a session group."""
-        return {
-            "client_id": f"spark-{self.instance or f'query-{socket.gethostname()}-{os.getpid()}'}",
-            "credentials": self.credentials,
-            "member_name": self.instance,
-            "drain_ms": self.rebalance_timeout_ms,
-            "wishes": {
-                "lease_ms": self.session_timeout_ms,
-                "drain_timeout_ms": self.rebalance_timeout_ms,
-            },
         }
 
     def partitions(self) -> list[int]:
@@ -503,13 +505,14 @@ def _in_our_names(given: Mapping[str, str]) -> dict[str, str]:
     return ours
 
 
-def _protocol(told: str) -> str:
-    if told.strip().lower() not in (CLASSIC, SESSION):
-        raise ValueError(
-            f"protocol={told[:80]}: expected is {CLASSIC} or {SESSION}"
-            f"{nearest(told[:80], (CLASSIC, SESSION))}"
-        )
-    return told.strip().lower()
+def _protocol(told: str) -> GroupProtocol:
+    for known in (CLASSIC, SESSION):
+        if told.strip().lower() == known:
+            return known
+    raise ValueError(
+        f"protocol={told[:80]}: expected is {CLASSIC} or {SESSION}"
+        f"{nearest(told[:80], (CLASSIC, SESSION))}"
+    )
 
 
 def _credentials(given: Mapping[str, str]) -> Credentials:

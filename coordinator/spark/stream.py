@@ -41,11 +41,9 @@ from pyspark.sql.types import StructType
 
 from coordinator.assignors import TopicPartition
 from coordinator.client.errors import CommitFailed, OffsetMismatch, StaleMember, Unavailable
-from coordinator.client.member.blocking_member import BlockingMember
-from coordinator.client.member.events import handed_out_or_lost
+from coordinator.client.member.blocking import BlockingMember
+from coordinator.client.member.events import Warming, handed_out_or_lost
 from coordinator.client.member.ledger import Holding
-from coordinator.client.member.session.polled import PolledSessionMember
-from coordinator.client.member.session.sync import BlockingSessionMember
 from coordinator.client.offsets import OffsetAndMetadata
 from coordinator.client.worker.topics import TopicCounts
 from coordinator.commit_metadata import fingerprint, new_id, parsed
@@ -55,7 +53,7 @@ from coordinator.sources.group.measures import topics_of_source
 from coordinator.spark.announced import Announcement
 from coordinator.spark.logs import log_like_spark
 from coordinator.spark.option_values import LATEST
-from coordinator.spark.options import FAIL, SESSION, WAIT, StreamOptions
+from coordinator.spark.options import FAIL, WAIT, StreamOptions
 from coordinator.spark.progress import Share
 from coordinator.spark.ranges import (
     MANIFESTS,
@@ -71,7 +69,6 @@ from coordinator.spark.sinks.protocol import SinkRefused
 from coordinator.spark.worker_imports import ImportedInWorkers
 
 LOGGER = logging.getLogger(__name__)
-StreamMember = BlockingMember | PolledSessionMember
 JOIN_PATIENCE_S = 120.0
 """Time that a batch waits for an assignment."""
 LOOK_S = 0.05
@@ -125,7 +122,7 @@ class GroupStreamReader(
 
     def __init__(self, options: StreamOptions) -> None:
         self._options = options.in_group()
-        self._member: StreamMember | None = None
+        self._member: BlockingMember | None = None
         self._positions: dict[int, Range] = {}
         # Marks of the rows before the positions, and fingerprints of the metadata committed there.
         self._marks: dict[int, str] = {}
@@ -305,7 +302,7 @@ class GroupStreamReader(
 
     def _planned_for(
         self, batch: BatchRanges
-    ) -> tuple[StreamMember, Mapping[TopicPartition, Holding]] | None:
+    ) -> tuple[BlockingMember, Mapping[TopicPartition, Holding]] | None:
         """The member and the holdings of a batch; None: it was planned before a restart.
 
         The member is not polled before its batch is committed, since that would give back revoked
@@ -341,7 +338,7 @@ class GroupStreamReader(
     def _store(
         self,
         batch: BatchRanges,
-        member: StreamMember,
+        member: BlockingMember,
         held: Mapping[TopicPartition, Holding],
         *,
         is_from_before: bool,
@@ -380,7 +377,7 @@ class GroupStreamReader(
             self._stored[partition] = fingerprint(batch.metadata(partition))
 
     def _found(
-        self, member: StreamMember, batch: BatchRanges
+        self, member: BlockingMember, batch: BatchRanges
     ) -> dict[TopicPartition, OffsetAndMetadata]:
         """Committed offsets of the batch's partitions and of `MANIFESTS`."""
         keys = [self._options.key(p) for p in batch.ranges]
@@ -428,7 +425,7 @@ class GroupStreamReader(
     def _finish_what_is_left(
         self,
         batch: BatchRanges,
-        member: StreamMember,
+        member: BlockingMember,
         held: Mapping[TopicPartition, Holding],
         found: Mapping[TopicPartition, OffsetAndMetadata],
     ) -> None:
@@ -492,7 +489,7 @@ class GroupStreamReader(
 
     def _begin_new(
         self,
-        member: StreamMember,
+        member: BlockingMember,
         held: Mapping[TopicPartition, Holding],
         snapshots: Mapping[int, Snapshot],
     ) -> None:
@@ -523,7 +520,7 @@ class GroupStreamReader(
             begun = self._options.begin(partition, stored, snapshot)
             self._positions[partition], self._marks[partition] = begun
 
-    def _joined(self) -> StreamMember:
+    def _joined(self) -> BlockingMember:
         """The member, once it has an assignment.
 
         Raises:
@@ -537,6 +534,9 @@ class GroupStreamReader(
         while True:
             # No batch is under way, so polling may give revoked partitions back.
             while events := member.poll(timeout=0.0):
+                for event in events:
+                    if isinstance(event, Warming):
+                        member.ready(event.holdings)  # There is nothing to prepare.
                 for partition in handed_out_or_lost(events):
                     self._positions.pop(partition.partition, None)
             # A member that lost all and joins again has no assignment yet, not an empty one.
@@ -547,14 +547,14 @@ class GroupStreamReader(
                 raise self._not_assigned(member)
             time.sleep(LOOK_S)
 
-    def _not_assigned(self, member: StreamMember) -> Unavailable:
+    def _not_assigned(self, member: BlockingMember) -> Unavailable:
         options, state = self._options, member.state
         return Unavailable(
             f"no assignment for {JOIN_PATIENCE_S:.0f} s from group {options.group}: the member is "
             f"{state}" + (f" ({state.last_error})" if state.last_error else "")
         )
 
-    def _count_again(self, member: StreamMember) -> None:
+    def _count_again(self, member: BlockingMember) -> None:
         """Have partitions that have appeared shared out, with a look at every interval.
 
         Batches are complete by themselves, so the next one may have other partitions.
@@ -565,21 +565,15 @@ class GroupStreamReader(
             self._counts_at = now + self._options.topics_refresh_ms / 1000
             member.subscribe(self._topics)
 
-    def _join(self) -> StreamMember:
+    def _join(self) -> BlockingMember:
         if not self._topics:
             self._begin(may_store=False)
         options = self._options
         addresses = options.coordinator.split(",")
-        member: StreamMember
-        if options.protocol == SESSION:
-            leased = BlockingSessionMember(
-                addresses, options.group, self._topics, **options.leased_settings()
-            )
-            member = PolledSessionMember(leased)
-        else:
-            member = BlockingMember(
-                addresses, options.group, self._topics, **options.member_settings()
-            )
+        member = BlockingMember(
+            addresses, options.group, self._topics, protocol=options.protocol,
+            **options.member_settings(),
+        )  # fmt: skip
         member.start()
         if threading.current_thread() is threading.main_thread():
             # Spark ends this process with SIGTERM, perhaps while it calls `stop`.
@@ -592,6 +586,6 @@ class GroupStreamReader(
         sys.exit(0)
 
 
-def _held(member: StreamMember) -> dict[TopicPartition, Holding]:
+def _held(member: BlockingMember) -> dict[TopicPartition, Holding]:
     """Holdings of the query's current partitions."""
     return {p: member.holding(p) for p in member.assignment}

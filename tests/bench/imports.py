@@ -24,8 +24,7 @@ MEMORY_MAX_MIB = 4.0
 IMPORTS = {
     "import coordinator.client": "import coordinator.client",
     "all its names": "from coordinator.client import *",
-    "a member made": "from coordinator.client import GroupMember\n"
-    "GroupMember('127.0.0.1:1', 'g', {'t': 1})",
+    "a member made": "from coordinator.client import Member\nMember('127.0.0.1:1', 'g', {'t': 1})",
 }
 """Statements that are measured. The last one is what a worker pays before it connects."""
 

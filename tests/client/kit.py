@@ -12,8 +12,10 @@ from __future__ import annotations
 
 import itertools
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from coordinator.assignors import TopicPartition
+from coordinator.client.member import events
 from coordinator.client.member.calls import (
     Answer,
     Call,
@@ -28,9 +30,11 @@ from coordinator.client.member.calls import (
     Log,
     Unreachable,
 )
+from coordinator.client.member.classic.part import ClassicPart
 from coordinator.client.member.ledger import Holding
 from coordinator.client.member.machine import MemberMachine
 from coordinator.client.member.operations import GIVE_UP_MS, CommitOperation
+from coordinator.client.member.part import Leaving
 from coordinator.client.offsets import Commit
 from coordinator.client.settings.configs import ClassicConfig
 from coordinator.client.transport.wire import decode, encode
@@ -47,6 +51,39 @@ HALF = 0.5  # Random number of all machines, so that equal pauses have equal len
 def t(*numbers: int) -> frozenset[TopicPartition]:
     """Partitions of the topic `t`."""
     return frozenset(TopicPartition("t", number) for number in numbers)
+
+
+class Granted(NamedTuple):
+    """What a `Granted` tells: tests compare events by partitions, not by holdings."""
+
+    partitions: frozenset[TopicPartition]
+    generation: int
+
+
+class Revoking(NamedTuple):
+    """What a `Revoking` tells."""
+
+    partitions: frozenset[TopicPartition]
+    deadline_ms: int
+
+
+class Lost(NamedTuple):
+    """What a `Lost` tells."""
+
+    partitions: frozenset[TopicPartition]
+    reason: str
+
+
+def told(event: events.MemberEvent):
+    """An event of a classic group, comparable."""
+    match event:
+        case events.Granted():
+            return Granted(event.partitions, event.generation)
+        case events.Revoking(_, deadline_ms):
+            return Revoking(event.partitions, deadline_ms)
+        case events.Lost(_, reason):
+            return Lost(event.partitions, reason)
+    return event
 
 
 @dataclass(eq=False)
@@ -92,8 +129,9 @@ class Player:
 
     def __init__(self, world: World, config: ClassicConfig) -> None:
         self.world = world
-        self.machine = MemberMachine(config, ["a:1", "b:2"], lambda: HALF)
-        self.member = self.machine.membership
+        part = ClassicPart(config, lambda: HALF)
+        self.machine = MemberMachine(part, config.group_id, ["a:1", "b:2"], lambda: HALF)
+        self.member = part.membership
         self.paused = False
         self.host = "/127.0.0.1"
         self.two_phase = False
@@ -108,34 +146,38 @@ class Player:
     # --- Its owner ---
 
     def poll(self) -> list:
-        """Events, as `GroupMember.poll(timeout=0)` returns them: no message arrives meanwhile."""
+        """Events, as `Member.poll(timeout=0)` returns them: no message arrives meanwhile."""
         now_ms = self.world.now_ms
-        self.machine.poll_begins(now_ms)
-        self.machine.poll_ends(now_ms)
-        return self.machine.hand_out(now_ms)
+        self.machine.part.poll_begins(now_ms, gives_back=True)
+        self.machine.part.poll_ends(now_ms)
+        return self.look()
+
+    def look(self) -> list:
+        """Events since the last call."""
+        return list(map(told, self.machine.hand_out(self.world.now_ms)))
 
     def stand_in_poll(self, ms: int) -> list:
         """Events, as `poll(timeout=...)` returns them: as soon as there are some."""
-        self.machine.poll_begins(self.world.now_ms)
+        self.machine.part.poll_begins(self.world.now_ms, gives_back=True)
         until_ms = self.world.now_ms + ms
         while not self.machine.events and self.world.now_ms < until_ms:
             self.world.advance(STEP_MS)
-        self.machine.poll_ends(self.world.now_ms)
-        return self.machine.hand_out(self.world.now_ms)
+        self.machine.part.poll_ends(self.world.now_ms)
+        return self.look()
 
     @property
     def warnings(self) -> list[str]:
         return [text for level, text in self.logged if level is Level.WARNING]
 
     def alive(self) -> None:
-        self.machine.alive(self.world.now_ms)
+        self.machine.part.alive(self.world.now_ms)
 
     @property
     def assignment(self) -> frozenset[TopicPartition]:
-        return self.member.holdings.known(self.member.assignment)
+        return self.machine.part.assignment
 
     def holding(self, number: int) -> Holding:
-        return self.member.holdings.of(TopicPartition("t", number))
+        return self.machine.ledger.of(TopicPartition("t", number))
 
     def begin_commit(
         self, offsets: dict[int, int], *, holdings=None, timeout_ms=GIVE_UP_MS, **more
@@ -158,7 +200,7 @@ class Player:
 
     def leave(self) -> None:
         """Close the member and leave the group."""
-        self.machine.close("closed", self.world.now_ms)
+        self.machine.close(Leaving("closed"), self.world.now_ms)
         self.turn()
         assert self.machine.is_closed
 

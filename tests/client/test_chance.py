@@ -10,10 +10,11 @@ import random
 
 import pytest
 
-from coordinator.client import CoordinatorError, Lost, Revoking
+from coordinator.client import CoordinatorError
 from coordinator.client.member.calls import CommitOffsets
 from coordinator.client.member.ledger import MEMBERSHIP
-from tests.client.kit import Letter, Player, World
+from coordinator.client.member.part import Leaving
+from tests.client.kit import Letter, Lost, Player, Revoking, World
 
 STEPS = 300
 PARTITIONS = 3
@@ -116,7 +117,7 @@ class Chance:
         if self.dice.random() < 0.5:
             player.kill()
         else:
-            player.machine.close("closed", self.world.now_ms)
+            player.machine.close(Leaving("closed"), self.world.now_ms)
             player.release()
         self.players.remove(player)
         self.players.append(self.new_player())
@@ -149,11 +150,11 @@ class Chance:
 
 def check_that_its_holdings_last(letter: Letter) -> None:
     if isinstance(letter.request, CommitOffsets):
-        claimed = letter.call.asker._claimed
+        claimed = letter.call.asker.claimed
         assert {h.partition for h in claimed} == set(letter.request.commit.offsets) or {
             h.partition for h in claimed
         } == {MEMBERSHIP}
-        assert all(map(letter.player.member.holdings.lasts, claimed))
+        assert all(map(letter.player.machine.ledger.lasts, claimed))
         assert letter.request.member.generation == letter.player.member.generation
 
 
@@ -162,7 +163,7 @@ def seen(player: Player) -> tuple:
     member = player.member
     return (
         member.phase, member.member_id, member.generation, member.assignment, player.assignment,
-        tuple(member.events), player.machine.next_deadline(),
+        tuple(player.machine.events), player.machine.next_deadline(),
     )  # fmt: skip
 
 

@@ -6,18 +6,18 @@ import pytest
 
 from coordinator.client.member.calls import Join, Sync
 from coordinator.client.member.classic.membership import Phase
-from coordinator.client.member.events import Assigned, Lost, Revoking
-from tests.client.kit import World, t
+from tests.client.kit import Granted, Lost, Revoking, World, t
 
 
 def give_back(player, *numbers: int) -> None:
-    player.machine.give_back(t(*numbers), player.world.now_ms)
+    held = player.machine.ledger.current(t(*numbers))
+    player.machine.give_back(held, player.world.now_ms)
     player.turn()
 
 
 def hear(player) -> list:
     """Events, without the answer that a poll is."""
-    return player.machine.hand_out(player.world.now_ms)
+    return player.look()
 
 
 def holds(player) -> frozenset:
@@ -51,7 +51,7 @@ def test_the_first_that_is_given_back_goes_to_another_while_the_second_is_still_
     first, second = sorted(revoked(world, one))
     give_back(one, first.partition)
     world.until(lambda: holds(other) == {first})
-    assert one.member.holdings.lasts(one.holding(second.partition))
+    assert one.machine.ledger.lasts(one.holding(second.partition))
     assert one.commit({second.partition: 5}) == 1
     give_back(one, second.partition)
     world.until(lambda: holds(other) == {first, second})
@@ -111,9 +111,9 @@ def test_a_partition_that_comes_back_while_it_is_revoked_is_another_holding(worl
     world.until(lambda: one.member.revocations.returned == {first, second})
     assert one.commit({first.partition: 5}) == 1
     give_back(one, first.partition)
-    assert hear(one) == [Assigned(frozenset({first}), one.member.generation)]
+    assert hear(one) == [Granted(frozenset({first}), one.member.generation)]
     assert one.holding(first.partition) is not holding
-    assert not one.member.holdings.lasts(holding)
+    assert not one.machine.ledger.lasts(holding)
     assert one.member.phase is Phase.REVOKING
     give_back(one, second.partition)
     assert one.member.phase is Phase.STABLE
@@ -126,7 +126,7 @@ def test_a_partition_that_comes_back_and_is_not_given_back_in_time_is_lost_first
     world.until(lambda: one.member.revocations.returned == partitions)
     world.advance(one.member.revocations.next_deadline() - world.now_ms)
     lost, assigned = hear(one)
-    assert (type(lost), type(assigned)) == (Lost, Assigned)
+    assert (type(lost), type(assigned)) == (Lost, Granted)
     assert lost.partitions == assigned.partitions == partitions
 
 
@@ -137,13 +137,13 @@ def test_a_partition_that_comes_back_before_its_owner_heard_stays(world, one):
     other.leave()
     world.until(lambda: one.member.phase is Phase.STABLE)
     assert hear(one) == []
-    assert all(map(one.member.holdings.lasts, holdings))
+    assert all(map(one.machine.ledger.lasts, holdings))
 
 
 def test_a_partition_that_nobody_asked_for_may_be_given_back(world, one):
     give_back(one, 2)
     world.until(lambda: one.member.phase is Phase.STABLE)
-    assert hear(one) == [Assigned(t(2), one.member.generation)]
+    assert hear(one) == [Granted(t(2), one.member.generation)]
     assert one.member.generation == 2
 
 
@@ -152,7 +152,7 @@ def test_a_member_that_drains_keeps_its_partitions_and_takes_no_more(world, one)
     first, second = sorted(revoked(world, one))
     give_back(one, first.partition, second.partition)
     world.until(lambda: holds(other))
-    one.machine.drain(leave=False)
+    one.machine.part.drain(1, "", one.world.now_ms, leave=False)
     mine = sorted(one.assignment)
     give_back(one, mine[0].partition)
     world.until(lambda: holds(other) == {first, second, mine[0]})

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from coordinator.client import Assigned, CommitFailed, Lost, Revoking, StaleMember
+from coordinator.client import CommitFailed, StaleMember
 from coordinator.client.member.calls import CommitOffsets, Join, Sync
 from coordinator.client.member.classic.membership import Phase
 from coordinator.client.member.ledger import MEMBERSHIP
+from coordinator.client.member.part import Leaving
 from coordinator.v1 import group_pb2 as pb
-from tests.client.kit import Player, World, t
+from tests.client.kit import Granted, Lost, Player, Revoking, World, t
 
 ASSIGNORS = ["range", "roundrobin", "sticky", "cooperative-sticky"]
 EAGER, COOPERATIVE = "range", "cooperative-sticky"
@@ -150,7 +151,7 @@ def test_a_partition_that_went_and_came_back_between_two_polls_is_another_holdin
     assert is_refused(world, slow, {moved: 10})
     held = slow.holding(moved)
     events = slow.poll()
-    assert kinds(events) == ["Lost", "Assigned"]
+    assert kinds(events) == ["Lost", "Granted"]
     assert t(moved) <= events[0].partitions & events[1].partitions
     assert is_refused(world, slow, {moved: 10}, holdings=[held])
     assert slow.commit({moved: 501}) == 1
@@ -228,8 +229,8 @@ def test_a_member_that_gets_nothing_has_no_event_and_is_assigned(assignor):
     idle = two if one.assignment else one
     assert idle.machine.state == "stable"
     assert all(event.partitions for events in heard.values() for event in events)
-    assert "Assigned" not in kinds(heard[idle])
-    assert idle.member.holdings.known((MEMBERSHIP,))
+    assert "Granted" not in kinds(heard[idle])
+    assert idle.machine.ledger.known((MEMBERSHIP,))
 
 
 def test_assigned_lists_what_is_new_and_the_assignment_is_all():
@@ -240,7 +241,7 @@ def test_assigned_lists_what_is_new_and_the_assignment_is_all():
     two.leave()
     world.advance(500)
     (event,) = one.poll()
-    assert event == Assigned(t(0, 1, 2, 3) - had, one.member.generation)
+    assert event == Granted(t(0, 1, 2, 3) - had, one.member.generation)
     assert one.assignment == t(0, 1, 2, 3)
 
 
@@ -257,7 +258,7 @@ def test_what_its_owner_was_never_told_of_is_given_back_at_once(assignor):
     assert awake.member.assignment
     assert len(asleep.member.assignment) == 1
     events = asleep.poll()
-    assert kinds(events) == ["Assigned"]
+    assert kinds(events) == ["Granted"]
     assert events[0].partitions == asleep.member.assignment == asleep.assignment
 
 
@@ -332,7 +333,7 @@ def test_a_pause_after_which_it_has_joined_again_before_the_handler_commits(worl
     assert one.member.assignment == t(0, 1)
     assert is_refused(world, one, {0: 1})
     assert is_refused(world, one, {0: 1}, holdings=[held])
-    assert kinds(one.poll()) == ["Lost", "Assigned"]
+    assert kinds(one.poll()) == ["Lost", "Granted"]
     assert is_refused(world, one, {0: 1}, holdings=[held])
     assert one.commit({0: 2}) == 1
 
@@ -363,7 +364,7 @@ def test_having_finished_with_one_revocation_says_nothing_of_the_next():
     for _ in range(400):  # The first one's deadline passes; it is given something again.
         world.advance(10)
         two.poll()
-    assert kinds(one.poll()) == ["Lost", "Assigned"]
+    assert kinds(one.poll()) == ["Lost", "Granted"]
     assert one.commit({min(one.assignment).partition: 1}) == 1
     two.leave()
     world.advance(200)
@@ -377,7 +378,7 @@ def test_a_commit_on_the_way_when_its_holding_ends_is_the_servers_to_judge(world
     world.share(one)
     one.hold_answers(CommitOffsets)
     answered, unanswered = one.begin_commit({0: 5}), one.begin_commit({1: 6})
-    one.machine.close("closed", world.now_ms)
+    one.machine.close(Leaving("closed"), world.now_ms)
     one.turn()
     first, second = one.letters
     first.hand_in()
@@ -393,7 +394,7 @@ def test_a_commit_on_the_way_when_its_holding_ends_is_the_servers_to_judge(world
 def test_plain_tuples_are_partitions(world):
     one = world.member()
     world.share(one)
-    assert one.holding(0) == one.member.holdings.of(("t", 0))
+    assert one.holding(0) == one.machine.ledger.of(("t", 0))
 
 
 def test_shown_holdings_cover_every_partition_of_the_commit(world):
@@ -420,5 +421,5 @@ def test_one_that_stands_in_a_poll_hears_at_once_and_gives_back_with_the_next(wo
     began_ms = world.now_ms
     assert kinds(one.stand_in_poll(10_000)) == ["Revoking"]
     assert world.now_ms - began_ms <= 200, "with the heartbeat after"
-    assert kinds(one.stand_in_poll(10_000))[-1:] in (["Assigned"], [])
+    assert kinds(one.stand_in_poll(10_000))[-1:] in (["Granted"], [])
     world.share(one, two)

@@ -34,7 +34,9 @@ from coordinator.client.member.calls import (
     Unreachable,
 )
 from coordinator.client.member.classic.membership import Phase
+from coordinator.client.member.classic.part import ClassicPart
 from coordinator.client.member.machine import MemberMachine
+from coordinator.client.member.part import Leaving
 from coordinator.client.settings.configs import ClassicConfig
 from coordinator.v1.errors_pb2 import ErrorCode
 from tests.client.kit import Player, World
@@ -98,7 +100,7 @@ def test_a_request_that_is_refused_for_good_stops_the_member(world, kind, failur
     one = world.member()
     out(one, kind).fail(failure)
     one.turn()
-    assert one.machine.has_stopped
+    assert one.machine.part.is_stopped
     assert type(one.machine.failure) is error
     assert one.machine.next_deadline() is None
     assert [type(event).__name__ for event in one.poll()][-1] == "Stopping"
@@ -109,7 +111,7 @@ def test_who_has_a_place_keeps_it_while_its_token_may_be_exchanged(world, kind, 
     one = world.member()
     out(one, kind).fail(Refused("expired", "UNAUTHENTICATED"))
     one.turn()
-    assert one.machine.has_stopped is stops
+    assert one.machine.part.is_stopped is stops
 
 
 @pytest.mark.parametrize(
@@ -188,7 +190,12 @@ def test_a_commit_that_waits_ends_with_its_holding(world, waits_for):
 
 
 def test_addresses_are_asked_in_turn_and_one_that_fails_last_from_then_on():
-    machine = MemberMachine(ClassicConfig(group_id="g", topics={}), ["a", "b", "c"], lambda: 0.5)
+    machine = MemberMachine(
+        ClassicPart(ClassicConfig(group_id="g", topics={}), lambda: 0.5),
+        "g",
+        ["a", "b", "c"],
+        lambda: 0.5,
+    )
     machine.start(0)
     asked = []
     now_ms = 0
@@ -260,7 +267,7 @@ def test_closing_waits_for_commits_two_seconds_and_then_leaves(world):
     one = stable(world)
     one.hold(CommitOffsets)
     operation = one.begin_commit({0: 5})
-    one.machine.close("closed", world.now_ms)
+    one.machine.close(Leaving("closed"), world.now_ms)
     assert one.machine.next_deadline() == world.now_ms + 2_000
     world.advance(1_999)
     assert world.coordinator.state("g").value == "Stable"
@@ -283,7 +290,7 @@ def test_a_static_member_leaves_only_if_it_is_told_to(world, settings, leave, le
     one = world.member(**settings)
     world.share(one)
     one.hold(Leave)
-    one.machine.close("closed", world.now_ms, leave=leave)
+    one.machine.close(Leaving("closed", leave), world.now_ms)
     one.turn()
     assert [type(letter.request) for letter in one.letters] == [Leave] * leaves
     if leaves:
@@ -296,19 +303,21 @@ def test_a_static_member_leaves_only_if_it_is_told_to(world, settings, leave, le
 def test_closing_gives_up_the_request_that_is_out(world):
     one = world.member()
     out(one, Join)
-    one.machine.close("closed", world.now_ms)
+    one.machine.close(Leaving("closed"), world.now_ms)
     one.turn()
     assert one.letters == []
     assert one.machine.is_closed
-    one.machine.close("again", world.now_ms)
+    one.machine.close(Leaving("again"), world.now_ms)
     assert one.machine.next_action(world.now_ms) is None
 
 
 def test_a_machine_that_was_never_started_asks_nothing_and_closes():
-    machine = MemberMachine(ClassicConfig(group_id="g", topics={}), ["a"], lambda: 0.5)
+    machine = MemberMachine(
+        ClassicPart(ClassicConfig(group_id="g", topics={}), lambda: 0.5), "g", ["a"], lambda: 0.5
+    )
     assert machine.next_action(0) is None
     assert machine.next_deadline() is None
-    machine.close("closed", 0)
+    machine.close(Leaving("closed"), 0)
     assert machine.next_action(0) is None
     assert machine.is_closed
 
@@ -319,7 +328,7 @@ def test_a_machine_that_was_never_started_asks_nothing_and_closes():
 def test_others_that_beat_have_it_beat_and_its_next_is_an_interval_later(world):
     one = stable(world)
     world.advance(30)
-    one.machine.beat_now(world.now_ms)
+    one.machine.part.beat_now(world.now_ms)
     one.hold(Beat)
     one.turn()
     assert one.letter(Beat).sent_at_ms == world.now_ms

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import pytest
 
-from coordinator.client import Lost, RebalanceInProgress, StaleMember
+from coordinator.client import RebalanceInProgress, StaleMember
 from coordinator.client.member.calls import Beat, CommitOffsets, Join, Sync
 from coordinator.client.member.classic.membership import Phase
 from coordinator.client.transport.wire import encode
 from coordinator.core.group import GroupState
-from tests.client.kit import Player, World
+from tests.client.kit import Lost, Player, World
 
 EAGER, COOPERATIVE = "range", "cooperative-sticky"
 STORED, REFUSED, WAITS = "stored", "refused", "waits, then is stored"
@@ -120,7 +120,7 @@ def be_forgotten(world: World, one: Player) -> None:
 
 
 def hang(world: World, one: Player) -> None:
-    world.advance(one.machine.config.max_poll_interval_ms + 1)
+    world.advance(one.member.config.max_poll_interval_ms + 1)
 
 
 def close(world: World, one: Player) -> None:
@@ -146,7 +146,7 @@ def test_once_a_holding_has_ended_nothing_is_sent_for_it(assignor, end, heard, r
     world.share(one)
     held = {p.partition: one.holding(p.partition) for p in one.assignment}
     end(world, one)
-    gone = min(n for n, holding in held.items() if not one.member.holdings.lasts(holding))
+    gone = min(n for n, holding in held.items() if not one.machine.ledger.lasts(holding))
     for holdings in (None, [held[gone]]):
         sent = len(world.commits_sent)
         with pytest.raises(StaleMember, match=reason):

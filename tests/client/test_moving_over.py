@@ -6,12 +6,12 @@ from collections.abc import Callable
 
 import pytest
 
-from coordinator.client import FatalError, Lost, StaleMember
+from coordinator.client import FatalError, StaleMember
 from coordinator.client.member.calls import Join
 from coordinator.client.member.classic.assignor_choice import REFUSALS_MAX
 from coordinator.client.member.classic.membership import Phase
 from coordinator.v1 import group_pb2 as pb
-from tests.client.kit import Player, World, t
+from tests.client.kit import Lost, Player, World, t
 
 RANGE = {"assignors": ("range",)}
 COOPERATIVE = {"assignors": ("cooperative-sticky",)}

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from coordinator.client import Assigned, Lost, StaleMember
+from coordinator.client import StaleMember
 from coordinator.client.member.classic.membership import Phase
 from coordinator.client.settings.configs import ClassicConfig
-from tests.client.kit import World, t
+from tests.client.kit import Granted, Lost, World, t
 
 FIVE_MINUTES_MS = 300_000
 
@@ -78,5 +78,5 @@ def test_one_that_has_left_is_no_member_until_it_polls(world):
     assert world.stored() == stored
     assert [type(event) for event in stuck.poll()] == [Lost]
     world.advance(100)
-    assert stuck.poll() == [Assigned(t(0, 1), stuck.member.generation)]
+    assert stuck.poll() == [Granted(t(0, 1), stuck.member.generation)]
     assert stuck.commit({0: 5}) == 1

@@ -17,9 +17,11 @@ from coordinator.assignors.consumer_protocol import (
 )
 from coordinator.client.errors import CoordinatorError
 from coordinator.client.member import calls
-from coordinator.client.member.events import Assigned, Lost, Revoking, Stopping
+from coordinator.client.member.classic.part import ClassicPart
+from coordinator.client.member.events import Granted, Lost, Revoking, Stopping
 from coordinator.client.member.machine import MemberMachine
 from coordinator.client.member.operations import CommitOperation
+from coordinator.client.member.part import Leaving
 from coordinator.client.offsets import Commit
 from coordinator.client.settings.configs import ClassicConfig
 
@@ -118,7 +120,9 @@ class Player:
             max_poll_interval_ms=None,
         )
         bootstrap = keys.get("bootstrap", "a:1,b:2").split(",")
-        self._machine = MemberMachine(config, bootstrap, lambda: 0.5)
+        self._machine = MemberMachine(
+            ClassicPart(config, lambda: 0.5), config.group_id, bootstrap, lambda: 0.5
+        )
         self._machine.start(0)
         self._take()
 
@@ -174,7 +178,7 @@ class Player:
         assert self._machine.is_closed
 
     def play_stopped(self, _plain: str, keys: dict[str, str]) -> None:
-        assert self._machine.has_stopped
+        assert self._machine.part.is_stopped
         assert self._machine.failure.code == keys["error"], self._machine.failure
 
     def play_ends(self, _plain: str, _keys: dict[str, str]) -> None:
@@ -183,8 +187,8 @@ class Player:
     # --- Its owner ---
 
     def play_polls(self, _plain: str, _keys: dict[str, str]) -> None:
-        self._machine.poll_begins(self._now_ms)
-        self._machine.poll_ends(self._now_ms)
+        self._machine.part.poll_begins(self._now_ms, gives_back=True)
+        self._machine.part.poll_ends(self._now_ms)
         self._events = self._machine.hand_out(self._now_ms)
         self._take()
 
@@ -196,32 +200,31 @@ class Player:
         kind, _, partitions = plain.partition(" ")
         assert self._events, f"it hears nothing, instead of {plain}"
         match self._events.pop(0):
-            case Assigned(found, generation):
-                heard = f"assigned {numbers(found)} generation={generation}"
+            case Granted() as event:
+                heard = f"assigned {numbers(event.partitions)} generation={event.generation}"
                 expected = f"{kind} {partitions} generation={keys.get('generation')}"
-            case Revoking(found, deadline_ms):
-                heard = f"revoking {numbers(found)} in={deadline_ms - self._now_ms}"
+            case Revoking(_, deadline_ms) as event:
+                heard = f"revoking {numbers(event.partitions)} in={deadline_ms - self._now_ms}"
                 expected = f"{kind} {partitions} in={keys.get('in')}"
-            case Lost(found, reason):
+            case Lost(_, reason) as event:
                 assert keys.get("because", "?") in reason, reason
-                heard, expected = f"lost {numbers(found)}", plain
+                heard, expected = f"lost {numbers(event.partitions)}", plain
             case Stopping(reason):
                 assert keys.get("because", "?") in reason, reason
                 heard, expected = "stopping", plain
         assert heard == expected, f"{heard}, not {expected}"
 
     def play_gives_back(self, plain: str, _keys: dict[str, str]) -> None:
-        self._machine.give_back(frozenset(partitions(plain)), self._now_ms)
+        self._machine.give_back(self._machine.ledger.current(partitions(plain)), self._now_ms)
         self._take()
 
     def play_has(self, plain: str, _keys: dict[str, str]) -> None:
-        member = self._machine.membership
-        found = numbers(member.holdings.known(member.assignment))
+        found = numbers(self._machine.part.assignment)
         assert found == plain, f"it has {found}"
 
     def play_keeps(self, name: str, keys: dict[str, str]) -> None:
         partition = TopicPartition("t", int(keys["partition"]))
-        self._holdings[name] = self._machine.membership.holdings.of(partition)
+        self._holdings[name] = self._machine.ledger.of(partition)
 
     def play_commits(self, name: str, keys: dict[str, str]) -> None:
         commit = Commit(offsets(keys["offsets"]), offsets(keys.get("expected", "-")))
@@ -250,7 +253,7 @@ class Player:
         assert keys["because"] in str(error), str(error)
 
     def play_closes(self, _plain: str, keys: dict[str, str]) -> None:
-        self._machine.close(keys["because"], self._now_ms)
+        self._machine.close(Leaving(keys["because"]), self._now_ms)
         self._take()
 
     # --- Inside ---

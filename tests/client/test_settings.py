@@ -9,14 +9,21 @@ from pathlib import Path
 
 import pytest
 
-from coordinator.client import BlockingMember, GroupMember, OffsetAndMetadata, SessionMember, Worker
+from coordinator.client import (
+    BlockingMember,
+    Holding,
+    Member,
+    OffsetAndMetadata,
+    TopicPartition,
+    Worker,
+)
 from coordinator.client.forms import offsets_of
 from coordinator.client.settings.configs import GroupWishes
 from coordinator.client.settings.reading import OF_WORKERS, SETTINGS, config_of, process_of, remarks
 from coordinator.client.settings.setting import settings_of
 from coordinator.core.session_values.policy import Policy
 
-BOTH = pytest.mark.parametrize("kind", [GroupMember, BlockingMember])
+BOTH = pytest.mark.parametrize("kind", [Member, BlockingMember])
 
 
 @BOTH
@@ -179,14 +186,18 @@ def test_an_offset_that_no_message_can_carry_is_refused(wrong):
         offsets_of({("t", 0): wrong})
 
 
+async def refused_at_once(member, position):
+    member.released(Holding(TopicPartition("t", 0)), position)
+
+
 @pytest.mark.parametrize(
     "call",
     [
-        lambda member: member.released(("t", 0), 1 << 63),
+        lambda member: refused_at_once(member, 1 << 63),
         lambda member: member.report({("t", 0): 1 << 63}),
         lambda member: member.report({("t", 0): -1}),
     ],
 )
 async def test_a_session_member_refuses_an_offset_in_the_call_that_gave_it(call):
     with pytest.raises(ValueError, match=r"offsets are at most|the first row has 0"):
-        call(SessionMember("localhost:7400", "g", {"t": 1}))
+        await call(Member("localhost:7400", "g", {"t": 1}, protocol="session"))

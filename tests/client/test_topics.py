@@ -21,7 +21,7 @@ def world(request) -> World:
 
 
 def subscribe(player, count: int) -> None:
-    player.machine.subscribe({"t": count}, player.world.now_ms)
+    player.machine.part.subscribe({"t": count}, player.world.now_ms)
     player.turn()
 
 
@@ -133,7 +133,7 @@ def test_topics_that_a_follower_changes_while_it_joins_are_those_it_is_given(wor
     second = world.member()
     second.hold_answers(Sync)
     world.until(lambda: second.member.phase is Phase.SYNCING, polling=(first,))
-    second.machine.subscribe({"u": 2}, world.now_ms)
+    second.machine.part.subscribe({"u": 2}, world.now_ms)
     second.release()
     world.until(lambda: {p.topic for p in second.assignment} == {"u"}, polling=(first, second))
     world.until(lambda: first.assignment >= t(0, 1), polling=(first, second))

@@ -18,6 +18,7 @@ from coordinator.client.member.calls import (
     Sync,
     Unreachable,
 )
+from coordinator.client.member.part import Leaving
 from coordinator.v1 import group_pb2 as pb
 from tests.client.kit import Player, World
 
@@ -211,7 +212,7 @@ def test_a_coordinator_that_never_serves_is_silence_even_if_one_is_found(world, 
 
 def test_a_member_that_is_closed_or_idle_is_silent(world):
     one = down(world)
-    one.machine.close("closed", world.now_ms)
+    one.machine.close(Leaving("closed"), world.now_ms)
     world.advance(100_000)
     assert warnings(one) == []
 

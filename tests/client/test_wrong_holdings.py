@@ -9,7 +9,7 @@ import socket
 import pytest
 
 from coordinator.assignors import RangeAssignor, TopicPartition
-from coordinator.client import BlockingMember, GroupMember, OffsetAndMetadata
+from coordinator.client import BlockingMember, Member, OffsetAndMetadata
 from coordinator.client.forms import (
     addresses_of,
     expected_of,
@@ -34,7 +34,7 @@ class Number:
 
 T0 = TopicPartition("t", 0)
 WRONG = (TypeError, ValueError)
-KINDS = pytest.mark.parametrize("kind", [GroupMember, BlockingMember])
+KINDS = pytest.mark.parametrize("kind", [Member, BlockingMember])
 
 
 @pytest.mark.parametrize(
@@ -144,13 +144,13 @@ def test_group_ids_that_are_refused(kind, group_id):
 
 
 def test_settings_that_are_understood_and_defaults():
-    machine = GroupMember("localhost", "g", {"t": 1}, assignors="cooperative-sticky")._machine
-    assert machine.config.assignors == ("cooperative-sticky",)
-    assert machine.config.client_id == f"{socket.gethostname()}-{os.getpid()}"
-    assert machine.config.max_poll_interval_ms == 300_000
-    assert machine.config.session_timeout_ms == 45_000
-    machine = GroupMember("localhost", "g", {"t": 1}, session_timeout_ms=Number(9_000))._machine
-    assert machine.config.session_timeout_ms == 9_000
+    machine = Member("localhost", "g", {"t": 1}, assignors="cooperative-sticky")._machine
+    assert machine.part.config.assignors == ("cooperative-sticky",)
+    assert machine.part.config.client_id == f"{socket.gethostname()}-{os.getpid()}"
+    assert machine.part.config.max_poll_interval_ms == 300_000
+    assert machine.part.config.session_timeout_ms == 45_000
+    machine = Member("localhost", "g", {"t": 1}, session_timeout_ms=Number(9_000))._machine
+    assert machine.part.config.session_timeout_ms == 9_000
 
 
 @pytest.mark.parametrize("key", [T0, ("t", 0), ("t", Number(0))])

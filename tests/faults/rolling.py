@@ -15,7 +15,7 @@ import time
 from dataclasses import dataclass
 
 from coordinator.assignors import TopicPartition
-from coordinator.client import GroupMember
+from coordinator.client import Member
 from tests.faults.stores import EtcdCluster
 from tests.integration.nodes import three_nodes
 from tests.integration.waiting import until
@@ -31,7 +31,7 @@ class Worker:
     """A member that commits all the time, and what happened to it."""
 
     def __init__(self, addresses: list[str], group: str, every_s: float) -> None:
-        self.member = GroupMember(addresses, group, {"t": A_GROUP}, **MEMBER)
+        self.member = Member(addresses, group, {"t": A_GROUP}, **MEMBER)
         self.events: list[object] = []
         self.commits = 0
         self._every_s = every_s

@@ -7,7 +7,7 @@ import signal
 import pytest
 
 from coordinator.cli.serve import CANNOT_STOP
-from coordinator.client import GroupMember
+from coordinator.client import Member
 from tests.faults.stores import NODES, EtcdCluster, missing_etcd
 from tests.serving import Process
 
@@ -21,7 +21,7 @@ async def test_a_store_that_hangs_does_not_keep_a_node_from_stopping():
         url = f"etcd://{','.join(store.endpoints)}/test"
         flags = ("--store", url, "--drain-timeout-ms", str(DRAIN_MS))
         with Process(*flags, "--metrics-listen", "", "--console-listen", "") as node:
-            async with GroupMember(node.address, "g", {"t": 1}) as member:
+            async with Member(node.address, "g", {"t": 1}) as member:
                 while not member.assignment:
                     await member.poll(timeout=1)
                 for number in range(NODES):

@@ -7,7 +7,7 @@ import contextlib
 from collections.abc import Callable
 
 from coordinator.assignors import TopicPartition
-from coordinator.client import GroupMember
+from coordinator.client import Member
 from tests.patience import HANG_S
 
 
@@ -16,9 +16,7 @@ async def members(addresses: list[str], groups: int, **settings):
     """One member in each of so many groups, all with their partitions."""
     async with contextlib.AsyncExitStack() as stack:
         some = [
-            await stack.enter_async_context(
-                GroupMember(addresses, f"group-{n}", {"t": 2}, **settings)
-            )
+            await stack.enter_async_context(Member(addresses, f"group-{n}", {"t": 2}, **settings))
             for n in range(groups)
         ]
         async with asyncio.timeout(HANG_S):
@@ -27,7 +25,7 @@ async def members(addresses: list[str], groups: int, **settings):
         yield some
 
 
-async def commit_everywhere(some: list[GroupMember], offset: int) -> None:
+async def commit_everywhere(some: list[Member], offset: int) -> None:
     """Every member stores an offset, and reads it back."""
     async with asyncio.timeout(HANG_S):
         await asyncio.gather(*(m.commit({TopicPartition("t", 0): offset}) for m in some))

@@ -17,7 +17,7 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 from jwt.algorithms import ECAlgorithm
 
-from coordinator.client import CommitFailed, Credentials, FatalError, GroupMember
+from coordinator.client import CommitFailed, Credentials, FatalError, Member
 from coordinator.operator.admin import GroupAdmin
 from coordinator.operator.cluster import ClusterAdmin
 from coordinator.security.tokens import line_for, new_token
@@ -79,13 +79,13 @@ def desk(tmp_path):
     return Desk(tmp_path, rule("token:etl", "join commit", "etl-*"), rule("token:op", "*", "*"))
 
 
-async def joined(member: GroupMember) -> None:
+async def joined(member: Member) -> None:
     async with asyncio.timeout(HANG_S):
         while not member.assignment:
             await member.poll(timeout=0.2)
 
 
-async def commit_until_refused(member: GroupMember) -> None:
+async def commit_until_refused(member: Member) -> None:
     async with asyncio.timeout(HANG_S):
         while True:
             await member.commit(dict.fromkeys(member.assignment, 1))
@@ -168,12 +168,12 @@ async def test_a_node_that_asks_nobody_has_nothing_in_a_calls_way(monkeypatch):
 async def test_a_principal_may_do_what_a_rule_says_and_nothing_else(desk):
     etl = desk.token("etl")
     async with running(**desk.settings) as server:
-        async with GroupMember(server.address, "etl-1", {"t": 1}, credentials=etl) as member:
+        async with Member(server.address, "etl-1", {"t": 1}, credentials=etl) as member:
             await joined(member)
             await member.commit(dict.fromkeys(member.assignment, 3))
             assert server.refused == []
         with pytest.raises(FatalError) as caught:
-            async with GroupMember(server.address, "other", {"t": 1}, credentials=etl) as member:
+            async with Member(server.address, "other", {"t": 1}, credentials=etl) as member:
                 await joined(member)
         assert caught.value.code == "PERMISSION_DENIED"
         assert "token:etl may not" in str(caught.value)
@@ -235,7 +235,7 @@ async def test_a_list_shows_only_what_may_be_read(desk):
     etl, op, team, nobody = (desk.token(name) for name in ("etl", "op", "team", "none"))
     async with running(**desk.settings) as server, contextlib.AsyncExitStack() as stack:
         for group in ("a-1", "a-2", "a-secret", "b-1"):
-            member = GroupMember(server.address, group, {"t": 1}, credentials=etl)
+            member = Member(server.address, group, {"t": 1}, credentials=etl)
             await joined(await stack.enter_async_context(member))
 
         def seen(credentials):
@@ -251,7 +251,7 @@ async def test_a_list_shows_only_what_may_be_read(desk):
             watching = stub.WatchRebalances(pb2.WatchRebalancesRequest(), metadata=team.metadata())
             await until(lambda: server.server.pipeline.limits.streams == 1)
             for group in ("b-2", "a-3"):
-                member = GroupMember(server.address, group, {"t": 1}, credentials=etl)
+                member = Member(server.address, group, {"t": 1}, credentials=etl)
                 await joined(await stack.enter_async_context(member))
             async with asyncio.timeout(HANG_S):
                 assert (await watching.read()).group_id == "a-3"
@@ -350,7 +350,7 @@ async def test_a_member_keeps_its_place_while_its_token_is_exchanged(desk, tmp_p
     shown = Credentials(token_file=str(path))
     async with running(**desk.settings) as server:
         settings = {"session_timeout_ms": 30_000, "heartbeat_interval_ms": 100}
-        async with GroupMember(
+        async with Member(
             server.address, "etl-1", {"t": 1}, credentials=shown, **settings
         ) as member:
             await joined(member)

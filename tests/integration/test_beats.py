@@ -8,7 +8,7 @@ import threading
 
 import pytest
 
-from coordinator.client import BlockingMember, FatalError, GroupMember
+from coordinator.client import BlockingMember, FatalError, Member
 from coordinator.client.transport.beats import BatchedMember, HeartbeatBatcher
 from coordinator.dial import CannotDial, Credentials
 from coordinator.security.tokens import digest_of
@@ -25,7 +25,7 @@ async def members(address: str, number: int, groups: int = 1, first: int = 0, **
     async with contextlib.AsyncExitStack() as stack:
         some = [
             await stack.enter_async_context(
-                GroupMember(address, f"g{first + n % groups}", {"t": number}, **{**BEAT, **more})
+                Member(address, f"g{first + n % groups}", {"t": number}, **{**BEAT, **more})
             )
             for n in range(number)
         ]
@@ -68,7 +68,7 @@ async def test_each_of_a_batch_hears_its_own_and_a_rebalance_is_noticed_by_its_g
     async with running() as server, members(server.address, 6, groups=3) as some:
         await asyncio.gather(*(settle(some[n::3]) for n in range(3)))
         generations = [m.generation for m in some]
-        async with GroupMember(server.address, "g0", {"t": 6}, **BEAT) as another:
+        async with Member(server.address, "g0", {"t": 6}, **BEAT) as another:
             await settle([some[0], some[3], another])
             await asyncio.gather(*(m.poll(timeout=0.5) for m in some))
         assert some[0].generation > generations[0]
@@ -95,7 +95,7 @@ async def test_one_that_may_not_does_not_spoil_it_for_the_others(tmp_path):
             assert all(m.assignment and m.generation == generation for m in some[::2])
 
 
-async def _poll_for_ever(member: GroupMember) -> None:
+async def _poll_for_ever(member: Member) -> None:
     while True:
         await member.poll(timeout=1.0)
 

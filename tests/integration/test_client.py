@@ -8,12 +8,12 @@ import contextlib
 import pytest
 
 from coordinator.client import (
-    Assigned,
     BlockingMember,
     CoordinatorError,
     FatalError,
-    GroupMember,
+    Granted,
     Lost,
+    Member,
     OffsetMismatch,
     RebalanceInProgress,
     Revoking,
@@ -30,16 +30,16 @@ TOPICS = {"t": 6}
 ALL = {TopicPartition("t", n) for n in range(6)}
 
 
-def member(server, **settings) -> GroupMember:
+def member(server, **settings) -> Member:
     defaults = {
         "session_timeout_ms": 30_000,
         "rebalance_timeout_ms": 30_000,
         "heartbeat_interval_ms": 50,
     }
-    return GroupMember(server.address, "g", TOPICS, **{**defaults, **settings})
+    return Member(server.address, "g", TOPICS, **{**defaults, **settings})
 
 
-async def settle(*members: GroupMember, share: set | None = None) -> None:
+async def settle(*members: Member, share: set | None = None) -> None:
     """Poll until the members hold all partitions, each once, in one generation."""
     async with asyncio.timeout(HANG_S):
         while True:
@@ -56,7 +56,7 @@ async def test_a_lone_member_is_given_everything_and_leaves_an_empty_group():
     async with running() as server:
         async with member(server) as one:
             events = await one.poll(timeout=HANG_S)
-            assert events == [Assigned(frozenset(ALL), 1)]
+            assert events == [Granted(frozenset(ALL), 1)]
             assert one.is_leader
         await asyncio.sleep(0)
         stats = server.node.stats()
@@ -187,7 +187,7 @@ async def test_a_second_process_with_the_same_instance_id_fences_the_first():
                     await poll_for_ever(first)
 
 
-async def poll_for_ever(one: GroupMember) -> None:
+async def poll_for_ever(one: Member) -> None:
     async with asyncio.timeout(HANG_S):
         while True:
             await one.poll(timeout=0.1)
@@ -231,7 +231,7 @@ def test_a_blocking_member_works_from_plain_code():
         with BlockingMember(
             server.address, "g", TOPICS, session_timeout_ms=30_000, heartbeat_interval_ms=100
         ) as one:
-            assert one.poll(timeout=HANG_S) == [Assigned(frozenset(ALL), 1)]
+            assert one.poll(timeout=HANG_S) == [Granted(frozenset(ALL), 1)]
             one.commit({TopicPartition("t", 2): 3})
             assert one.committed() == {TopicPartition("t", 2): 3}
         with pytest.raises(RuntimeError, match="closed"):

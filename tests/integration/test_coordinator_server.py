@@ -5,7 +5,7 @@ import signal
 
 import pytest
 
-from coordinator.client import BlockingMember, GroupMember, TopicPartition
+from coordinator.client import BlockingMember, Member, TopicPartition
 from coordinator.settings import InvalidSetting
 from coordinator.testing import CannotStart
 
@@ -28,7 +28,7 @@ def test_offsets_outlive_a_kill_with_a_data_folder(coordinator_server, tmp_path)
 
 async def test_it_serves_async_tests(coordinator_server):
     server = coordinator_server()
-    async with GroupMember(server.address, "billing", TOPICS) as member:
+    async with Member(server.address, "billing", TOPICS) as member:
         while not member.assignment:
             await member.poll(timeout=1)
         assert len(member.assignment) == 2

@@ -23,8 +23,8 @@ import grpc
 import pytest
 
 from coordinator.assignors import TopicPartition
-from coordinator.client import Credentials, GroupMember, SessionMember
-from coordinator.client.member.session.changes import Draining
+from coordinator.client import Credentials, Member
+from coordinator.client.member.events import Revoking
 from coordinator.v1 import group_pb2 as pb
 from coordinator.v1.group_pb2_grpc import GroupCoordinatorStub
 from tests.certificates import Authority
@@ -109,12 +109,12 @@ async def work(address: str, credentials: Credentials | None, stop: threading.Ev
     ends = {"log_ends": lambda keys: dict.fromkeys(keys, 1_000), "log_ends_interval_s": 0.2}
     async with opened as channel:
         stub = GroupCoordinatorStub(channel)
-        async with GroupMember(address, "orders", {"t": 2}, **ends, **settings) as staying:
+        async with Member(address, "orders", {"t": 2}, **ends, **settings) as staying:
             await assigned(staying)
             offset = 0
             while not stop.is_set():
                 offset += 1
-                async with GroupMember(address, "orders", {"t": 2}, **settings) as passing:
+                async with Member(address, "orders", {"t": 2}, **settings) as passing:
                     while not passing.assignment:
                         await asyncio.gather(staying.poll(timeout=0.1), passing.poll(timeout=0.1))
                 await assigned(staying)
@@ -124,7 +124,7 @@ async def work(address: str, credentials: Credentials | None, stop: threading.Ev
                 await handed_over(address, settings)
 
 
-async def assigned(member: GroupMember | SessionMember) -> None:
+async def assigned(member: Member | Member) -> None:
     while len(member.assignment) < 2:
         await member.poll(timeout=0.1)
 
@@ -132,12 +132,14 @@ async def assigned(member: GroupMember | SessionMember) -> None:
 async def handed_over(address: str, settings: dict) -> None:
     """Have a partition of a session group handed over, and freed by a member that leaves."""
     wishes = {"plan_interval_ms": 0, "join_quiet_ms": 0, "initial_delay_ms": 0}
-    async with SessionMember(address, "leased", {"t": 2}, wishes=wishes, **settings) as staying:
+    async with Member(
+        address, "leased", {"t": 2}, wishes=wishes, **settings, protocol="session"
+    ) as staying:
         await assigned(staying)
-        async with SessionMember(address, "leased", {"t": 2}, **settings) as passing:
+        async with Member(address, "leased", {"t": 2}, **settings, protocol="session") as passing:
             while not passing.assignment:
                 for change in await staying.poll(timeout=0.1):
-                    if isinstance(change, Draining):
+                    if isinstance(change, Revoking):
                         staying.released(change.partition)
                 await passing.poll(timeout=0.1)
         await assigned(staying)

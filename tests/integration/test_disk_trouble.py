@@ -11,7 +11,7 @@ import grpc
 import pytest
 
 from coordinator.assignors import TopicPartition
-from coordinator.client import GroupMember
+from coordinator.client import Member
 from coordinator.operator.admin import GroupAdmin
 from coordinator.storage.sqlite import SqliteLog
 from coordinator.v1 import group_pb2 as pb
@@ -31,7 +31,7 @@ def disk():
     disk.close()
 
 
-def commit_of(member: GroupMember, offset: int) -> pb.OffsetCommitRequest:
+def commit_of(member: Member, offset: int) -> pb.OffsetCommitRequest:
     return pb.OffsetCommitRequest(
         group_id="g",
         generation_id=member.generation,
@@ -40,7 +40,7 @@ def commit_of(member: GroupMember, offset: int) -> pb.OffsetCommitRequest:
     )
 
 
-async def settle(member: GroupMember) -> None:
+async def settle(member: Member) -> None:
     async with asyncio.timeout(HANG_S):
         while not member.assignment:
             await member.poll(timeout=0.1)
@@ -51,7 +51,7 @@ async def test_commits_are_refused_in_plain_words_and_beats_answered(tmp_path, d
     log = SqliteLog(tmp_path, shards=16, vfs=disk.name)
     async with running(log=log) as server:
         async with (
-            GroupMember(
+            Member(
                 server.address, "g", {"t": 1}, session_timeout_ms=6_000, heartbeat_interval_ms=100
             ) as member,
             grpc.aio.insecure_channel(server.address) as channel,
@@ -96,7 +96,7 @@ def small_disk(tmp_path):
 async def test_a_disk_that_is_really_full(small_disk):
     flags = ("--data-dir", str(small_disk / "data"), "--group-initial-rebalance-delay-ms", "0")
     with await asyncio.to_thread(Process, *flags) as server:
-        async with GroupMember(
+        async with Member(
             server.address, "g", {"t": 1}, session_timeout_ms=30_000, heartbeat_interval_ms=100
         ) as member:
             await settle(member)

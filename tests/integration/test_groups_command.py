@@ -12,7 +12,7 @@ import grpc
 
 from coordinator.assignors import TopicPartition
 from coordinator.cli.main import main
-from coordinator.client import GroupMember
+from coordinator.client import Member
 from coordinator.v1 import group_pb2 as pb
 from coordinator.v1 import group_pb2_grpc
 from tests.integration.waiting import until
@@ -25,7 +25,7 @@ T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 @contextlib.asynccontextmanager
 async def group_with_a_member(server, group="g", instance=None, **settings):
     settings = {"instance_id": instance, "client_id": "me", **settings}
-    member = GroupMember(server.address, group, {"t": 2}, **settings)
+    member = Member(server.address, group, {"t": 2}, **settings)
     async with member:
         while not member.assignment:
             await member.poll(timeout=5.0)

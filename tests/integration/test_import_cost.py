@@ -50,7 +50,7 @@ grpc = counted("import grpc")
 before = set(sys.modules)
 client = counted("import coordinator.client")
 names = set(sys.modules) - before
-counted("from coordinator.client import GroupMember; GroupMember('127.0.0.1:1', 'g', {'t': 1})")
+counted("from coordinator.client import Member; Member('127.0.0.1:1', 'g', {'t': 1})")
 print(json.dumps([grpc, client, sorted(names), sorted(set(sys.modules) - before - names)]))
 """
 

@@ -12,7 +12,7 @@ import threading
 
 import pytest
 
-from coordinator.client import BlockingMember, BlockingSessionMember
+from coordinator.client import BlockingMember
 from coordinator.operator.admin import GroupAdmin
 from tests.integration.waiting import wait_until
 from tests.patience import HANG_S
@@ -20,7 +20,7 @@ from tests.serving import Process
 
 BEGIN = """
 import asyncio, os, sys
-from coordinator.client import BlockingMember, GroupMember
+from coordinator.client import BlockingMember, Member
 SETTINGS = {"assignors": "range", "heartbeat_interval_ms": 50, "client_id": "worker"}
 """
 BLOCKING = """
@@ -33,7 +33,7 @@ with BlockingMember(sys.argv[1], "g", {"t": 2}, **SETTINGS) as member:
 """
 ASYNC = """
 async def main():
-    async with GroupMember(sys.argv[1], "g", {"t": 2}, **SETTINGS) as member:
+    async with Member(sys.argv[1], "g", {"t": 2}, **SETTINGS) as member:
         while not member.assignment:
             await member.poll(timeout=1.0)
         print("ready", flush=True)
@@ -43,10 +43,10 @@ async def main():
 asyncio.run(main())
 """
 SESSION = """
-from coordinator.client import SessionMember
+from coordinator.client import Member
 
 async def main():
-    async with SessionMember(sys.argv[1], "s", {"t": 2}) as member:
+    async with Member(sys.argv[1], "s", {"t": 2}, protocol="session") as member:
         while len(member.assignment) < 2:
             await member.poll(timeout=1.0)
         print("ready", flush=True)
@@ -57,7 +57,7 @@ asyncio.run(main())
 """
 TWO_TASKS = """
 async def work(name, ready):
-    async with GroupMember(sys.argv[1], "g", {"t": 2}, **SETTINGS) as member:
+    async with Member(sys.argv[1], "g", {"t": 2}, **SETTINGS) as member:
         while not member.assignment:
             await member.poll(timeout=0.1)
         ready.append(name)
@@ -221,7 +221,7 @@ def test_a_session_member_leaves_at_a_signal(server, number, status):
         _, errors = it.communicate(timeout=HANG_S)
     assert "Traceback" not in errors
     assert it.returncode == status
-    with BlockingSessionMember(server.address, "s", {"t": 2}) as after:
+    with BlockingMember(server.address, "s", {"t": 2}, protocol="session") as after:
         wait_until(lambda: after.poll() is not None and len(after.assignment) == 2)
 
 

@@ -10,7 +10,7 @@ import grpc
 import pytest
 
 from coordinator.assignors import TopicPartition
-from coordinator.client import FatalError, GroupMember
+from coordinator.client import FatalError, Member
 from coordinator.client.transport.wire import room_after_s
 from coordinator.security.tokens import digest_of
 from coordinator.v1 import admin_pb2, admin_pb2_grpc, group_pb2_grpc
@@ -84,11 +84,11 @@ async def test_parked_calls_and_streams_have_so_many_places():
 
 async def test_a_member_waits_for_room_and_gets_it():
     async with running(max_members_per_host=1) as server:
-        async with GroupMember(server.address, "a", {"t": 1}) as first:
+        async with Member(server.address, "a", {"t": 1}) as first:
             async with asyncio.timeout(HANG_S):
                 while not first.assignment:
                     await first.poll(timeout=1)
-            second = GroupMember(server.address, "b", {"t": 1})
+            second = Member(server.address, "b", {"t": 1})
             async with second:
                 await second.poll(timeout=1.5)
                 assert not second.assignment
@@ -103,12 +103,12 @@ async def test_a_member_waits_for_room_and_gets_it():
 async def test_a_member_that_will_never_fit_is_told_so():
     async with running(max_member_metadata_bytes=1_024) as server:
         topics = {f"a-topic-with-a-long-name-{n}": 1 for n in range(100)}
-        async with GroupMember(server.address, "a", topics) as member:
+        async with Member(server.address, "a", topics) as member:
             with pytest.raises(FatalError, match="max_member_metadata_bytes"):
                 await _poll_for_ever(member)
 
 
-async def _poll_for_ever(member: GroupMember) -> None:
+async def _poll_for_ever(member: Member) -> None:
     while True:
         await member.poll(timeout=1)
 

@@ -15,7 +15,7 @@ import pytest
 pytest.importorskip("pyspark", reason="streams need the extra `spark`")
 
 from coordinator.assignors import TopicPartition
-from coordinator.client import GroupMember
+from coordinator.client import Member
 from coordinator.operator.admin import GroupAdmin
 from coordinator.sources import NothingFound
 from coordinator.spark.refusals import DataLost
@@ -297,7 +297,7 @@ async def test_members_of_other_kinds_share_what_a_query_finds(server, log):
     query = Query(server, log, **AT_ONCE, **QUICK)
     await asyncio.to_thread(plan, query)
     query.run()
-    async with GroupMember(
+    async with Member(
         server.address, "g", {"t": 2}, assignors=("cooperative-sticky",), heartbeat_interval_ms=100
     ) as other:
 

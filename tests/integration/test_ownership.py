@@ -10,7 +10,6 @@ from types import SimpleNamespace
 
 import pyarrow as pa
 import pytest
-from coordinator.client.transport.clock import epoch_ms
 
 from coordinator.assignors import TopicPartition
 from coordinator.client import (
@@ -22,6 +21,7 @@ from coordinator.client import (
     Revoking,
     StaleMember,
 )
+from coordinator.client.transport.surroundings import epoch_ms
 from coordinator.operator.admin import GroupAdmin
 from coordinator.sources.group import consume
 from tests.integration.waiting import until, wait_until

@@ -5,7 +5,7 @@ from __future__ import annotations
 import grpc
 import pytest
 
-from coordinator.client import GroupMember
+from coordinator.client import Member
 from coordinator.v1 import group_pb2 as pb
 from coordinator.v1 import group_pb2_grpc
 from tests.integration.waiting import until
@@ -36,7 +36,7 @@ async def test_what_is_logged_of_a_call_has_its_id():
 
 async def test_members_send_ids():
     with Process("--group-initial-rebalance-delay-ms", "0", "--log-level", "debug") as server:
-        async with GroupMember(server.address, "g", {"t": 1}) as member:
+        async with Member(server.address, "g", {"t": 1}) as member:
             while not member.assignment:
                 await member.poll(timeout=1)
             await until(lambda: lines(server, "member_joined"))

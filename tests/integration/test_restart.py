@@ -9,7 +9,7 @@ import signal
 import pytest
 
 from coordinator.assignors import TopicPartition
-from coordinator.client import GroupMember
+from coordinator.client import Member
 from coordinator.operator.admin import GroupAdmin
 from coordinator.testing import CannotStart
 from tests.patience import HANG_S
@@ -25,7 +25,7 @@ async def members(address: str, count: int):
     async with contextlib.AsyncExitStack() as stack:
         some = [
             await stack.enter_async_context(
-                GroupMember(address, "g", TOPICS, client_id=f"m{n}", **BEATS)
+                Member(address, "g", TOPICS, client_id=f"m{n}", **BEATS)
             )
             for n in range(count)
         ]
@@ -60,7 +60,7 @@ async def test_members_that_keep_beating_do_not_notice_a_restart(tmp_path, numbe
             await some[0].commit({TopicPartition("t", 0): 12})
             assert await some[1].committed() == {TopicPartition("t", 0): 12}
             # And the group is alive: a fourth member is let in.
-            async with GroupMember(server.address, "g", TOPICS, client_id="m4") as fourth:
+            async with Member(server.address, "g", TOPICS, client_id="m4") as fourth:
                 async with asyncio.timeout(HANG_S):
                     while not fourth.assignment:
                         await asyncio.gather(*(m.poll(timeout=0.1) for m in [*some, fourth]))

@@ -7,9 +7,9 @@ import asyncio
 import pytest
 
 from coordinator.assignors import TopicPartition
-from coordinator.client import SessionMember
+from coordinator.client import Member
 from coordinator.client.errors import StaleMember
-from coordinator.client.member.session.changes import Draining, Granted, Stopping
+from coordinator.client.member.events import Granted, Revoking, Stopping
 from tests.integration.waiting import until
 from tests.serving import running
 
@@ -17,12 +17,12 @@ WISHES = {"lease_ms": 2_000, "join_quiet_ms": 0, "initial_delay_ms": 0}
 TOPICS = {"t": 3}
 
 
-def member(server, name: str, **settings) -> SessionMember:
+def member(server, name: str, **settings) -> Member:
     made = {"member_name": name, "wishes": WISHES} | settings
-    return SessionMember(server.address, "g", TOPICS, **made)
+    return Member(server.address, "g", TOPICS, **made, protocol="session")
 
 
-async def changes(member: SessionMember, kind: type, count: int = 1) -> list:
+async def changes(member: Member, kind: type, count: int = 1) -> list:
     """Changes, to the last of so many of a kind."""
     seen = []
     async with asyncio.timeout(60):
@@ -44,7 +44,7 @@ async def test_partitions_are_granted_drained_and_handed_over(server):
         assert all(a.valid(each.partition) for each in granted)
         await a.commit({each.partition: 10 + each.partition.partition for each in granted})
         async with member(server, "w-b") as b:
-            [draining] = [e for e in await changes(a, Draining) if isinstance(e, Draining)]
+            [draining] = [e for e in await changes(a, Revoking) if isinstance(e, Revoking)]
             moved = draining.partition
             await a.commit({moved: 70})
             a.released(moved)
@@ -64,12 +64,12 @@ async def test_a_member_that_drains_is_told_partition_by_partition(server):
         await changes(a, Granted)
         await changes(b, Granted)
         a.drain(20_000, "shutting down")
-        seen = await changes(a, Draining)
-        for each in [e for e in seen if isinstance(e, Draining)]:
+        seen = await changes(a, Revoking)
+        for each in [e for e in seen if isinstance(e, Revoking)]:
             a.released(each.partition)
         while not any(isinstance(each, Stopping) for each in seen):
             seen = await a.poll(timeout=None)
-            for each in [e for e in seen if isinstance(e, Draining)]:
+            for each in [e for e in seen if isinstance(e, Revoking)]:
                 a.released(each.partition)
         assert a.state == "stopped"
         while len(b.assignment) < 3:

@@ -10,8 +10,8 @@ import signal
 
 import pytest
 
-from coordinator.client import SessionMember
-from coordinator.client.member.session.changes import Granted
+from coordinator.client import Member
+from coordinator.client.member.events import Granted
 from tests.integration.test_worker_processes import STUCK_THREAD, WORKING, WORKING_THREAD, script
 from tests.integration.waiting import until
 from tests.patience import HANG_S
@@ -41,13 +41,13 @@ def node():
 
 async def granted(node, group: str) -> list[Granted]:
     """Grants that another member of the group receives."""
-    async with SessionMember(node.address, group, {"t": 2}) as member:
+    async with Member(node.address, group, {"t": 2}, protocol="session") as member:
         found = []
         await until_granted(member, found, 2)
         return found
 
 
-async def until_granted(member: SessionMember, found: list[Granted], count: int) -> None:
+async def until_granted(member: Member, found: list[Granted], count: int) -> None:
     while len(found) < count:
         found += [each for each in await member.poll(timeout=HANG_S) if isinstance(each, Granted)]
 
@@ -66,7 +66,9 @@ async def test_a_signal_drains_and_leaves(node, request, handler, number):
 async def test_a_signal_hands_over_to_a_member_that_waits(node, request):
     with script(node, request, WORKING + "worker.run()\n", HEAD) as running:
         running.until("ready")
-        async with SessionMember(node.address, running.group, {"t": 2}, capacity=0) as waiting:
+        async with Member(
+            node.address, running.group, {"t": 2}, capacity=0, protocol="session"
+        ) as waiting:
             await until(lambda: waiting.member_id)
             running.send(signal.SIGTERM)
             # Nobody may have them: the worker ends by itself before its time is up.
@@ -88,10 +90,10 @@ os.environ["GRPC_ENABLE_FORK_SUPPORT"] = "0"
 """gRPC's own handlers of forks crash some children of a process whose other threads call it."""
 FORKED_MEMBER = f"""
 import os, sys
-from coordinator.client import BlockingSessionMember
-from coordinator.client.member.session.changes import Granted
+from coordinator.client import BlockingMember
+from coordinator.client.member.events import Granted
 
-with BlockingSessionMember(sys.argv[1], sys.argv[2], {{"t": 2}}, wishes={WISHES}) as member:
+with BlockingMember(sys.argv[1], sys.argv[2], {{"t": 2}}, wishes={WISHES}, protocol="session") as member:
     changes = []
     while not any(isinstance(each, Granted) for each in changes):
         changes += member.poll(timeout={HANG_S})

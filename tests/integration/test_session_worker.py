@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from coordinator.assignors import TopicPartition
-from coordinator.client import BlockingPartition, Partition, SessionMember, Worker
+from coordinator.client import BlockingPartition, Member, Partition, Worker
 from tests.integration.waiting import until
 from tests.serving import running
 
@@ -143,7 +143,7 @@ async def test_a_name_that_returns_finds_its_partitions(server):
     async with first:
         await until(lambda: held(first) == ALL)
         tokens = {key: one.token for key, one in first.state.partitions.items()}
-    async with SessionMember(server.address, "g", TOPICS) as other:
+    async with Member(server.address, "g", TOPICS, protocol="session") as other:
         assert await other.poll(timeout=0.5) == []
         again = first.copy()
         async with again:

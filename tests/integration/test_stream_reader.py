@@ -14,7 +14,7 @@ pytest.importorskip("pyspark", reason="streams need the extra `spark`")
 import pyarrow as pa
 
 from coordinator.assignors import TopicPartition
-from coordinator.client import GroupMember
+from coordinator.client import Member
 from coordinator.client.member.classic.membership import Phase
 from coordinator.operator.admin import GroupAdmin
 from coordinator.sources import write_log
@@ -134,14 +134,14 @@ async def test_a_batch_that_its_sink_has_stored_costs_no_look_at_the_offsets(ser
     await asyncio.to_thread(story)
 
 
-async def polls_until_it_has_some(member: GroupMember) -> None:
+async def polls_until_it_has_some(member: Member) -> None:
     while not member.assignment:
         await member.poll(timeout=0.05)
 
 
 async def test_a_batch_is_stored_before_its_partition_is_given_back(server, reader):
     first = await asyncio.to_thread(next_batch, reader)
-    async with GroupMember(server.address, "g", {"t": 2}, assignors=COOPERATIVE) as other:
+    async with Member(server.address, "g", {"t": 2}, assignors=COOPERATIVE) as other:
         # The query's member is told to give one back, and the batch is under way still.
         machine = reader._member._member._machine.membership
         await until(lambda: machine.phase is Phase.REVOKING)
@@ -157,7 +157,7 @@ async def test_a_batch_that_outlives_a_partition_does_not_move_its_heir_back(
     """The heir is where the batch began, which a compare-and-set alone would not see."""
     reader._options = replace(reader._options, rebalance_timeout_ms=1_000)
     first = await asyncio.to_thread(next_batch, reader)
-    async with GroupMember(server.address, "g", {"t": 2}, assignors=COOPERATIVE) as heir:
+    async with Member(server.address, "g", {"t": 2}, assignors=COOPERATIVE) as heir:
         await polls_until_it_has_some(heir)
         (moved,) = heir.assignment
         (kept,) = {T0, T1} - heir.assignment
@@ -229,7 +229,7 @@ async def beside_an_owner(server, tmp_path, story, **options):
     for partition in (0, 1):
         write_log(tmp_path, partition, pa.table({"n": range(ROWS)}))
     given = {"coordinator": server.address, "group": "g", "source": str(tmp_path), "topic": "t"}
-    other = GroupMember(server.address, "g", {"t": 2}, assignors=COOPERATIVE)
+    other = Member(server.address, "g", {"t": 2}, assignors=COOPERATIVE)
     reader = GroupStreamReader(StreamOptions.parse({**given, **options}))
     async with other:
         polling = asyncio.create_task(keep_polling(other))
@@ -244,7 +244,7 @@ async def beside_an_owner(server, tmp_path, story, **options):
             await asyncio.to_thread(reader.stop)
 
 
-async def keep_polling(member: GroupMember) -> None:
+async def keep_polling(member: Member) -> None:
     while True:
         await member.poll(timeout=0.05)
 
@@ -293,7 +293,7 @@ async def test_a_query_waits_for_rows_of_other_owners(server, tmp_path, monkeypa
 
 async def test_a_query_shares_with_members_on_range_as_workers_do(server, reader):
     """Members that name range alone have the group on it: plain ones do so by default."""
-    async with GroupMember(server.address, "g", {"t": 2}) as other:
+    async with Member(server.address, "g", {"t": 2}) as other:
         await polls_until_it_has_some(other)
         keep_polling = asyncio.create_task(polls_for_ever(other))
         first = await asyncio.to_thread(next_batch, reader)  # The query has fallen back to range.
@@ -305,6 +305,6 @@ async def test_a_query_shares_with_members_on_range_as_workers_do(server, reader
         keep_polling.cancel()
 
 
-async def polls_for_ever(member: GroupMember) -> None:
+async def polls_for_ever(member: Member) -> None:
     while True:
         await member.poll(timeout=0.05)

@@ -15,7 +15,7 @@ import pytest
 from cryptography import x509
 
 from coordinator.cli.main import main
-from coordinator.client import BlockingMember, Credentials, GroupMember
+from coordinator.client import BlockingMember, Credentials, Member
 from coordinator.handshake import tls_trouble
 from coordinator.operator.admin import GroupAdmin
 from coordinator.v1 import group_pb2 as pb
@@ -59,7 +59,7 @@ def serial_of(cert: str) -> str:
     return number.to_bytes((number.bit_length() + 7) // 8).hex().upper()
 
 
-async def joined(member: GroupMember) -> None:
+async def joined(member: Member) -> None:
     async with asyncio.timeout(HANG_S):
         while not member.assignment:
             await member.poll(timeout=0.2)
@@ -68,7 +68,7 @@ async def joined(member: GroupMember) -> None:
 async def test_a_member_joins_and_commits_over_tls(ca):
     async with running(**served_with(*ca.issue("node"))) as server:
         trusting = Credentials(ca_file=ca.file)
-        async with GroupMember(server.address, "g", {"t": 2}, credentials=trusting) as member:
+        async with Member(server.address, "g", {"t": 2}, credentials=trusting) as member:
             await joined(member)
             await member.commit(dict.fromkeys(member.assignment, 7))
             assert set((await member.committed()).values()) == {7}
@@ -96,7 +96,7 @@ async def test_mutual_tls_lets_in_only_certificates_of_the_authority(ca, tmp_pat
     async with running(**settings) as server:
         cert, key = ca.issue("worker")
         known = Credentials(ca_file=ca.file, cert_file=cert, key_file=key)
-        async with GroupMember(server.address, "g", {"t": 2}, credentials=known) as member:
+        async with Member(server.address, "g", {"t": 2}, credentials=known) as member:
             await joined(member)
         cert, key = stranger.issue("worker")
         unknown = Credentials(ca_file=ca.file, cert_file=cert, key_file=key)
@@ -291,7 +291,7 @@ async def test_clients_are_told_what_is_wrong_with_tls(ca, tmp_path, caplog):
         assert "is not trusted" in await trouble(server, as_(mine, trusted=stranger.file))
         assert "the node requires TLS" in await trouble(server, Credentials(token="secret"))
         assert await trouble(server, as_(mine)) == ""
-        member = GroupMember(server.address, "g", {"t": 1}, credentials=as_(token="secret"))
+        member = Member(server.address, "g", {"t": 1}, credentials=as_(token="secret"))
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(HANG_S):
                 async with member:

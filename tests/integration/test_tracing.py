@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 import grpc
 import pytest
 
-from coordinator.client import GroupMember
+from coordinator.client import Member
 from tests.integration.waiting import until
 from tests.serving import Process
 
@@ -61,7 +61,7 @@ def serving(endpoint: str, percent: int) -> Process:
 
 async def work(address: str) -> None:
     """A member's life: it joins, beats and goes."""
-    async with GroupMember(address, "orders", {"t": 1}, heartbeat_interval_ms=100) as member:
+    async with Member(address, "orders", {"t": 1}, heartbeat_interval_ms=100) as member:
         while not member.assignment:
             await member.poll(timeout=1)
         await member.poll(timeout=0.5)

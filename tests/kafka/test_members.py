@@ -8,7 +8,7 @@ import threading
 import pytest
 
 from coordinator.assignors.consumer_protocol import decode_subscription
-from coordinator.client import GroupMember
+from coordinator.client import Member
 from coordinator.operator.admin import GroupAdmin
 from tests.integration.waiting import wait_until
 from tests.kafka.clients import (
@@ -86,7 +86,7 @@ class OurMember:
 
     async def _run(self) -> None:
         settings = {"client_id": "ours", "assignors": (COOPERATIVE,), "session_timeout_ms": 30_000}
-        member = GroupMember(self._served.address, self._group, {TOPIC: PARTITIONS}, **settings)
+        member = Member(self._served.address, self._group, {TOPIC: PARTITIONS}, **settings)
         async with member:
             while not self._stop.is_set():
                 await member.poll(timeout=0.1)

@@ -6,7 +6,7 @@ from coordinator.client import (
     BlockingMember,
     BlockingPartition,
     CoordinatorError,
-    GroupMember,
+    Member,
     Partition,
     Worker,
 )
@@ -15,8 +15,8 @@ TOPICS = {"invoices": 4}
 
 
 async def own(rows):
-    """Poll, work and commit once a second, as a program with a `GroupMember` does."""
-    async with GroupMember("anywhere:1", "billing", TOPICS) as member:
+    """Poll, work and commit once a second, as a program with a `Member` does."""
+    async with Member("anywhere:1", "billing", TOPICS) as member:
         while True:
             await member.poll(timeout=0.5)
             for partition in member.assignment:

@@ -12,7 +12,7 @@ import asyncio
 
 import pytest
 
-from coordinator.client import GroupMember, Partition, Worker
+from coordinator.client import Member, Partition, Worker
 from coordinator.core.records import RETURNED, PartitionMove, RebalanceRecord
 from coordinator.core.requests import ListRebalances
 from coordinator.core.session_values.journal import PlanRecord
@@ -75,7 +75,7 @@ def worker_of(
 
 async def polling_member(notes: Notes, who: str, slow: dict[str, float]) -> None:
     """An eager member that polls between pieces of work; `slow`: seconds of its pieces."""
-    async with GroupMember("anywhere:1", "g", TOPICS, assignors=("range",), **SETTINGS) as member:
+    async with Member("anywhere:1", "g", TOPICS, assignors=("range",), **SETTINGS) as member:
         while True:
             await member.poll(timeout=0.01)
             until_s = notes.group.now_s + slow.get(who, STEP_S)

@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from coordinator.client import Assigned, BlockingMember, GroupMember
+from coordinator.client import BlockingMember, Granted, Member
 from coordinator.operator.admin import GroupAdmin
 from coordinator.settings import InvalidSetting
 from coordinator.testing.loop import NotOnVirtualTime
@@ -119,7 +119,7 @@ async def test_an_owner_that_is_busy_for_too_long_leaves_while_its_heartbeats_go
     group = virtual_group()
 
     async def busy():
-        async with GroupMember(group.address, "billing", TOPICS) as member:
+        async with Member(group.address, "billing", TOPICS) as member:
             await member.poll(timeout=20)
             await asyncio.sleep(10**6)
 
@@ -189,9 +189,9 @@ async def test_clocks_of_processes_may_go_wrong(virtual_group):
 
 async def test_members_of_the_test_itself_belong_to_the_group(virtual_group):
     group = virtual_group(group_initial_rebalance_delay_ms=0)
-    async with GroupMember("anywhere:1", "g", {"t": 1}) as member:
+    async with Member("anywhere:1", "g", {"t": 1}) as member:
         events = await member.poll(timeout=5)
-        assert [type(event) for event in events] == [Assigned]
+        assert [type(event) for event in events] == [Granted]
         await member.commit({("t", 0): 5})
         assert group.committed() == {("t", 0): 5}
         assert group.owners() == {("t", 0): "the test"}
@@ -297,7 +297,7 @@ async def test_groups_that_are_not_there_are_told(virtual_group):
     await group.advance(20)
     with pytest.raises(LookupError, match="no group 'bilings', but billing"):
         group.owners("bilings")
-    async with GroupMember(group.address, "other", TOPICS):
+    async with Member(group.address, "other", TOPICS):
         await group.advance(10)
         with pytest.raises(LookupError, match="billing, other"):
             group.owners()

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from coordinator.client.member.session.changes import Draining, Granted, Lost, Warming
+
 from coordinator.assignors import TopicPartition
 from coordinator.client import (
     BlockingMember,
@@ -13,7 +15,6 @@ from coordinator.client import (
     MemberSettings,
     SessionMember,
 )
-from coordinator.client.member.session.changes import Draining, Granted, Lost, Warming
 from coordinator.sources import open_source
 from coordinator.sources.group import Summary, consume
 

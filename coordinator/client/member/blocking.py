@@ -1,4 +1,4 @@
-"""Base of the members for code that does not use asyncio, whichever protocol they speak.
+"""`BlockingMember`: a `Member` for code that does not use asyncio.
 
 The members of a process share an event loop in a thread of its own, so that they send heartbeats
 while their owners work, and batch them. Nothing happens at import or construction: `start` makes
@@ -10,30 +10,33 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from concurrent.futures import CancelledError, Future
 from functools import wraps
-from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypeVar, Unpack
 
+from coordinator.client.errors import StaleMember
 from coordinator.client.group_address import GroupAddress
-from coordinator.client.member.on_loop import LoopMember
+from coordinator.client.member.events import MemberEvent
+from coordinator.client.member.face import Member, MemberView
+from coordinator.client.member.machine import MemberMachine
+from coordinator.client.settings.setting import GroupProtocol
 from coordinator.client.transport.interrupts import SignalGuard, closing_reason
 from coordinator.client.transport.loop_thread import LoopThread, check_process, is_forked_from
 from coordinator.client.transport.surroundings import ProtocolLoop
+
+if TYPE_CHECKING:
+    from coordinator.client.settings.typed import MemberSettings
 
 P = ParamSpec("P")
 T = TypeVar("T")
 
 
-M = TypeVar("M", bound=LoopMember[Any])  # Any: the machine is the member's own business.
-M_co = TypeVar("M_co", bound=LoopMember[Any], covariant=True)  # Any: as above.
-
-
-def in_plain_code(
-    method: Callable[Concatenate[M, P], Coroutine[Any, Any, T]],
+def _in_plain_code(
+    method: Callable[Concatenate[Member, P], Coroutine[Any, Any, T]],
     *,
     refusal: type[Exception] = RuntimeError,
-) -> Callable[Concatenate[BlockingCalls[M], P], T]:
+) -> Callable[Concatenate[BlockingMember, P], T]:
     """Make a blocking method of a coroutine method, with its docstring.
 
     Args:
@@ -41,19 +44,19 @@ def in_plain_code(
     """
 
     @wraps(method)
-    def call(self: BlockingCalls[M], /, *args: P.args, **kwargs: P.kwargs) -> T:
+    def call(self: BlockingMember, /, *args: P.args, **kwargs: P.kwargs) -> T:
         return self._call(method(self._member, *args, **kwargs), refusal)
 
     return call
 
 
-def on_loop(
-    method: Callable[Concatenate[M, P], T],
-) -> Callable[Concatenate[BlockingCalls[M], P], T]:
+def _on_loop(
+    method: Callable[Concatenate[Member, P], T],
+) -> Callable[Concatenate[BlockingMember, P], T]:
     """Make a method for any thread of one for the loop's, with its docstring."""
 
     @wraps(method)
-    def call(self: BlockingCalls[M], /, *args: P.args, **kwargs: P.kwargs) -> T:
+    def call(self: BlockingMember, /, *args: P.args, **kwargs: P.kwargs) -> T:
         async def work() -> T:
             return method(self._member, *args, **kwargs)
 
@@ -62,18 +65,42 @@ def on_loop(
     return call
 
 
-class BlockingCalls(Generic[M_co]):
-    """A member on the loop of its process, for owners in other threads.
+class BlockingMember(MemberView):
+    """A `Member` whose methods block, in either protocol.
+
+    Threads: one thread polls. Others may commit with holdings that it gave them, and use
+    everything else, and `close`, which ends the calls of the others with a RuntimeError.
+    Processes: a forked child has no membership: `valid` is False there, and other calls raise.
+
+    Signals: `poll`, `commit` and `close` may be interrupted by Ctrl-C; the member can be used, and
+    closed, after it. Of a commit that was interrupted it is not known whether it is stored. Inside
+    `with` in the main thread, Ctrl-C and SIGTERM end the `with`, unless the program handles them
+    itself, so that the member leaves (setting `handle_signals`).
 
     Args:
-        make: makes the member, and checks its arguments.
-        handles_signals: see `MemberSettings.handle_signals`.
+        bootstrap, topics, protocol, settings: as for `Member`.
+    Raises:
+        TypeError, ValueError: an argument is wrong; the message shows the right form.
+        RuntimeError: a method is called before `start` or after `close`; `commit` raises
+            StaleMember after it.
     """
 
-    def __init__(self, make: Callable[[], M_co], *, handles_signals: bool) -> None:
+    def __init__(
+        self,
+        bootstrap: str | Sequence[str],
+        group_id: str,
+        topics: Mapping[str, int],
+        *,
+        protocol: GroupProtocol = "classic",
+        **settings: Unpack[MemberSettings],
+    ) -> None:
+
+        def make() -> Member:
+            return Member(bootstrap, group_id, topics, protocol=protocol, **settings)
+
         self._make = make
         self._member = make()
-        self._handles_signals = handles_signals
+        self._handles_signals = settings.get("handle_signals", True)
         self._guard: SignalGuard | None = None
         self._closing: Future[None] | None = None
         self._on: ProtocolLoop | None = None
@@ -81,11 +108,6 @@ class BlockingCalls(Generic[M_co]):
         # Reentrant: a signal handler may close the member in the middle of a call.
         self._lock = threading.RLock()
         self._calls: set[asyncio.Task[Any]] = set()
-
-    @property
-    def group_address(self) -> GroupAddress:
-        """Address of its group."""
-        return self._member.group_address
 
     def start(self) -> None:
         """Begin to join, in the background."""
@@ -96,18 +118,25 @@ class BlockingCalls(Generic[M_co]):
         self._on = LoopThread.use()
         self._call(self._member.start())
 
-    def close(self, reason: str = "closed") -> None:
-        """Stop, and leave the group. May be called from any thread, and again after Ctrl-C."""
-        raise NotImplementedError
+    def close(
+        self,
+        reason: str = "closed",
+        *,
+        leave: bool | None = None,
+        return_within_ms: int | None = None,
+    ) -> None:
+        """Stop, and leave the group; see `Member.close`.
 
-    def _close_by(self, close: Callable[[M_co], Coroutine[Any, Any, None]]) -> None:
+        May be called from any thread, and again after Ctrl-C has interrupted it: it goes on.
+        """
         check_process(self._member.pid)
         with self._lock:
             on = self._on
             if on is None:
                 return
             if self._closing is None:
-                self._closing = asyncio.run_coroutine_threadsafe(self._close(close), on.loop)
+                closes = self._member.close(reason, leave=leave, return_within_ms=return_within_ms)
+                self._closing = asyncio.run_coroutine_threadsafe(self._close(closes), on.loop)
             closing = self._closing
         try:
             on.result_of(closing)
@@ -131,7 +160,42 @@ class BlockingCalls(Generic[M_co]):
             if self._guard is not None:
                 self._guard.remove()
 
-    def lend(self) -> tuple[M_co, asyncio.AbstractEventLoop]:
+    def poll(self, timeout: float | None = 0.0) -> list[MemberEvent]:
+        """Return the events since the last call; see `Member.poll`."""
+        events = self._call(self._member._poll(timeout))
+        self._machine.ledger.seen()
+        return events
+
+    commit = _in_plain_code(Member.commit, refusal=StaleMember)
+    committed = _in_plain_code(Member.committed)
+    committed_with_metadata = _in_plain_code(Member.committed_with_metadata)
+    subscribe = _in_plain_code(Member.subscribe)
+    report = _in_plain_code(Member.report)
+    drain = _on_loop(Member.drain)
+    ready = _on_loop(Member.ready)
+    released = _on_loop(Member.released)
+    refuse = _on_loop(Member.refuse)
+    set_ready = _on_loop(Member.set_ready)
+
+    @property
+    def group_address(self) -> GroupAddress:
+        """Address of its group."""
+        return self._member.group_address
+
+    @property
+    def pid(self) -> int | None:  # type: ignore[override]  # The member's own.
+        """Id of the process that has started it; None: none has."""
+        return self._member.pid
+
+    @property
+    def _machine(self) -> MemberMachine:  # type: ignore[override]  # The member's own.
+        return self._member.machine
+
+    @property
+    def _clock(self) -> Callable[[], int]:  # type: ignore[override]  # The member's own.
+        return self._member._clock
+
+    def lend(self) -> tuple[Member, asyncio.AbstractEventLoop]:
         """The member and its loop, for `consume`, which takes the place of polling.
 
         Raises:
@@ -152,9 +216,9 @@ class BlockingCalls(Generic[M_co]):
         if on is not None:  # Another thread may close the member, too.
             on.release()
 
-    async def _close(self, close: Callable[[M_co], Coroutine[Any, Any, None]]) -> None:
+    async def _close(self, closes: Coroutine[Any, Any, None]) -> None:
         """Close the member, and cancel calls of other threads, since the loop may stop."""
-        await close(self._member)
+        await closes
         for task in self._calls:
             task.cancel()
         await asyncio.gather(*self._calls, return_exceptions=True)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from enum import IntEnum, StrEnum
+from enum import Enum, IntEnum, StrEnum
 
 from coordinator.assignors import TopicPartition
 from coordinator.client.offsets import Commit, OffsetAndMetadata
@@ -255,6 +255,14 @@ class Broken:
 
 Failure = Unreachable | Dropped | NoRoom | Refused | Unimplemented | Broken
 Result = Reply | Failure
+
+
+class Next(Enum):
+    """The next step of a machine after a result."""
+
+    GO_ON = "go on"
+    PAUSE = "pause, then try again"
+    REDISCOVER = "pause, look the coordinator up, then try again"
 
 
 # --- Actions and answers ---

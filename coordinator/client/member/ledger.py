@@ -1,16 +1,28 @@
-"""Holdings: the partitions of a member as its owner knows them, and whether they still last.
+"""The ledger of holdings: the one place that decides whether a commit may be sent.
 
-A holding begins when `poll` hands a partition out, and ends when it is given back or lost. The
-same partition handed out again is another holding. The machine may be ahead of the owner: a
-partition can be taken away and come back before a slow handler commits. So a commit is checked
-against the holdings that the owner knows, never against those the machine has learned of since.
+A holding begins when the machine learns of it, is known to its owner from the call that hands it
+out, and ends when it is given back or lost. The same partition handed out again is another holding.
+The machine may be ahead of the owner: a partition can be taken away and come back before a slow
+handler commits. So a commit names the holdings that it counts for, and is refused here, before
+anything is sent, once one of them has ended.
 
     machine:  begin ──────────► end        begin again
     owner:           hand_out        commit (refused)   hand_out   commit (accepted)
+
+A commit that shows no holdings counts for those that were handed out to its owner: the task or
+thread that polls, for its last poll; a task that was made meanwhile, for what had been handed out
+when it was made. Never for the newest that the machine knows of.
+
+One exception: a batch that a checkpoint planned before this process began, whose holdings nobody
+can show any more, counts for the present ones, if it names the offset that it began at for each of
+its partitions (`of_planned_batch`).
 """
 
 from __future__ import annotations
 
+import asyncio
+import contextvars
+import threading
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
@@ -19,57 +31,109 @@ from coordinator.client.errors import StaleMember
 
 MEMBERSHIP = TopicPartition("", -1)
 """Pseudo-partition held from the first assignment until all is lost, for commits without any."""
+UNKNOWN_OFFSET = -1
+FOREVER_MS = 1 << 62
+"""End of a holding that has no end yet."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Holding:
-    """One partition, from when `poll` handed it out until it is given back or lost.
+    """One partition, from when it was handed out until it is given back or lost.
 
-    For handlers that do not poll themselves: take it with `member.holding(partition)` when the work
-    begins, and pass it to `commit(..., holdings=[holding])`. Compared by identity. `generation` is
-    the one in which it began. `token`: of a grant in a session group; 0: it has none.
+    Each event carries its holdings; `member.holding(partition)` is the last that was handed out.
+    Work that may outlast it passes it on: `commit(…, holdings=[holding])`. Compared by identity.
+
+    generation: in which it began, in a classic group; -1: none. token: of its grant, in a session
+    group: what a sink can check; 0: none. handoff_id: of a partition that is only being prepared.
+    offset: committed, as the coordinator told with the grant, and position: where the holder before
+    has stopped, in mode copy; -1: not told.
     """
 
     partition: TopicPartition
-    generation: int
+    generation: int = -1
     token: int = 0
+    handoff_id: int = 0
+    offset: int = UNKNOWN_OFFSET
+    position: int = UNKNOWN_OFFSET
+
+    def __repr__(self) -> str:
+        proof = f"token {self.token}" if self.token else f"generation {self.generation}"
+        return f"Holding({self.partition[0]}[{self.partition[1]}], {proof})"
 
 
-class Holdings:
-    """Holdings of a member: those that last, and those the owner knows."""
+Holdings = Mapping[TopicPartition, Holding]
+_NONE: Holdings = {}
 
-    __slots__ = ("_ended", "_known", "_lasting")
+
+@dataclass(frozen=True, slots=True)
+class _HandedOut:
+    """What an owner, a task or thread, was handed out by its last poll."""
+
+    ledger: Ledger
+    owner: object
+    holdings: Holdings
+
+
+_HANDED_OUT: contextvars.ContextVar[_HandedOut | None] = contextvars.ContextVar(
+    "handed_out", default=None
+)
+"""Of the member that was polled last. A task inherits that of its maker, as of then."""
+
+
+class Ledger:
+    """Holdings of a member: those that last, and those that its owner knows."""
+
+    __slots__ = ("_ended", "_given_up", "_known", "_lasting", "_poller")
 
     def __init__(self) -> None:
         self._lasting: dict[TopicPartition, Holding] = {}
-        self._known: dict[TopicPartition, Holding] = {}
+        self._known: Holdings = _NONE  # Replaced, never changed: tasks keep the one of their time.
         self._ended: dict[TopicPartition, str] = {}
+        self._given_up: set[Holding] = set()
+        self._poller: object = None
 
     # --- The machine's side ---
 
-    def begin(self, partitions: Iterable[TopicPartition], generation: int) -> None:
-        """Begin holdings, which the next poll hands out."""
-        for partition in partitions:
-            self._lasting[partition] = Holding(partition, generation)
+    def begin(self, holdings: Iterable[Holding]) -> None:
+        """Begin holdings, which the owner hears of next."""
+        for holding in holdings:
+            self._lasting[holding.partition] = holding
 
     def end(self, partitions: Iterable[TopicPartition], reason: str) -> None:
         """End the holdings of partitions that the member has given back or lost."""
         for partition in partitions:
-            if self._lasting.pop(partition, None) is not None:
+            ended = self._lasting.pop(partition, None)
+            if ended is not None:
                 self._ended[partition] = reason
+                self._given_up.discard(ended)
+
+    def give_up(self, holding: Holding, reason: str) -> None:
+        """Take no more commits of a holding, which ends when those under way are answered."""
+        if self.lasts(holding):
+            self._given_up.add(holding)
+            self._ended[holding.partition] = reason
 
     def end_all(self, reason: str) -> None:
         """End all holdings, and the membership's own."""
         self.end(tuple(self._lasting), reason)
 
-    def hand_out(self) -> None:
-        """Mark all current holdings as known to the owner."""
-        self._known = dict(self._lasting)
+    def hand_out(self, granted: Iterable[Holding] = ()) -> None:
+        """Note what the owner has been told: these holdings, and the membership."""
+        news = {holding.partition: holding for holding in granted}
+        if MEMBERSHIP in self._lasting and MEMBERSHIP not in self._known:
+            news[MEMBERSHIP] = self._lasting[MEMBERSHIP]
+        if news or len(self._known) > len(self._lasting):
+            lasting = {p: held for p, held in self._known.items() if self.lasts(held)}
+            self._known = {**lasting, **news}
 
     @property
     def are_of_a_member(self) -> bool:
         """False before the first assignment, and after everything was lost."""
         return MEMBERSHIP in self._lasting
+
+    def current(self, partitions: Iterable[TopicPartition]) -> tuple[Holding, ...]:
+        """The lasting holdings of these partitions, sorted."""
+        return tuple(self._lasting[p] for p in sorted(partitions) if p in self._lasting)
 
     def known(self, partitions: Iterable[TopicPartition]) -> frozenset[TopicPartition]:
         """The partitions among these that the owner knows it holds, and whose holdings last."""
@@ -78,14 +142,46 @@ class Holdings:
 
     # --- The owner's side ---
 
+    @property
+    def held(self) -> frozenset[TopicPartition]:
+        """All partitions that the owner knows it holds, and whose holdings last."""
+        return self.known(self._known) - {MEMBERSHIP}
+
+    def seen(self) -> None:
+        """Note that the caller is the owner to whom everything has been handed out."""
+        self._poller = _caller()
+        _HANDED_OUT.set(_HandedOut(self, self._poller, self._known))
+
     def of(self, partition: TopicPartition) -> Holding:
-        """The holding of a partition that the last poll handed out, whether or not it lasts.
+        """The holding of a partition that was handed out last, whether or not it lasts.
 
         Raises:
             StaleMember: there is none.
         """
-        (holding,) = self.claim((partition,), None)
+        (holding,) = self._claim((partition,), self._known)
         return holding
+
+    def last(self, partition: TopicPartition) -> Holding | None:
+        """The holding of a partition that was handed out last, if it lasts."""
+        holding = self._known.get(partition)
+        return holding if holding is not None and self.lasts(holding) else None
+
+    def shown(self, partitions: Collection[TopicPartition]) -> frozenset[Holding]:
+        """The holdings of a commit that shows none: those that were handed out to its caller.
+
+        Raises:
+            StaleMember: a partition has none.
+        """
+        seen, caller = _HANDED_OUT.get(), _caller()
+        if seen is not None and seen.ledger is self:
+            is_owner = caller is seen.owner or caller is self._poller
+            return self._claim(partitions, self._known if is_owner else seen.holdings)
+        if isinstance(self._poller, threading.Thread) and caller is not self._poller:
+            raise StaleMember(
+                "nothing was sent, for nothing was handed out to this thread: pass "
+                "holdings=[member.holding(partition)], taken when the work began"
+            )
+        return self._claim(partitions, self._known)
 
     def claim(
         self, partitions: Collection[TopicPartition], shown: Collection[Holding] | None
@@ -94,36 +190,66 @@ class Holdings:
 
         Args:
             partitions: if empty, the commit counts for the membership.
-            shown: holdings passed by the caller; None: those that the last poll handed out.
+            shown: holdings passed by the caller; None: those that were handed out to it.
         Raises:
             StaleMember: a partition has none.
         """
         if shown is None or not partitions:
-            held = self._known
-            missing = {p: self._reason(p) for p in partitions or (MEMBERSHIP,)}
-        else:
-            held = {holding.partition: holding for holding in shown}
-            missing = dict.fromkeys(partitions, "no holding of it was shown")
-        refused = {p: reason for p, reason in missing.items() if p not in held}
-        if refused:
-            raise StaleMember(_refusal(refused))
-        return frozenset(held[p] for p in missing)
+            return self.shown(partitions)
+        held = {holding.partition: holding for holding in shown}
+        return self._claim(partitions, held, "no holding of it was shown")
+
+    def of_planned_batch(
+        self, partitions: Iterable[TopicPartition], expected: Mapping[TopicPartition, int]
+    ) -> list[Holding]:
+        """The present holdings of a batch that was planned before this process began.
+
+        Args:
+            expected: the offset at which the batch began, by partition: the commit is to compare.
+        Raises:
+            StaleMember: a partition is not held. ValueError: one has no expected offset.
+        """
+        planned = list(partitions)
+        if missing := [p for p in planned if p not in expected]:
+            raise ValueError(f"a planned batch names its begin: there is none of {missing[0]}")
+        return sorted(self._claim(planned, self._known), key=lambda held: held.partition)
 
     def lasts(self, holding: Holding) -> bool:
         """True until the partition is given back or lost."""
-        return self._lasting.get(holding.partition) is holding
+        return self._is_open(holding) and holding not in self._given_up
 
-    def check(self, claimed: Iterable[Holding]) -> None:
-        """Return if all of them last.
+    def check(self, claimed: Iterable[Holding], *, repeated: bool = False) -> None:
+        """Return if a commit under way may go on for all of them.
 
+        Args:
+            repeated: an earlier attempt may be stored, which the message says.
         Raises:
             StaleMember: names those that ended, and why.
         """
-        ended = [h.partition for h in claimed if not self.lasts(h)]
+        ended = {h.partition: self._reason(h.partition) for h in claimed if not self._is_open(h)}
         if ended:
-            raise StaleMember(_refusal({p: self._reason(p) for p in ended}))
+            raise StaleMember(_refusal(ended, repeated=repeated))
+
+    def why_ended(self, claimed: Iterable[Holding]) -> str:
+        """Those among these that have ended, and why; empty: all last."""
+        ended = {h.partition: self._reason(h.partition) for h in claimed if not self._is_open(h)}
+        return spelled_reasons(ended)
 
     # --- Inside ---
+
+    def _claim(
+        self, partitions: Collection[TopicPartition], held: Holdings, otherwise: str = ""
+    ) -> frozenset[Holding]:
+        wanted = partitions or (MEMBERSHIP,)
+        refused = {p: otherwise or self._reason(p) for p in wanted if p not in held}
+        if not refused and self._given_up:
+            refused = {p: self._reason(p) for p in wanted if held[p] in self._given_up}
+        if refused:
+            raise StaleMember(_refusal(refused))
+        return frozenset(held[p] for p in wanted)
+
+    def _is_open(self, holding: Holding) -> bool:
+        return self._lasting.get(holding.partition) is holding
 
     def _reason(self, partition: TopicPartition) -> str:
         if partition in self._ended:
@@ -132,16 +258,23 @@ class Holdings:
         return "no poll has handed it out" if told_soon else "it is not assigned to this member"
 
 
-def _refusal(reasons: dict[TopicPartition, str]) -> str:
+def _caller() -> object:
+    """The task that runs, or else the thread."""
+    try:
+        task = asyncio.current_task()
+    except RuntimeError:
+        task = None
+    return task or threading.current_thread()
+
+
+def _refusal(reasons: dict[TopicPartition, str], *, repeated: bool = False) -> str:
     if list(reasons) == [MEMBERSHIP]:
         return f"nothing was sent, for this is no member of the group: {reasons[MEMBERSHIP]}"
-    return not_held(reasons)
-
-
-def not_held(reasons: Mapping[TopicPartition, str]) -> str:
-    """Refusal of a commit for partitions that are not held, with the reasons."""
-    named = spelled_reasons(reasons)
-    return f"nothing was sent, for this member does not hold what is to be committed: {named}"
+    may = " (an earlier attempt may be stored)" if repeated else ""
+    return (
+        f"nothing was sent{may}, for this member does not hold what is to be committed: "
+        f"{spelled_reasons(reasons)}"
+    )
 
 
 def spelled_reasons(reasons: Mapping[TopicPartition, str]) -> str:

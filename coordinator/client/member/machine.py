@@ -1,150 +1,168 @@
 """A member's machine: all decisions of a member, without I/O; it is told the time.
 
-A driver asks `next_action` until there is none, carries the actions out, hands each call's answer
-to `handle`, and asks again at `next_deadline`, which is exact: without an input nothing changes
-before it. In between the owner polls, commits and closes, and the driver asks after each input.
+A driver asks `next_action` until there is none, carries the actions out, hands in each call's
+answer and what streams say, and asks again at `next_deadline`, which is exact: without an input
+nothing changes before it. In between the owner polls, commits and closes, and the driver asks after
+each input.
 
-    owner ──► poll, commit, fetch, close ──►  ┌─────────┐ ──► next_action: Call, Cancel, HangUp
+    owner ──► poll, commit, fetch, close ──►  ┌─────────┐ ──► next_action: Call, Cancel, Send, ...
                                               │ machine │
-    driver ──► handle(answer), the time ───►  └─────────┘ ──► next_deadline, events, operations
+    driver ──► answers, messages, the time ─► └─────────┘ ──► next_deadline, events, operations
 
 | file | decides |
 |---|---|
-| `membership.py` | what answers of the protocol mean; revocations and the end of the session |
-| `schedule.py` | which request of the protocol is next, and when; back-off; an owner that hangs |
+| `ledger.py` | whether a commit may be sent: which holdings it counts for, and whether they last |
 | `operations.py` | how commits and fetches are retried, and what their answers mean |
-| `holdings.py` | which holdings a commit counts for |
-| `calling.py` | which call is next, over which connection; shared with members of sessions |
+| `classic/`, `session/` | what the protocol says next, and what an answer means (`part.py`) |
 | `discovery.py` | which bootstrap address to ask next |
-| `assignor_choice.py` | with which assignors to join, and so whether the member is eager |
 | `reachability.py` | when to tell that no coordinator answers |
+
+The machine itself owns what is the same in both protocols: the queue of those who wait for a
+connection to the group's coordinator, the events that the owner has not been given, closing, state,
+failure and log lines.
 
 Model: the connection of quinn-proto (`poll_transmit`, `handle_event`, `poll_timeout`).
 """
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass
+from typing import TypeVar, cast
 
 from coordinator.assignors import TopicPartition
-from coordinator.client.errors import CoordinatorError, StaleMember
+from coordinator.client.errors import (
+    CommitFailed,
+    CoordinatorError,
+    FatalError,
+    StaleMember,
+    words_of,
+)
 from coordinator.client.member import calls
-from coordinator.client.member.calling import Asker, CallingMachine, told_failure
-from coordinator.client.member.calls import Level
-from coordinator.client.member.classic.membership import Membership, Next, Phase
-from coordinator.client.member.classic.schedule import LEAVE_TIMEOUT_MS, Schedule, timeout_ms
-from coordinator.client.member.events import RebalanceEvent
-from coordinator.client.member.ledger import Holding
+from coordinator.client.member.calls import Level, Next
+from coordinator.client.member.discovery import Discovery
+from coordinator.client.member.events import Granted, MemberEvent, Revoking, Warming
+from coordinator.client.member.ledger import UNKNOWN_OFFSET, Holding, Ledger
 from coordinator.client.member.operations import (
     GIVE_UP_MS,
     CommitOperation,
+    FetchOperation,
     Operation,
     ReportOperation,
 )
-from coordinator.client.member.reachability import trouble_of
+from coordinator.client.member.part import Asker, Leaving, ProtocolPart
+from coordinator.client.member.reachability import Reachability
 from coordinator.client.member.state import MemberState
 from coordinator.client.offsets import Commit
-from coordinator.client.settings.configs import ClassicConfig
+
+LEAVE_MS = 2_000
+"""Time that commits under way have when the member closes."""
+Op = TypeVar("Op", bound=Operation)
 
 
-class MemberMachine(CallingMachine):
-    """One member. `membership` may be read from outside; only the methods here change it.
+class MemberMachine:
+    """One member. The part may be read from outside; only the methods here change it.
 
     Args:
+        part: the protocol.
         bootstrap: one or several HOST:PORT to ask for the coordinator.
         random: from 0 to 1, below 1.
     """
 
     def __init__(
-        self, config: ClassicConfig, bootstrap: Iterable[str], random: Callable[[], float]
+        self,
+        part: ProtocolPart,
+        group_id: str,
+        bootstrap: Iterable[str],
+        random: Callable[[], float],
     ) -> None:
-        super().__init__(config.group_id, bootstrap, random)
-        self.config = config
-        self.membership = Membership(config)
-        self._schedule = Schedule(self.membership, random)
-        self._closing: _Closing | None = None
+        self.group_id = group_id
+        self.random = random
+        self.ledger = Ledger()
+        self.events: deque[MemberEvent] = deque()
+        """Events that the owner has not been given yet."""
+        self.discovery = Discovery(group_id, bootstrap)
+        self.is_closed = self.is_started = False
+        self.leaving: Leaving | None = None
+        self._failure: Exception | None = None
+        self._reachability = Reachability()
+        self._operations: list[Operation] = []
+        # Askers with a request to make, in order: each waits until there is a connection.
+        self._queue: deque[Asker] = deque()
+        self._out: dict[calls.Call, calls.Call] = {}  # A dict keeps their order; a set does not.
+        self._actions: deque[calls.Action] = deque()
+        self._logs: list[calls.Log] = []
+        self._leave_by_ms: int | None = None
+        self._is_leaving = False
         self._state = ("stopped", 0)
+        self._stale_told = ""
+        """The trouble in which a stale commit was last told."""
+        self.part = part
+        part.machine = self
 
     # --- The owner ---
 
     @property
-    def events(self) -> list[RebalanceEvent]:
-        """Events that the owner has not been given yet."""
-        return self.membership.events
+    def has_news(self) -> bool:
+        """True if the owner, who waits, is to be told something."""
+        return bool(self.events) or self.part.is_stopped
 
     @property
-    def name(self) -> str:
-        return self.membership.name
-
-    def log(self, level: Level, text: str) -> None:
-        self.membership.log(level, text)
+    def is_connected(self) -> bool:
+        """True if a coordinator was found, and no call to it has failed since."""
+        return self.discovery.is_connected
 
     @property
     def failure(self) -> CoordinatorError | None:
-        """The error that stopped the member; None: there was none."""
-        return told_failure(self.membership.failure)
-
-    @property
-    def has_stopped(self) -> bool:
-        """True if the member will not join again."""
-        return self.membership.phase is Phase.STOPPED
+        """The error that stopped the member, as its owner is given it; None: there was none."""
+        failure = self._failure
+        if failure is None or isinstance(failure, FatalError):
+            return failure
+        error = CoordinatorError(f"the member has failed: {words_of(failure)}")
+        error.__cause__ = failure
+        return error
 
     @property
     def state(self) -> MemberState:
         """The state as of the last turn."""
         failure = self.failure
-        trouble = self._reachability.trouble or self.membership.trouble
+        trouble = self._reachability.trouble or self.part.trouble
         return MemberState(*self._state, str(failure) if failure else trouble or None)
+
+    @property
+    def name(self) -> str:
+        """The member and its group, for messages."""
+        return self.part.name
 
     def start(self, now_ms: int) -> None:
         """Begin to join."""
-        self._schedule.start(now_ms)
+        self.is_started = True
+        self.part.start(now_ms)
         self._reachability.begin(now_ms)
         self._note_state(now_ms)
 
-    def poll_begins(self, now_ms: int) -> None:
-        """The owner polls: it has finished with partitions that it was told are being revoked."""
-        self._schedule.poll_begins(now_ms)
-        phase = self.membership.phase
-        self.membership.polled(now_ms)
-        self._hurry_if_moved(phase, now_ms)
+    def hand_out(self, now_ms: int) -> list[MemberEvent]:
+        """Events since the last call. From now on the owner holds what they grant."""
+        self.part.pass_deadlines(now_ms)
+        events = list(self.events)
+        self.events.clear()
+        granted = (event.holdings for event in events if isinstance(event, Granted))
+        self.ledger.hand_out(holding for holdings in granted for holding in holdings)
+        self.part.handed_out(events)
+        return events
 
-    def poll_ends(self, now_ms: int) -> None:
-        """The owner's poll returns."""
-        self._schedule.poll_ends(now_ms)
-
-    def hand_out(self, now_ms: int) -> list[RebalanceEvent]:
-        """Events since the last call. From now on the owner holds what they assign."""
-        return self.membership.hand_out(now_ms)
-
-    def give_back(self, partitions: frozenset[TopicPartition], now_ms: int) -> None:
-        """The owner has finished with single partitions; see `Membership.give_back`."""
-        phase = self.membership.phase
-        self.membership.give_back(partitions, now_ms)
-        self._hurry_if_moved(phase, now_ms)
-
-    def drain(self, *, leave: bool) -> None:
-        """Take no more partitions from the next join on; a static member that will not `leave`
-        keeps its place instead, as it is."""
-        membership = self.membership
-        membership.keeps_place = self.config.instance_id is not None and not leave
-        membership.is_draining = not membership.keeps_place
-
-    def subscribe(self, topics: Mapping[str, int], now_ms: int) -> None:
-        """Change the topics or their numbers of partitions, and join again if need be."""
-        phase = self.membership.phase
-        self.membership.subscribe(topics, now_ms)
-        self._hurry_if_moved(phase, now_ms)
-
-    def alive(self, now_ms: int) -> None:
-        """The owner makes progress without polling. May be called from any thread."""
-        self._schedule.alive(now_ms)
-
-    def beat_now(self, now_ms: int) -> None:
-        """Send the next heartbeat now, so that it is batched with those of others."""
-        if self.membership.is_in_session:
-            self._schedule.hurry(now_ms)
+    def standing_events(self) -> list[MemberEvent]:
+        """Events that tell another owner what the first one has been told already."""
+        part, known = self.part, sorted(self.ledger.held)
+        events: list[MemberEvent] = []
+        if known:
+            events.append(Granted(self.ledger.current(known)))
+        for holding in self.ledger.current(known):
+            deadline_ms = part.deadline_of(holding)
+            if deadline_ms is not None:
+                events.append(Revoking((holding,), deadline_ms))
+        events += (Warming((holding,)) for holding in part.warming())
+        return events
 
     def commit(
         self,
@@ -152,187 +170,286 @@ class MemberMachine(CallingMachine):
         holdings: Collection[Holding] | None,
         now_ms: int,
         timeout_ms: int = GIVE_UP_MS,
+        *,
+        waits: bool = False,
     ) -> CommitOperation:
         """Begin a commit, and determine the holdings that it counts for.
 
         Args:
-            holdings: passed by the caller; None: those of the last poll.
+            holdings: passed by the caller; None: those that were handed out to it.
             timeout_ms: the longest time that it takes.
+            waits: wait while a holding is suspended, instead of being refused.
         Raises:
             StaleMember: the owner was not handed a partition. CommitFailed: an offset is negative.
         """
         commit.check()
-        membership = self.membership
         try:
-            claimed = membership.holdings.claim(commit.offsets.keys(), holdings)
+            if self.leaving is not None and not self.part.is_stopped:
+                raise StaleMember("nothing was sent, for the member closes")
+            claimed = self.ledger.claim(commit.offsets.keys(), holdings)
         except StaleMember as error:
-            membership.log_stale(error)
+            self.log_stale(error)
             raise
-        begun = CommitOperation(commit, claimed, membership, self._random, now_ms, timeout_ms)
+        begun = CommitOperation(commit, claimed, self, self.random, now_ms, timeout_ms, waits=waits)
+        self.part.note_commit(now_ms)
         return self._begin(begun)
 
-    def report(self, ends: Mapping[TopicPartition, int], now_ms: int) -> ReportOperation:
-        """Begin a report of log end offsets."""
-        return self._begin(ReportOperation(self.membership, ends, self._random, now_ms))
+    def fetch(
+        self,
+        partitions: tuple[TopicPartition, ...] | None,
+        now_ms: int,
+        timeout_ms: int = GIVE_UP_MS,
+    ) -> FetchOperation:
+        """Begin a fetch of committed offsets; None: all of them."""
+        return self._begin(
+            FetchOperation(self.group_id, partitions, self.random, now_ms, timeout_ms)
+        )
 
-    def close(self, reason: str, now_ms: int, *, leave: bool | None = None) -> None:
-        """Stop, and leave the group once pending commits are answered, within two seconds.
+    def report(self, ends: Mapping[TopicPartition, int], now_ms: int) -> ReportOperation | None:
+        """Begin a report of log end offsets; None: a message of the protocol carries it."""
+        if self.part.report(ends):
+            return None
+        return self._begin(ReportOperation(self.part.identity(), ends, self.random, now_ms))
 
-        Args:
-            leave: None: unless the member is static.
-        """
-        self.membership.stop(reason)
-        if self._closing is None:
-            leaves = self.config.instance_id is None if leave is None else leave
-            self._closing = _Closing(self, reason, leaves, now_ms + LEAVE_TIMEOUT_MS)
+    def abandon(self, operation: Operation) -> None:
+        """End an operation that its caller does not wait for any more."""
+        operation.end()
+        self.cancel(operation)
+
+    def give_back(
+        self,
+        holdings: Collection[Holding],
+        now_ms: int,
+        *,
+        position: int = UNKNOWN_OFFSET,
+        refused: str = "",
+    ) -> None:
+        """The owner has finished with holdings, asked to or not; see `ProtocolPart.give_back`."""
+        self.part.give_back(holdings, position, refused, now_ms)
+
+    def close(self, leaving: Leaving, now_ms: int) -> None:
+        """Stop, and leave the group once pending commits are answered, within two seconds."""
+        if self.leaving is None:
+            self.leaving = leaving
+            self._leave_by_ms = now_ms + LEAVE_MS
+            self.part.begin_to_close(leaving)
 
     # --- The driver ---
 
     def next_action(self, now_ms: int) -> calls.Action | None:
         """The next action to carry out; None: none before the next input or `next_deadline`."""
-        self._schedule.pass_deadlines(now_ms)
-        self._tell_of_silence(now_ms)
-        while not self._actions and self._take_step(now_ms):
-            pass
+        if self.is_started or self.leaving is not None:
+            self.part.turn(now_ms)
+            self._tell_of_silence(now_ms)
+            while not self._actions and self._take_step(now_ms):
+                pass
         self._note_state(now_ms)
-        self._actions.extend(self.membership.logs)
-        self.membership.logs.clear()
+        self._actions.extend(self._logs)
+        self._logs.clear()
         return self._actions.popleft() if self._actions else None
 
     def next_deadline(self) -> int | None:
         """Time at which `next_action` has something to do without another input; None: never."""
+        if self.is_closed:
+            return None
         ends: list[int | None] = [one.next_deadline() for one in self._operations]
-        ends.append(self._schedule.next_deadline())
+        ends += [self.part.next_deadline(), self._leave_by_ms]
         if self._asks:
             ends.append(self._reachability.next_deadline())
-        if self._closing is not None and not self._closing.has_begun:
-            ends.append(self._closing.until_ms)
         return min((end for end in ends if end is not None), default=None)
 
-    def fail(self, error: Exception) -> None:
-        """Stop because of a bug, or of an assignor that failed; the owner is told."""
-        self.membership.fail(error)
+    def handle(self, answer: calls.Answer, now_ms: int) -> None:
+        """Take in the answer to a call."""
+        call, result = answer.call, answer.result
+        if self._out.pop(call, None) is None:
+            return  # It was cancelled.
+        self.note_result(result, now_ms)
+        if isinstance(result, calls.Unreachable):
+            self.hang_up(call.connection)
+        asker = cast("Asker | Discovery", call.asker)
+        if isinstance(asker, Discovery):
+            failure = asker.handle(result)
+            if failure is not None and self._queue:
+                # The others in the queue begin a new search.
+                self._queue.popleft().handle(None, failure, now_ms)
+        elif asker.handle(call.request, result, now_ms) is Next.REDISCOVER:
+            self.hang_up(call.connection)
 
-    # --- Requests ---
+    def heard(self, heard: calls.Heard | calls.StreamEnded, now_ms: int) -> None:
+        """Take in a message of a stream, or its end."""
+        self.part.heard(heard, now_ms)
 
-    def _queue_what_is_due(self, now_ms: int) -> None:
-        if self._schedule.is_due(now_ms):
-            self._schedule.is_out = True
-            self._queue.append(self._schedule)
-        self._queue_operations(now_ms)
+    def fail(self, error: Exception, reason: str = "") -> None:
+        """Stop because of an error, a bug say, or an assignor that failed; the owner is told."""
+        if self._failure is None:
+            self._failure = error
+            self.log(Level.WARNING, f"stopped: {words_of(error)}")
+        self.part.stop(reason or f"failed: {words_of(error)}")
+
+    def note_failure(self, error: Exception) -> None:
+        """See `PartContext`."""
+        self._failure = self._failure or error
+
+    # --- What a commit has to know ---
+
+    @property
+    def pause_most_s(self) -> float:
+        """See `Standing`."""
+        return self.part.pause_most_s
+
+    def identity(self) -> calls.Identity:
+        """See `Standing`."""
+        return self.part.identity()
+
+    def suspended(self, claimed: frozenset[Holding], now_ms: int) -> list[TopicPartition]:
+        """See `Standing`."""
+        return self.part.suspended(claimed, now_ms)
+
+    def between_assignments(self) -> str:
+        """See `Standing`."""
+        return self.part.between_assignments()
+
+    def out_of_date(self, refusal: CommitFailed, sent: calls.Identity, now_ms: int) -> bool:
+        """See `Standing`."""
+        return self.part.out_of_date(refusal, sent, now_ms)
+
+    # --- What the part asks for ---
+
+    def ask(self, asker: Asker) -> None:
+        """See `PartContext`."""
+        self._queue.append(asker)
+
+    def call(self, request: calls.Request, asker: Asker | Discovery) -> None:
+        """Make a call over the connection that there is."""
+        timeout_ms = self.part.timeout_ms(request)
+        call = calls.Call(request, timeout_ms, self.discovery.connection, asker)
+        self._out[call] = call
+        self._actions.append(call)
+
+    def cancel(self, asker: Asker | Discovery) -> None:
+        """See `PartContext`."""
+        self._queue = deque(other for other in self._queue if other is not asker)
+        for call in [call for call in self._out if call.asker is asker]:
+            del self._out[call]
+            self._actions.append(calls.Cancel(call))
+
+    def act(self, action: calls.Action) -> None:
+        """See `PartContext`."""
+        self._actions.append(action)
+
+    def note_result(self, result: calls.Result, now_ms: int) -> None:
+        """See `PartContext`."""
+        self._log_if(Level.INFO, self._reachability.take_in(result, now_ms))
+
+    def hang_up(self, connection: int) -> None:
+        """See `PartContext`."""
+        if self.discovery.is_connected and connection == self.discovery.connection:
+            self.discovery.is_connected = False
+            self._actions.append(calls.HangUp())
+
+    def commits_are_out(self, holding: Holding | None = None) -> bool:
+        """See `PartContext`."""
+        return any(
+            isinstance(one, CommitOperation)
+            and not one.is_done
+            and (holding is None or holding in one.claimed)
+            for one in self._operations
+        )
+
+    def end(self) -> None:
+        """See `PartContext`."""
+        if not self._queue:
+            self.cancel(self.discovery)
+        self.hang_up(self.discovery.connection)
+        self.is_closed = True
+
+    # --- Steps ---
 
     def _take_step(self, now_ms: int) -> bool:
         """True if something was done, so that there may be more to do."""
-        if self.membership.must_join_again:
-            self._repeat_join(now_ms)
-        self._queue_what_is_due(now_ms)
-        if self._closing_is_due(now_ms):
-            self._begin_to_close()
+        self.part.take_step(now_ms)
+        self._queue_operations(now_ms)
+        if self._may_leave(now_ms):
+            assert self.leaving is not None
+            self._is_leaving = True
+            self.part.leave(self.leaving, now_ms)
+            return True
+        if self._leave_by_ms is not None and now_ms >= self._leave_by_ms and not self.is_closed:
+            self._leave_by_ms = None
+            self.part.leave_by(now_ms)
             return True
         return self._send_next(now_ms)
 
-    def _attempt(self, asker: Asker, now_ms: int) -> None:
-        phase = self.membership.phase
-        super()._attempt(asker, now_ms)
-        self._hurry_if_moved(phase, now_ms)
+    def _may_leave(self, now_ms: int) -> bool:
+        if self.leaving is None or self._is_leaving or self._leave_by_ms is None:
+            return False
+        return now_ms >= self._leave_by_ms or not self.commits_are_out()
 
-    def _repeat_join(self, now_ms: int) -> None:
-        """Replace the join under way: the member has given partitions back meanwhile."""
-        self.membership.must_join_again = False
-        if self._schedule.is_out:
-            self._cancel(self._schedule)
-            self._schedule.is_out = False
-            self._schedule.hurry(now_ms)
+    def _begin(self, operation: Op) -> Op:
+        self._operations.append(operation)
+        return operation
 
-    def _timeout_ms(self, request: calls.Request) -> int:
-        return timeout_ms(request, self.config)
+    def _queue_operations(self, now_ms: int) -> None:
+        for operation in self._operations:
+            operation.look(now_ms)
+            if operation.due_ms is not None and now_ms >= operation.due_ms:
+                operation.due_ms = None
+                self._queue.append(operation)
+            if operation.is_done:
+                self.cancel(operation)  # Its time is up: an answer comes too late.
+        self._operations = [one for one in self._operations if not one.is_done]
 
-    def _tell(
-        self,
-        asker: Asker,
-        request: calls.Request | None,
-        result: calls.Result,
-        now_ms: int,
-    ) -> Next:
-        phase = self.membership.phase
-        todo = asker.handle(request, result, now_ms)
-        if isinstance(asker, Operation):
-            self._hurry_if_moved(phase, now_ms)
-        return todo
-
-    def _hurry_if_moved(self, phase: Phase, now_ms: int) -> None:
-        """Take the next step at once if an input has moved the member to another phase."""
-        if self.membership.phase is not phase:
-            self._schedule.hurry(now_ms)
+    def _send_next(self, now_ms: int) -> bool:
+        """Make the next request of the queue; False: there is none, or no connection yet."""
+        if not self._queue:
+            return False
+        if self.discovery.is_connected:
+            asker = self._queue.popleft()
+            request = asker.attempt(now_ms)
+            if request is not None:
+                self.call(request, asker)
+        elif self.discovery.is_looking:
+            return False
+        else:
+            self.call(self.discovery.look(), self.discovery)
+        return True
 
     # --- The log and the state ---
 
+    def log(self, level: Level, text: str) -> None:
+        """See `PartContext`."""
+        line = " ".join(f"{self.name}: {text}".split())
+        self._logs.append(calls.Log(level, line, self.group_id, self.part.member_id))
+
+    def log_stale(self, error: StaleMember) -> None:
+        """Log a commit that came too late: after everything was lost, a warning of the first one
+        says it for all."""
+        trouble = self.part.trouble
+        is_known = bool(trouble) and trouble == self._stale_told
+        self._stale_told = trouble
+        self.log(Level.DEBUG if is_known else Level.WARNING, f"stale commit: {error}")
+
+    def _log_if(self, level: Level, text: str) -> None:
+        if text:
+            self.log(level, text)
+
     @property
     def _asks(self) -> bool:
-        """True while the member wants to be in its group."""
-        phase = self.membership.phase
-        return self._schedule.is_started and phase not in (Phase.IDLE, Phase.STOPPED)
+        return self.is_started and self.part.wants_coordinator
+
+    def _tell_of_silence(self, now_ms: int) -> None:
+        if self._asks:
+            silence = self._reachability.pass_deadlines(self.discovery.addresses, now_ms)
+            self._log_if(Level.WARNING, silence)
+        else:
+            self._reachability.since_ms = None
+
+    @property
+    def unreachable_because(self) -> str:
+        """Why the last call had no answer; empty: it had one."""
+        return self._reachability.trouble
 
     def _note_state(self, now_ms: int) -> None:
-        phase = self.membership.phase
-        if not self._schedule.is_started:
-            phase = Phase.STOPPED
-        name = phase.value
-        if self.membership.is_between_assignments and not self._discovery.is_connected:
-            name = "connecting"
+        name = self.part.state() if self.is_started else "stopped"
         if name != self._state[0]:
             self._state = (name, now_ms)
-
-    # --- Closing ---
-
-    def _closing_is_due(self, now_ms: int) -> bool:
-        closing = self._closing
-        if closing is None or closing.has_begun:
-            return False
-        return now_ms >= closing.until_ms or not any(
-            isinstance(one, CommitOperation) and not one.is_done for one in self._operations
-        )
-
-    def _begin_to_close(self) -> None:
-        closing = self._closing
-        assert closing is not None
-        closing.has_begun = True
-        self._cancel(self._schedule)
-        leave = self.membership.leave(closing.reason) if closing.leaves else None
-        if leave is not None and self._discovery.is_connected:
-            self._call(leave, closing)
-        else:
-            self._log_closed(closing.reason)
-            self._end()
-
-    def _log_closed(self, reason: str) -> None:
-        membership = self.membership
-        kept = " without leaving: its place is kept until its session ends"
-        if self._schedule.is_started:
-            membership.log(Level.INFO, f"closed{kept if membership.member_id else ''}: {reason}")
-
-    def closed(self, reason: str, trouble: str) -> None:
-        """Take in the end of the call that leaves. `trouble`: why it failed; empty: it did not."""
-        membership = self.membership
-        membership.log_if(Level.INFO, "" if trouble else f"left: {reason}")
-        membership.log_if(Level.WARNING, trouble and f"could not leave: {trouble}")
-        self._end()
-
-
-@dataclass(slots=True, eq=False)
-class _Closing:
-    """A close that the owner asked for. `until_ms`: when it stops waiting for commits."""
-
-    machine: MemberMachine
-    reason: str
-    leaves: bool
-    until_ms: int
-    has_begun: bool = False
-
-    def attempt(self, now_ms: int) -> calls.Request | None:
-        """Not called: leaving waits for no connection."""
-
-    def handle(self, request: calls.Request | None, result: calls.Result, now_ms: int) -> Next:
-        """The coordinator has answered, or cannot be reached."""
-        self.machine.closed(self.reason, trouble_of(result))
-        return Next.GO_ON

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
+from typing import Protocol
 
 from coordinator.assignors import TopicPartition
 from coordinator.client.errors import (
@@ -21,9 +22,9 @@ from coordinator.client.errors import (
     Unavailable,
 )
 from coordinator.client.member import calls
-from coordinator.client.member.calls import Code
-from coordinator.client.member.classic.membership import Membership, Next
-from coordinator.client.member.ledger import Holding
+from coordinator.client.member.calls import Code, Next
+from coordinator.client.member.events import spelled
+from coordinator.client.member.ledger import FOREVER_MS, Holding, Ledger
 from coordinator.client.member.retry import MOST_S, BackOff
 from coordinator.client.offsets import Commit, OffsetAndMetadata, offset_number
 
@@ -152,87 +153,138 @@ class Operation(ABC):
         """Take in the final answer. Raises CoordinatorError if it is a refusal."""
 
 
+class Standing(Protocol):
+    """The member of a commit, as far as it matters to it."""
+
+    ledger: Ledger
+
+    @property
+    def pause_most_s(self) -> float:
+        """Limit of the pauses between two attempts."""
+
+    def identity(self) -> calls.Identity:
+        """The member as the coordinator knows it now."""
+
+    def suspended(self, claimed: frozenset[Holding], now_ms: int) -> list[TopicPartition]:
+        """Partitions of holdings under which no effect may leave the process now."""
+
+    def between_assignments(self) -> str:
+        """What the member waits for before it can commit; empty: it is not between assignments."""
+
+    def out_of_date(self, refusal: CommitFailed, sent: calls.Identity, now_ms: int) -> bool:
+        """Take in a refusal; True if it speaks of a generation that the member goes on from."""
+
+    def log_stale(self, error: StaleMember) -> None:
+        """Log a commit that came too late."""
+
+
 class CommitOperation(Operation):
     """A commit, for the holdings that its owner knows.
 
-    A cooperative rebalance does not affect a holding that lasts, so a commit that was refused
-    because of one is repeated when the member has its assignment.
+    Before each attempt the ledger is asked whether they last. A cooperative rebalance does not
+    affect a holding that lasts, so a commit that was refused because of one is repeated when the
+    member has its assignment. While a lease is in doubt, nothing is sent.
 
     Args:
         claimed: holdings that it counts for; of a commit without offsets, the membership.
+        waits: wait while a holding is suspended, with the timeout standing still; else the commit
+            is refused.
     """
 
     def __init__(
         self,
         commit: Commit,
         claimed: frozenset[Holding],
-        membership: Membership,
+        standing: Standing,
         random: Callable[[], float],
         now_ms: int,
         timeout_ms: int = GIVE_UP_MS,
+        *,
+        waits: bool = False,
     ) -> None:
-        super().__init__(random, now_ms, timeout_ms)
+        super().__init__(random, now_ms, timeout_ms, most_s=standing.pause_most_s)
+        self.claimed = claimed
         self._commit = commit
-        self._claimed = claimed
-        self._membership = membership
-        self._generation = -1
+        self._standing = standing
+        self._waits = waits
+        self._sent = standing.identity()
         self.is_waiting = False
         """True while the member is between assignments, and the commit was refused for that."""
+        self._suspended_ms: int | None = None
+        """Since when it waits for a holding that is suspended."""
 
     def look(self, now_ms: int) -> None:
-        """Resume when the member has its assignment; end if a holding has ended, or on timeout.
+        """Take in the time, and what has become of the holdings.
 
         An attempt that is under way when a holding ends is left to the coordinator to judge.
         """
         if not self.is_out and not self.is_done:
-            self._look_at_member(now_ms)
-        super().look(now_ms)
+            try:
+                self._standing.ledger.check(self.claimed, repeated=self.repeated)
+                self._look_at_pauses(now_ms)
+            except StaleMember as error:
+                self.end(error)
+        if self._suspended_ms is None:
+            super().look(now_ms)
+
+    def next_deadline(self) -> int:
+        """See `Operation`; of one that is suspended, the member says when."""
+        return super().next_deadline() if self._suspended_ms is None else FOREVER_MS
 
     def end(self, error: Exception | None = None) -> None:
         """End the operation; a commit that came too late is logged."""
         super().end(error)
         if isinstance(error, StaleMember):
-            self._membership.log_stale(error)
+            self._standing.log_stale(error)
 
-    def _look_at_member(self, now_ms: int) -> None:
-        try:
-            self._membership.holdings.check(self._claimed)
-        except StaleMember as error:
-            self.end(error)
-        else:
-            if self.is_waiting and not self._membership.is_between_assignments:
-                self.is_waiting = False
-                self.ask_anew(now_ms)
+    def _look_at_pauses(self, now_ms: int) -> None:
+        suspended = self._standing.suspended(self.claimed, now_ms)
+        if suspended and not self._waits:
+            raise StaleMember(
+                f"nothing was sent, for {spelled(suspended)} is suspended: the coordinator has not "
+                "been heard for 9/10 of the lease"
+            )
+        if suspended and self._suspended_ms is None:
+            self._suspended_ms, self.due_ms = now_ms, None
+        elif self._suspended_ms is not None and not suspended:
+            self._until_ms += now_ms - self._suspended_ms
+            self._suspended_ms = None
+            self.ask_anew(now_ms)
+        elif self.is_waiting and not self._standing.between_assignments():
+            self.is_waiting = False
+            self.ask_anew(now_ms)
 
     def _timed_out(self) -> CoordinatorError:
         if not self.is_waiting:
             return super()._timed_out()
-        membership = self._membership
         return RebalanceInProgress(
-            f"waited {self._timeout_ms / 1000:g} s for the assignment of the next generation; the "
-            f"member is {membership.phase.value}, generation {membership.generation}"
+            f"waited {self._timeout_ms / 1000:g} s for {self._standing.between_assignments()}"
         )
 
     def _request(self) -> calls.CommitOffsets:
-        self._generation = self._membership.generation
-        return calls.CommitOffsets(self._membership.identity(), self._commit)
+        self._sent = self._standing.identity()
+        tokens = {held.partition: held.token for held in self.claimed if held.token}
+        return calls.CommitOffsets(self._sent, self._commit, tokens or None)
 
     def _answered(self, reply: calls.Reply, now_ms: int) -> None:
         assert isinstance(reply, calls.Committed)
-        membership = self._membership
+        standing = self._standing
         try:
             judge(reply, self._commit, repeated=self.repeated)
         except (RebalanceInProgress, StaleMember) as refusal:
-            is_current = self._generation == membership.generation
-            if isinstance(refusal, RebalanceInProgress) and is_current:
-                membership.rebalance(now_ms)
-            moved = membership.is_between_assignments or not is_current
-            if not moved or not all(map(membership.holdings.lasts, self._claimed)):
+            moved = standing.out_of_date(refusal, self._sent, now_ms)
+            if not moved or standing.ledger.why_ended(self.claimed):
                 raise
             self.is_waiting = True
             self.look(now_ms)
-        else:
-            self.end()
+            return
+        lost = standing.ledger.why_ended(held for held in self.claimed if held.token)
+        if lost:  # A sink of the next holder's may not count what is under this token.
+            raise StaleMember(
+                "a partition was lost while the commit was under way, so that it is stored, and "
+                f"counts for whoever holds it now: {lost}"
+            )
+        self.end()
 
 
 class FetchOperation(Operation):
@@ -266,13 +318,13 @@ class ReportOperation(Operation):
 
     def __init__(
         self,
-        membership: Membership,
+        member: calls.Identity,
         ends: Mapping[TopicPartition, int],
         random: Callable[[], float],
         now_ms: int,
     ) -> None:
         super().__init__(random, now_ms)
-        self._membership = membership
+        self._member = member
         self._ends = ends
         self.is_known = True
 
@@ -282,7 +334,7 @@ class ReportOperation(Operation):
         return Next.GO_ON
 
     def _request(self) -> calls.ReportLogEnds:
-        return calls.ReportLogEnds(self._membership.identity(), self._ends)
+        return calls.ReportLogEnds(self._member, self._ends)
 
     def _answered(self, reply: calls.Reply, now_ms: int) -> None:
         """Not called: `handle` ends the operation after its only attempt."""

@@ -111,9 +111,11 @@ def check_names(
             raise TypeError(f"{name} is no setting of the {protocol} protocol{instead}")
 
 
-def remarks(config: ClassicConfig, settings: Collection[str]) -> list[tuple[Level, str]]:
+def remarks(config: MemberConfig, settings: Collection[str]) -> list[tuple[Level, str]]:
     """Lines for the log of a member that starts with these settings."""
     told: list[tuple[Level, str]] = []
+    if not isinstance(config, ClassicConfig):
+        return told
     if "assignors" not in settings:
         default = (
             "the setting assignors is left out, so range is used; the next release takes "

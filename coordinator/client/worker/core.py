@@ -152,18 +152,13 @@ class WorkerCore:
                 self._lose(scope, reason, now_ms)
                 self._give_back(scope)
 
-    def warm(
-        self, key: TopicPartition, handoff_id: int, offset: int, position: int, now_ms: int
-    ) -> None:
-        """A partition will be this process's: prepare it.
-
-        Args:
-            offset: committed; -1: none. position: where its holder has stopped; -1: unknown.
-        """
+    def warm(self, holding: Holding, now_ms: int) -> None:
+        """A partition will be this process's: prepare it."""
+        key = holding.partition
         self.drop(key, now_ms)
-        scope = Scope(key, 0, self._handlers.of(key.topic), Holding(key, -1), now_ms)
-        scope.handoff_id = handoff_id
-        scope.stored, scope.committed = offset, max(offset, position)
+        scope = Scope(key, 0, self._handlers.of(key.topic), holding, now_ms)
+        scope.handoff_id = holding.handoff_id
+        scope.stored, scope.committed = holding.offset, max(holding.offset, holding.position)
         scope.ends_ms, scope.ended_because = 0, WARMING_ENDS
         scope.enter(Stage.WARMING, now_ms)
         self.warming[key] = scope

@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from coordinator.client.log_ends import LogEnds
 from coordinator.client.worker.environment import Environment
 from coordinator.client.worker.handlers import Handlers
-from coordinator.client.worker.member import Member
+from coordinator.client.worker.member import WorkersMember
 from coordinator.client.worker.policy import Limits
 from coordinator.client.worker.positions import StartPolicy
 from coordinator.client.worker.topics import Topics
 
-NewMember = Callable[[Mapping[str, int], Environment, Callable[[], None]], Member]
+NewMember = Callable[[Mapping[str, int], Environment, Callable[[], None]], WorkersMember]
 """Makes the member of a run: with its topics, and what it calls when there may be events."""
 
 

@@ -51,10 +51,7 @@ from coordinator.client.worker.running import (
     run_on_new_loop,
     signals_handled,
 )
-from coordinator.client.worker.settings import (
-    classic,
-    leased,
-)
+from coordinator.client.worker.settings import member_maker
 from coordinator.client.worker.source import GroupSource, RowsFunction, WorkerSource
 from coordinator.client.worker.state import WorkerState
 from coordinator.client.worker.topics import (
@@ -138,7 +135,7 @@ class Worker:
         is_session = protocol == "session"
         check_names(protocol, settings, worker=inspect.signature(Worker).parameters)
         addresses = addresses_of(bootstrap)
-        new_member = (leased if is_session else classic)(group_id, addresses, settings)
+        new_member = member_maker(protocol, group_id, addresses, settings)
         if is_session and max_attempts is None:
             max_attempts = worker_config_of(settings).max_failures
         policy = ErrorPolicy(

@@ -17,10 +17,19 @@ from typing import Any, TypeVar
 
 from coordinator.client.errors import StaleMember
 from coordinator.client.forms import offsets_told
-from coordinator.client.member.classic.membership import member_name
-from coordinator.client.member.events import Assigned, Lost, Revoking, Stopping
-from coordinator.client.member.session.changes import Resumed, Suspended, Warming
-from coordinator.client.offsets import Commit, OffsetAndMetadata
+from coordinator.client.member.events import (
+    Granted,
+    HoldingEvent,
+    Lost,
+    Resumed,
+    Revoking,
+    Stopping,
+    Suspended,
+    Warming,
+)
+from coordinator.client.member.ledger import FOREVER_MS
+from coordinator.client.member.naming import member_name
+from coordinator.client.offsets import OffsetAndMetadata
 from coordinator.client.transport.surroundings import copy_outcome
 from coordinator.client.worker.actions import (
     Action,
@@ -37,12 +46,12 @@ from coordinator.client.worker.actions import (
 from coordinator.client.worker.core import WorkerCore
 from coordinator.client.worker.environment import Environment
 from coordinator.client.worker.errors import PartitionRevoked
-from coordinator.client.worker.member import Dropped, Member
+from coordinator.client.worker.member import WorkersMember
 from coordinator.client.worker.metrics import WorkerMetrics
 from coordinator.client.worker.partition import OneCommit
 from coordinator.client.worker.plan import Plan
 from coordinator.client.worker.runs import Runs
-from coordinator.client.worker.scope import FOREVER_MS, Run, Scope
+from coordinator.client.worker.scope import Run, Scope
 from coordinator.client.worker.state import WorkerState, state_of
 from coordinator.client.worker.user_calls import UserCalls
 from coordinator.client.worker.watch import LoopWatch
@@ -66,7 +75,7 @@ class WorkerRun:
         self.environment = environment
         self.pid = os.getpid()
         self.core = WorkerCore(plan.handlers, plan.limits)
-        self.member: Member | None = None
+        self.member: WorkersMember | None = None
         self.finished: Future[None] = Future()
         """Done when the group is left and nothing is to be done any more."""
         self.is_over = False
@@ -117,6 +126,7 @@ class WorkerRun:
             if topics is not None:
                 self.member = plan.new_member(topics, self.environment, self._wake)
                 self.core.member = self.member
+                await self.member.start()
                 self.member.set_unwanted(lambda: self.core.unwanted(self.environment.now_ms()))
                 self._wake()
                 helpers = [self._keep(self._follow_topics()), self._keep(self._follow_log_ends())]
@@ -194,28 +204,37 @@ class WorkerRun:
             self._timer = self._loop.call_later(pause_s, self._wake)
         next_step.set()
 
-    def _hear(self, member: Member, now_ms: int) -> None:
+    def _hear(self, member: WorkersMember, now_ms: int) -> None:
         for event in member.take_events():
-            match event:
-                case Assigned(partitions):
-                    for key in sorted(partitions):
-                        self.core.assigned(key, member.holding(key), now_ms)
-                case Revoking(partitions, until_ms):
-                    self.core.revoking(sorted(partitions), until_ms, now_ms)
-                case Lost(partitions, reason):
-                    self.core.lost(sorted(partitions), reason, now_ms)
-                case Stopping(reason):
-                    if member.failure is not None:
-                        self.core.errors.append(member.failure)
-                    self.core.stop(reason, now_ms, now_ms)
-                case Warming(key, handoff_id, offset, position):
-                    self.core.warm(key, handoff_id, offset, position, now_ms)
-                case Dropped(key):
-                    self.core.drop(key, now_ms)
-                case Suspended(key):
-                    self.core.suspended(key)
-                case Resumed(key):
-                    self.core.resumed(key, now_ms)
+            if isinstance(event, Stopping):
+                if member.failure is not None:
+                    self.core.errors.append(member.failure)
+                self.core.stop(event.reason, now_ms, now_ms)
+            else:
+                self._hear_of_holdings(event, now_ms)
+
+    def _hear_of_holdings(self, event: HoldingEvent, now_ms: int) -> None:
+        core, keys = self.core, sorted(event.partitions)
+        match event:
+            case Granted(holdings):
+                for holding in holdings:
+                    core.assigned(holding.partition, holding, now_ms)
+            case Revoking(_, until_ms):
+                core.revoking(keys, FOREVER_MS if until_ms is None else until_ms, now_ms)
+            case Lost(was_warming=True):
+                for key in keys:
+                    core.drop(key, now_ms)
+            case Lost(_, reason):
+                core.lost(keys, reason, now_ms)
+            case Warming(holdings):
+                for holding in holdings:
+                    core.warm(holding, now_ms)
+            case Suspended():
+                for key in keys:
+                    core.suspended(key)
+            case Resumed():
+                for key in keys:
+                    core.resumed(key, now_ms)
 
     def _carry_out(self, action: Action) -> None:
         match action:
@@ -229,14 +248,14 @@ class WorkerRun:
             case CancelRun(run):
                 self._set_revoked(run.scope)
                 self._runs.cancel(run)
-            case GiveBack(scope, refused):
+            case GiveBack(scope, "") if self.member is not None:
                 # A join that is replaced in the same turn is never sent: all share the last one.
-                if self.member is not None:
-                    position = scope.committed if scope.is_located else -1
-                    self.member.give_back(scope.holding, position, refused)
-            case Ready(scope, refused):
-                if self.member is not None:
-                    self.member.prepared(scope.key, scope.handoff_id, refused)
+                position = scope.committed if scope.is_located else -1
+                self.member.released(scope.holding, position)
+            case Ready(scope, "") if self.member is not None:
+                self.member.ready(scope.holding)
+            case GiveBack(scope, refused) | Ready(scope, refused) if self.member is not None:
+                self.member.refuse(scope.holding, refused)
             case Drain(reason, within_ms, leave):
                 self._drain(reason, within_ms, leave=leave)
             case Leave(reason):
@@ -248,7 +267,9 @@ class WorkerRun:
                 self._log(level, text + stack, error)
 
     def _drain(self, reason: str, within_ms: int, *, leave: bool) -> None:
-        by_order = self.member is not None and self.member.drain(reason, within_ms, leave=leave)
+        by_order = self.member is not None and self.member.drain(
+            max(1, within_ms), reason, leave=leave
+        )
         self.core.draining(self.environment.now_ms(), by_order=by_order)
 
     def _log(self, level: int, text: str, error: BaseException | None = None) -> None:
@@ -270,7 +291,7 @@ class WorkerRun:
 
     def lasts_until_ms(self, scope: Scope) -> int:
         """See `Calls`."""
-        return FOREVER_MS if self.member is None else self.member.lasts_until_ms(scope.holding)
+        return FOREVER_MS if self.member is None else self.member.ends_ms(scope.holding)
 
     def tell(self, run: Run, what: str, offset: int = -1) -> None:
         """See `Calls`."""
@@ -371,13 +392,14 @@ class WorkerRun:
     async def _commit(self, commits: Sequence[OneCommit], *, atomic: bool, manifest: bytes) -> None:
         member = self.member
         assert member is not None
-        message = Commit(
+        await member.commit(
             {c.run.scope.key: OffsetAndMetadata(c.offset, c.metadata) for c in commits},
-            {c.run.scope.key: c.expected for c in commits if c.expected is not None},
-            atomic,
-            manifest,
+            expected={c.run.scope.key: c.expected for c in commits if c.expected is not None},
+            atomic=atomic,
+            manifest=manifest,
+            holdings=[commit.run.scope.holding for commit in commits],
+            waits=True,
         )
-        await member.commit(message, [commit.run.scope.holding for commit in commits])
         now_ms, deadline_ms = self.environment.now_ms(), self.core.next_deadline()
         for commit in commits:
             self.core.committed(commit.run.scope, commit.offset, commit.metadata, now_ms)
@@ -429,7 +451,7 @@ class WorkerRun:
         begins: dict[Scope, int] = {}
         error: Exception | None = None
         try:
-            stored = await member.committed([scope.key for scope in scopes])
+            stored = await member.committed_with_metadata([scope.key for scope in scopes])
             found = {scope: stored[scope.key] for scope in scopes}
             begins = await plan.start.begins(self._user_calls, plan.topics.first, found)
         except Exception as failure:  # noqa: BLE001  # The error policy decides.
@@ -464,7 +486,7 @@ class WorkerRun:
                 continue
             if now != before:
                 self._log(logging.INFO, f"the topics have changed from {before} to {now}")
-                member.subscribe(now)
+                await member.subscribe(now)
 
     async def _follow_log_ends(self) -> None:
         """Ask where the logs end, and report it for lag, again and again."""

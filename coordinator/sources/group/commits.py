@@ -15,14 +15,13 @@ from coordinator.commit_metadata import TOO_LARGE
 from coordinator.sources.group.reading import Chunk
 
 if TYPE_CHECKING:
-    from coordinator.client.member.blocking_member import BlockingMember
-    from coordinator.client.member.session.polled import PolledSessionMember
+    from coordinator.client.member.blocking import BlockingMember
 
 LOGGER = logging.getLogger(__name__)
 
 
 def commit_told(
-    member: BlockingMember | PolledSessionMember,
+    member: BlockingMember,
     commits: Mapping[TopicPartition, OffsetAndMetadata],
     *,
     expected: Mapping[TopicPartition, int],
@@ -32,9 +31,9 @@ def commit_told(
     """Commit with metadata; without it, if the coordinator refuses its size.
 
     Args:
-        holdings: see `GroupMember.commit`; used for both attempts.
+        holdings: see `Member.commit`; used for both attempts.
     Raises:
-        CoordinatorError: as `GroupMember.commit`.
+        CoordinatorError: as `Member.commit`.
     """
     try:
         member.commit(commits, expected=expected, atomic=atomic, holdings=holdings)

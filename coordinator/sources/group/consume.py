@@ -11,26 +11,22 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 from coordinator.assignors import TopicPartition
 from coordinator.client.errors import CommitFailed, StaleMember
-from coordinator.client.member.blocking_member import BlockingMember
-from coordinator.client.member.group_member import GroupMember
-from coordinator.client.member.session.member import SessionMember
-from coordinator.client.member.session.sync import BlockingSessionMember
+from coordinator.client.member.blocking import BlockingMember
 from coordinator.client.worker import Partition, Worker
 from coordinator.client.worker.adapting import until_may_begin
 from coordinator.client.worker.environment import Environment, environment_here
 from coordinator.client.worker.handlers import Handlers
-from coordinator.client.worker.member import LentMember, Member
+from coordinator.client.worker.member import LentMember
 from coordinator.client.worker.plan import Plan
 from coordinator.client.worker.policy import ErrorPolicy, Limits, check_number
 from coordinator.client.worker.positions import StartPolicy
 from coordinator.client.worker.running import refuse_running_loop, run_on_new_loop
-from coordinator.client.worker.session_member import LentLeasedMember
 from coordinator.client.worker.topics import TOPICS_REFRESH_MS, TopicCounts, Topics
 from coordinator.sources.base import Source
 from coordinator.sources.group.commits import commit
@@ -75,7 +71,7 @@ class Stalled(Exception):
 
 
 def consume(
-    member: BlockingMember | BlockingSessionMember,
+    member: BlockingMember,
     source: Source,
     work: Work,
     *,
@@ -135,7 +131,7 @@ class _Consumer:
 
     def __init__(
         self,
-        member: BlockingMember | BlockingSessionMember,
+        member: BlockingMember,
         source: Source,
         work: Work,
         topics: Topics,
@@ -146,9 +142,8 @@ class _Consumer:
         forever: bool,
     ) -> None:
         self._member = member
-        self._inner: GroupMember | SessionMember
         self._inner, self._loop = member.lend()
-        self._lent: LentMember | LentLeasedMember | None = None
+        self._lent: LentMember | None = None
         self._source, self._work = source, work
         self._ends = {TopicPartition(source.topic, number): end for number, end in ends.items()}
         self._awaited = [
@@ -196,13 +191,10 @@ class _Consumer:
         self._is_over = True
         self._worker.stop(reason, grace_ms=grace_ms)
 
-    def _lend(self, topics: TopicCounts, environment: Environment, on_change: Any) -> Member:
-        inner = self._inner
-        if isinstance(inner, SessionMember):
-            self._lent = LentLeasedMember(inner, on_change)
-        else:
-            self._lent = LentMember(inner, on_change)
-        self._lent.subscribe(topics)
+    def _lend(
+        self, topics: TopicCounts, environment: Environment, on_change: Callable[[], None]
+    ) -> LentMember:
+        self._lent = LentMember(self._inner, topics, on_change)
         return self._lent
 
     # --- In the calling thread ---

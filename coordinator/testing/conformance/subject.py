@@ -12,12 +12,16 @@ import sys
 from typing import Any
 
 from coordinator.assignors import TopicPartition
-from coordinator.client import CoordinatorError, SessionMember
-from coordinator.client.member.session.changes import (
-    Draining,
+from coordinator.client import (
+    CoordinatorError,
     Granted,
+    Holding,
     Lost,
+    Member,
+    MemberEvent,
     Resumed,
+    Revoking,
+    Stopping,
     Suspended,
     Warming,
 )
@@ -31,12 +35,15 @@ class Subject:
         told = {name: os.environ[PREFIX + name] for name in ("BOOTSTRAP", "GROUP", "TOPIC")}
         self._topic = told["TOPIC"]
         partitions = int(os.environ[PREFIX + "PARTITIONS"])
-        self._member = SessionMember(
+        self._member = Member(
             told["BOOTSTRAP"],
             told["GROUP"],
             {self._topic: partitions},
+            protocol="session",
             member_name=os.environ[PREFIX + "MEMBER_NAME"] or None,
         )
+        self._holdings: dict[int, Holding] = {}
+        """The last one that was heard of, by number of partition."""
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def run(self) -> None:
@@ -44,31 +51,35 @@ class Subject:
         await self._member.start()
         listening = asyncio.create_task(self._listen())
         try:
-            async for change in self._member.changes():
-                self._tell(change)
+            async for event in self._member.events():
+                self._tell(event)
             _say("stopping", reason="it has left")
         except CoordinatorError as error:
             _say("stopping", reason=str(error))
         finally:
             listening.cancel()
 
-    def _tell(self, change: Any) -> None:
-        """Say a change. What is lost is released at once: nothing of it runs."""
-        match change:
-            case Granted(partition, token, offset):
-                _say("granted", partition, token=token, offset=offset)
-            case Warming(partition):
-                _say("warming", partition, position=change.position)
-            case Draining(partition):
-                _say("draining", partition)
-            case Lost(partition):
-                _say("lost", partition)
-                if not change.was_warming:
-                    self._member.released(partition)
-            case Suspended(partition):
-                _say("suspended", partition)
-            case Resumed(partition):
-                _say("resumed", partition)
+    def _tell(self, event: MemberEvent) -> None:
+        """Say an event. What is lost is released at once: nothing of it runs."""
+        if isinstance(event, Stopping):
+            return
+        for holding in event.holdings:
+            self._holdings[holding.partition.partition] = holding
+            match event:
+                case Granted():
+                    _say("granted", holding, token=holding.token, offset=holding.offset)
+                case Warming():
+                    _say("warming", holding, position=holding.position)
+                case Revoking():
+                    _say("draining", holding)
+                case Lost():
+                    _say("lost", holding)
+                    if not event.was_warming:
+                        self._member.released(holding)
+                case Suspended():
+                    _say("suspended", holding)
+                case Resumed():
+                    _say("resumed", holding)
 
     async def _listen(self) -> None:
         reader = asyncio.StreamReader()
@@ -82,36 +93,37 @@ class Subject:
         sys.exit(0)  # The kit has ended.
 
     async def _do(self, told: dict[str, Any]) -> None:
-        partition = TopicPartition(self._topic, told.get("partition", 0))
+        number = told.get("partition", 0)
+        holding = self._holdings.get(number) or Holding(TopicPartition(self._topic, number))
         member = self._member
         match told["do"]:
             case "valid":
-                valid, takes_work = member.valid(partition), member.takes_work(partition)
-                _say("valid", partition, valid=valid, takes_work=takes_work)
+                valid, takes_work = member.valid(holding), member.takes_work(holding)
+                _say("valid", holding, valid=valid, takes_work=takes_work)
             case "ready":
-                member.ready(partition)
+                member.ready(holding)
             case "release":
-                member.released(partition, told.get("position", -1))
+                member.released(holding, told.get("position", -1))
             case "refuse":
-                member.refuse(partition, told["reason"])
+                member.refuse(holding, told["reason"])
             case "commit":
-                await self._commit(partition, told["offset"])
+                await self._commit(holding, told["offset"])
             case "leave" if told["kind"] == "DRAIN":
                 member.drain(told["within_ms"])
             case "leave":
                 await member.close(return_within_ms=told.get("within_ms"))
 
-    async def _commit(self, partition: TopicPartition, offset: int) -> None:
+    async def _commit(self, holding: Holding, offset: int) -> None:
         try:
-            await self._member.commit({partition: offset})
+            await self._member.commit({holding.partition: offset}, holdings=holding)
         except CoordinatorError as error:
-            _say("committed", partition, error=type(error).__name__)
+            _say("committed", holding, error=type(error).__name__)
         else:
-            _say("committed", partition, error="NONE")
+            _say("committed", holding, error="NONE")
 
 
-def _say(event: str, partition: TopicPartition | None = None, **more: Any) -> None:
-    where = {} if partition is None else {"partition": partition.partition}
+def _say(event: str, holding: Holding | None = None, **more: Any) -> None:
+    where = {} if holding is None else {"partition": holding.partition.partition}
     print(json.dumps({"event": event, **where, **more}), flush=True)
 
 

@@ -1,15 +1,72 @@
-"""The machine of a session member, told the time, and the messages that it hears."""
+"""The stream of a session member, told the time, the messages that it hears, and its events.
+
+Tests compare events partition by partition: `Granted(P, 9)` is here what the owner is told of P.
+"""
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from coordinator.assignors import TopicPartition
-from coordinator.client.member.session.machine import SessionMachine
+from coordinator.client.member.ledger import Holding, Ledger
+from coordinator.client.member.session.stream import SessionStream
 from coordinator.v1 import session_pb2 as pb
 
 P, Q = TopicPartition("t", 0), TopicPartition("t", 1)
 ACTIVE, WARM, DRAIN, LOST = (
     pb.Wanted.ACTIVE, pb.Wanted.WARM, pb.Wanted.DRAIN, pb.Wanted.LOST,
 )  # fmt: skip
+
+
+class Granted(NamedTuple):
+    partition: TopicPartition
+    token: int
+
+
+class Warming(NamedTuple):
+    partition: TopicPartition
+    handoff_id: int
+
+
+class Revoking(NamedTuple):
+    partition: TopicPartition
+    token: int
+    deadline_ms: int | None
+
+
+class Lost(NamedTuple):
+    partition: TopicPartition
+    token: int
+    reason: str
+    was_warming: bool
+
+
+class Suspended(NamedTuple):
+    partition: TopicPartition
+    token: int
+
+
+class Resumed(NamedTuple):
+    partition: TopicPartition
+    token: int
+
+
+def one_by_one(event) -> list:
+    """What an event tells of each of its partitions."""
+    found = []
+    for held in event.holdings:
+        match type(event).__name__:
+            case "Warming":
+                found.append(Warming(held.partition, held.handoff_id))
+            case "Revoking":
+                found.append(Revoking(held.partition, held.token, event.deadline_ms))
+            case "Lost":
+                told = (held.token, event.reason, event.was_warming)
+                found.append(Lost(held.partition, *told))
+            case name:
+                kind = {"Granted": Granted, "Suspended": Suspended, "Resumed": Resumed}[name]
+                found.append(kind(held.partition, held.token))
+    return found
 
 
 def wanted(
@@ -38,7 +95,10 @@ class Played:
 
     def __init__(self, *, attach_ms=1_000, lease_ms=10_000, degraded_hold_ms=0):
         attach = pb.Attach(group_id="g", incarnation=pb.Attach.Incarnation(id=b"1"))
-        self.machine = SessionMachine(attach, lambda: 0.0)
+        self.ledger = Ledger()
+        self.machine = SessionStream(attach, lambda: 0.0, self.ledger)
+        self._told = []
+        self._holdings = {}
         self.attach(attach_ms, lease_ms=lease_ms, degraded_hold_ms=degraded_hold_ms)
 
     def attach(self, now_ms, *orders, session_id="s", epoch=8, version=1, answered_ms=None, **more):
@@ -62,15 +122,47 @@ class Played:
     def hear(self, message, now_ms):
         if isinstance(message, pb.Wanted):
             message = pb.SessionResponse(wanted=message)
+        self.machine.turn(now_ms)
+        self._note()
         self.machine.handle(message, now_ms)
+        self._note()
         self.check(now_ms)
         return self
+
+    def _note(self):
+        """Take in what the owner is told."""
+        for event in self.machine.partitions.take_news():
+            for held in event.holdings:
+                self._holdings[held.partition, held.token or held.handoff_id] = held
+            self._told += one_by_one(event)
+        partitions = self.machine.partitions
+        for partition, held in partitions.held.items():
+            assert (held.state.value == "lost") is not self.ledger.lasts(held.holding), partition
+
+    def holding(self, partition, number):
+        """The holding under a token, or the warming one of a hand-off."""
+        return self._holdings.get((partition, number)) or Holding(partition, token=number)
+
+    def release(self, partition, token, position=-1, refused=""):
+        self._note()
+        self.machine.partitions.released(self.holding(partition, token), position, refused)
+
+    def ready(self, partition, handoff_id):
+        self._note()
+        self.machine.partitions.ready(self.holding(partition, handoff_id))
+
+    def refuse(self, partition, handoff_id, reason):
+        self._note()
+        self.machine.partitions.refuse(self.holding(partition, handoff_id), reason)
+
+    def is_valid(self, partition, token, now_ms):
+        return now_ms < self.machine.partitions.ends_ms(self.holding(partition, token))
 
     def check(self, now_ms):
         """The machine asks for time before anything that is valid ends."""
         ends = [
-            self.machine.partitions.ends_ms(partition, held.token)
-            for partition, held in self.machine.partitions.held.items()
+            self.machine.partitions.ends_ms(held.holding)
+            for held in self.machine.partitions.held.values()
         ]
         first_ms = min((at for at in ends if at > now_ms), default=None)
         assert first_ms is None or self.machine.next_deadline() <= first_ms
@@ -101,16 +193,14 @@ class Played:
         return self.take()
 
     def changes(self):
-        found = list(self.machine.changes)
-        self.machine.changes.clear()
+        self._note()
+        found, self._told = self._told, []
         return found
 
     def valid(self, partition, now_ms):
-        return self.machine.partitions.is_valid(
-            partition, self.machine.partitions.held[partition].token, now_ms
-        )
+        partitions = self.machine.partitions
+        return now_ms < partitions.ends_ms(partitions.held[partition].holding)
 
     def takes(self, partition, now_ms):
-        return self.machine.partitions.takes_work(
-            partition, self.machine.partitions.held[partition].token, now_ms
-        )
+        partitions = self.machine.partitions
+        return partitions.takes_work(partitions.held[partition].holding, now_ms)

@@ -6,8 +6,8 @@ import pytest
 
 from coordinator.assignors import TopicPartition
 from coordinator.client.errors import StaleMember
-from coordinator.client.member.session.changes import Granted, Lost
-from coordinator.client.member.session.member import SessionMember
+from coordinator.client.member.events import Granted, Lost
+from coordinator.client.member.face import Member
 
 P = TopicPartition("t", 0)
 pytestmark = pytest.mark.virtual_time
@@ -22,15 +22,15 @@ async def test_work_of_an_earlier_holding_does_not_commit_under_the_newest_token
     refused: list[str] = []
 
     async def own() -> None:
-        async with SessionMember("anywhere:1", "g", {"t": 1}) as member:
-            async for change in member.changes():
-                match change:
-                    case Granted(partition):
-                        shown.append(change if names == "the grant" else member.holding(partition))
+        async with Member("anywhere:1", "g", {"t": 1}, protocol="session") as member:
+            async for event in member.events():
+                match event:
+                    case Granted((holding,)):
+                        shown.append(holding if names == "the grant" else member.holding(P))
                         if len(shown) == 2:
                             break
-                    case Lost(partition):
-                        member.released(partition)
+                    case Lost(holdings):
+                        member.released(holdings)
             first, second = shown
             await member.commit({P: 100}, holdings=second)
             with pytest.raises(StaleMember, match="nothing was sent") as raised:

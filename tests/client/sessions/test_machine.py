@@ -5,18 +5,24 @@ from __future__ import annotations
 import pytest
 
 from coordinator.assignors import TopicPartition
-from coordinator.client.member.session.changes import (
-    Draining,
-    Granted,
-    Lost,
-    Resumed,
-    Stopping,
-    Suspended,
-    Warming,
-)
 from coordinator.v1 import errors_pb2
 from coordinator.v1 import session_pb2 as pb
-from tests.client.sessions.kit import ACTIVE, DRAIN, LOST, WARM, P, Played, Q, wanted
+from tests.client.sessions.kit import (
+    ACTIVE,
+    DRAIN,
+    LOST,
+    WARM,
+    Granted,
+    Lost,
+    P,
+    Played,
+    Q,
+    Resumed,
+    Revoking,
+    Suspended,
+    Warming,
+    wanted,
+)
 
 
 def test_a_lease_counts_from_when_the_heartbeat_was_sent():
@@ -66,8 +72,8 @@ def test_another_token_is_lost_and_then_granted():
     lost, granted = it.changes()
     assert isinstance(lost, Lost)
     assert granted == Granted(P, 9)
-    assert not it.machine.partitions.is_valid(P, 1, 2_001)
-    assert it.machine.partitions.is_valid(P, 9, 2_001)
+    assert not it.is_valid(P, 1, 2_001)
+    assert it.is_valid(P, 9, 2_001)
 
 
 def test_what_an_ack_lists_is_not_renewed_again():
@@ -101,7 +107,7 @@ def test_a_gap_asks_for_the_whole():
     [beat] = it.take()
     assert beat.heartbeat.whole
     it.hear(wanted(8, (0, DRAIN, 1, 5), (1, ACTIVE, 2), answers=beat.heartbeat.number), 2_100)
-    assert it.changes() == [Draining(P, 1, 32_100)]
+    assert it.changes() == [Revoking(P, 1, 32_100)]
 
 
 def test_what_a_whole_state_does_not_name_is_lost_and_released():
@@ -112,7 +118,7 @@ def test_what_a_whole_state_does_not_name_is_lost_and_released():
     assert (lost.partition, lost.token) == (P, 1)
     assert not it.valid(P, 2_001)
     assert it.take() == [], "the owner releases it first"
-    it.machine.partitions.released(P, 1)
+    it.release(P, 1)
     [ack] = it.take()
     [each] = ack.ack.partitions
     assert (each.kind, each.token) == (pb.SessionAck.RELEASED, 1)
@@ -131,7 +137,7 @@ def test_a_lower_epoch_is_ignored():
 def test_an_order_that_was_carried_out_is_acknowledged_again():
     it = Played()
     it.hear(wanted(2, (0, DRAIN, 1, 5), based_on=1), 2_000)
-    it.machine.partitions.released(P, 1, 70)
+    it.release(P, 1, 70)
     it.take()
     it.hear(wanted(3, (0, DRAIN, 1, 5), (1, ACTIVE, 2)), 2_500)
     [ack] = it.take()
@@ -145,7 +151,7 @@ def test_a_warming_partition_is_ready_once_and_again_when_asked():
     it.hear(wanted(2, (2, WARM, 0, 6), based_on=1), 2_000)
     two = TopicPartition("t", 2)
     assert it.changes() == [Warming(two, 6)]
-    it.machine.partitions.ready(two, 6)
+    it.ready(two, 6)
     assert it.take()[0].ack.partitions[0].handoff_id == 6
     it.hear(wanted(3, (0, ACTIVE, 1), (1, ACTIVE, 2), (2, WARM, 0, 6)), 2_500)
     assert it.take()[0].ack.partitions[0].kind == pb.SessionAck.READY
@@ -186,7 +192,7 @@ def test_a_session_that_has_ended_loses_all_and_attaches_anew():
     it.hear(pb.SessionResponse(refused=refused), 5_000)
     assert [type(change) for change in it.changes()] == [Lost, Lost]
     for partition in (P, Q):
-        it.machine.partitions.released(partition, it.machine.partitions.held[partition].token)
+        it.release(partition, it.machine.partitions.held[partition].holding.token)
     it.machine.opened(6_000)
     [first] = it.take()
     assert first.attach.session_id == ""
@@ -205,7 +211,8 @@ def test_another_ones_place_is_not_taken_back(message):
     it = Played()
     it.changes()
     it.hear(message, 5_000)
-    assert [type(change) for change in it.changes()] == [Lost, Lost, Stopping]
+    assert [type(change) for change in it.changes()] == [Lost, Lost]
+    assert it.machine.is_stopped
     assert it.machine.failure
     assert not it.machine.wants_stream(1_000_000)
 
@@ -219,8 +226,8 @@ def test_a_node_that_moves_a_group_is_left_for_another():
 
 def test_leaving_ends_with_going_away():
     it = Played()
-    it.machine.partitions.released(P, 1)
-    it.machine.partitions.released(Q, 2)
+    it.release(P, 1)
+    it.release(Q, 2)
     it.machine.leave(pb.SessionLeave.NOW, 4_000)
     assert it.take()[-1].leave.kind == pb.SessionLeave.NOW
     it.hear(pb.SessionResponse(go_away=pb.GoAway(reason=pb.GoAway.LEFT)), 5_000)

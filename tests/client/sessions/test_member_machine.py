@@ -6,15 +6,30 @@ from collections import deque
 
 import pytest
 
+from coordinator.assignors import TopicPartition
 from coordinator.client.errors import FatalError, FencedToken, StaleMember
 from coordinator.client.member import calls
-from coordinator.client.member.session.changes import Granted, Lost
-from coordinator.client.member.session.member_machine import SessionMemberMachine
+from coordinator.client.member.events import Stopping
+from coordinator.client.member.machine import MemberMachine
+from coordinator.client.member.part import Leaving
+from coordinator.client.member.session.part import SessionPart
 from coordinator.client.offsets import Commit
 from coordinator.client.settings.reading import config_of
 from coordinator.v1 import errors_pb2
 from coordinator.v1 import session_pb2 as pb
-from tests.client.sessions.kit import ACTIVE, DRAIN, LOST, P, wanted
+from tests.client.sessions.kit import (
+    ACTIVE,
+    DRAIN,
+    LOST,
+    WARM,
+    Granted,
+    P,
+    Q,
+    Revoking,
+    Warming,
+    one_by_one,
+    wanted,
+)  # fmt: skip
 
 BOTH = (0, ACTIVE, 1), (1, ACTIVE, 2)
 
@@ -24,7 +39,8 @@ class Driven:
 
     def __init__(self, *orders, random=0.0) -> None:
         config = config_of("session", "g", {"t": 2}, {"client_id": "c"})
-        self.machine = SessionMemberMachine(config, ["a:1"], lambda: random)
+        self.part = SessionPart(config, lambda: random)
+        self.machine = MemberMachine(self.part, "g", ["a:1"], lambda: random)
         self.calls: list[calls.Call] = []
         self.sent: list[pb.SessionRequest] = []
         self.logs: list[str] = []
@@ -32,7 +48,7 @@ class Driven:
         self.turn(0)
         self.answer(calls.Found("a:1"), 0)
         self.attach(0, *orders)
-        self.machine.hand_out()
+        self.machine.hand_out(0)
 
     def turn(self, now_ms: int) -> None:
         while (action := self.machine.next_action(now_ms)) is not None:
@@ -62,10 +78,17 @@ class Driven:
         )  # fmt: skip
         self.hear(now_ms, attached=attached)
 
-    def commit(self, now_ms: int, tokens=None, *, waits: bool = False):
-        begun = self.machine.commit(Commit({P: 7}), tokens, now_ms, waits=waits)
+    def commit(self, now_ms: int, holdings=None, *, waits: bool = False):
+        begun = self.machine.commit(Commit({P: 7}), holdings, now_ms, waits=waits)
         self.turn(now_ms)
         return begun
+
+    def holding(self, partition=P):
+        return self.machine.ledger.of(partition)
+
+    def release(self, now_ms: int, holding=None, **more) -> None:
+        self.machine.give_back((holding or self.holding(),), now_ms, **more)
+        self.turn(now_ms)
 
     def acks(self) -> list[tuple[str, int]]:
         found = [
@@ -92,8 +115,7 @@ def test_a_commit_carries_the_tokens_that_the_owner_knows(it):
 
 def test_a_release_is_told_behind_the_answer_to_the_last_commit(it):
     it.commit(100)
-    it.machine.release(P, 1, 7)
-    it.turn(150)
+    it.release(150, position=7)
     assert it.acks() == []
     with pytest.raises(StaleMember, match="released"):
         it.commit(160)
@@ -106,8 +128,7 @@ def test_a_commit_counts_for_the_grant_that_the_owner_was_told(it):
     begun = it.commit(200)
     assert isinstance(begun.error, StaleMember)
     assert it.calls == [], "nothing was sent"
-    assert [type(change) for change in it.machine.hand_out()] == [Lost]
-    assert [type(change) for change in it.machine.hand_out()] == [Granted]
+    assert [type(event).__name__ for event in it.machine.hand_out(250)] == ["Lost", "Granted"]
     it.commit(300)
     assert it.calls[0].request.tokens == {P: 9}
 
@@ -143,7 +164,7 @@ def test_all_that_is_lost_for_one_reason_is_one_line(it):
 
 
 def test_a_worker_waits_until_it_is_resumed(it):
-    begun = it.commit(9_000, {P: 1}, waits=True)
+    begun = it.commit(9_000, [it.holding()], waits=True)
     assert it.calls == []
     it.machine.heard(calls.StreamEnded(it.stream, calls.Unreachable("cut")), 20_000)
     it.turn(60_000)
@@ -207,11 +228,11 @@ def test_messages_of_a_former_stream_are_dropped(it):
     it.machine.heard(calls.StreamEnded(former, calls.Unreachable("cut")), 100)
     lost = pb.SessionResponse(wanted=wanted(2, (0, LOST, 1), based_on=1))
     it.machine.heard(calls.Heard(former, lost), 150)
-    assert it.machine.is_valid(P, 1, 160)
+    assert it.part.ends_ms(it.holding()) > 160
 
 
 def test_leaving_is_given_up_after_two_seconds(it):
-    it.machine.close("closed", 100)
+    it.machine.close(Leaving("closed"), 100)
     it.turn(100)
     assert it.sent[-1].leave.reason == "closed"
     assert not it.machine.is_closed
@@ -238,7 +259,7 @@ def test_a_lease_that_ends_while_a_coordinator_is_looked_for_is_told_at_once(it)
 
 def test_no_commit_is_begun_once_the_member_closes(it):
     under_way = it.commit(10)
-    it.machine.close("done", 20)
+    it.machine.close(Leaving("done"), 20)
     it.turn(20)
     with pytest.raises(StaleMember, match="closes"):
         it.commit(30)
@@ -246,19 +267,64 @@ def test_no_commit_is_begun_once_the_member_closes(it):
 
 
 def test_a_release_ends_what_the_owner_knows_and_no_grant_that_it_was_not_told_of(it):
-    again = wanted(2, (0, ACTIVE, 9), based_on=1)
-    it.hear(100, wanted=again)
-    it.machine.release(P, it.machine.known[P])  # The owner has not been told yet.
-    it.turn(110)
-    assert [type(each) for each in it.machine.hand_out()] == [Lost]
+    it.hear(100, wanted=wanted(2, (0, ACTIVE, 9), based_on=1))
+    it.release(110)  # The owner has not been told yet.
     assert it.acks() == []
-    [granted] = it.machine.hand_out()
-    assert (granted.token, it.machine.session.partitions.held[P].token) == (9, 9)
+    lost, granted = it.machine.hand_out(120)
+    assert [held.token for held in (*lost.holdings, *granted.holdings)] == [1, 9]
+    assert it.part.partitions.held[P].holding is granted.holdings[0]
+
+
+def test_a_release_names_its_holding_also_after_the_partition_was_granted_again(it):
+    first = it.holding()
+    it.hear(100, wanted=wanted(2, (0, ACTIVE, 9), based_on=1))
+    it.machine.hand_out(110)
+    it.release(120, first)
+    assert it.acks() == []
+    assert it.machine.ledger.lasts(it.holding())
+    it.release(130)
+    assert it.acks() == [("RELEASED", 9)]
+
+
+def test_an_answer_counts_for_the_hand_off_that_it_names(it):
+    it.hear(100, wanted=wanted(2, (2, WARM, 0, 6), based_on=1))
+    [first] = it.machine.hand_out(110)
+    it.hear(120, wanted=wanted(3, (2, WARM, 0, 7), based_on=2))
+    lost, second = it.machine.hand_out(130)
+    assert lost.was_warming
+    it.part.ready(*first.holdings)
+    it.release(140, *first.holdings, refused="no disk")
+    assert it.acks() == []
+    it.part.ready(*second.holdings)
+    it.turn(150)
+    assert it.acks() == [("READY", 0)]
+    it.release(160, *second.holdings, refused="no disk")
+    assert it.acks() == [("REFUSED", 0)]
+
+
+def test_a_refusal_of_a_hand_off_gives_no_holding_up(it):
+    it.hear(100, wanted=wanted(2, (2, WARM, 0, 6), based_on=1))
+    [warming] = it.machine.hand_out(110)
+    third = TopicPartition("t", 2)
+    it.hear(120, wanted=wanted(3, (2, ACTIVE, 15), based_on=2))
+    it.machine.hand_out(130)
+    it.release(140, *warming.holdings, refused="no disk")
+    assert it.machine.ledger.lasts(it.holding(third))
+    it.release(150, it.holding(third), refused="no disk")
+    assert not it.machine.ledger.lasts(it.machine.ledger.of(third))
+
+
+def test_what_the_owner_was_told_can_be_told_again_to_another_one(it):
+    it.hear(100, wanted=wanted(2, (0, DRAIN, 1), (2, WARM, 0, 6), based_on=1))
+    it.machine.hand_out(110)
+    told = [each for event in it.machine.standing_events() for each in one_by_one(event)]
+    third = TopicPartition("t", 2)
+    assert told == [Granted(P, 1), Granted(Q, 2), Revoking(P, 1, 30_100), Warming(third, 6)]
 
 
 def test_new_topics_end_the_stream_before_them(it):
     before = it.stream
-    it.machine.session.subscribe([("t", 3)], 100)
+    it.part.subscribe({"t": 3}, 100)
     closed = []
     while (action := it.machine.next_action(100)) is not None:
         closed += [action.stream] if isinstance(action, calls.CloseStream) else []
@@ -303,17 +369,17 @@ class CountedDeque(deque):
 
 def looked_at_by_a_commit(held):
     it = Driven(*((partition, ACTIVE, partition + 1) for partition in range(held)))
-    session = it.machine.session
+    partitions = it.part.partitions
     it.machine.next_deadline()
-    session.partitions.held = CountedDict(session.partitions.held)
-    session.changes = CountedDeque(Granted(P, 1) for _ in range(held))
+    partitions.held = CountedDict(partitions.held)
+    it.machine.events = CountedDeque([Stopping("no reason")] * held)
     begun = it.commit(100)
     it.machine.next_deadline()
     it.answer(calls.Committed(codes=("NONE",)), 200)
     it.machine.next_deadline()
     assert begun.is_done
     assert begun.error is None
-    return session.partitions.held.looked_at + session.changes.looked_at
+    return partitions.held.looked_at + it.machine.events.looked_at
 
 
 def test_a_commit_looks_at_its_own_partitions_however_many_are_held():
@@ -323,8 +389,7 @@ def test_a_commit_looks_at_its_own_partitions_however_many_are_held():
 def test_a_member_is_revoking_until_the_last_drain_is_released(it):
     it.hear(100, wanted=wanted(2, (0, DRAIN, 1, 5), (1, DRAIN, 2, 6), based_on=1))
     assert it.machine.state == "revoking"
-    it.machine.release(P, 1)
-    it.turn(110)
+    it.release(110)
     assert it.machine.state == "revoking"
     it.hear(120, wanted=wanted(3, (1, LOST, 2, 6), based_on=2))
     assert it.machine.state == "stable"
@@ -339,7 +404,7 @@ def test_what_is_granted_and_drained_is_told_in_a_line_each(it):
 
 def test_what_ends_because_the_member_leaves_is_no_warning(it):
     it.logs.clear()
-    it.machine.close("done", 100, return_within_ms=5_000)
+    it.machine.close(Leaving("done", return_within_ms=5_000), 100)
     it.turn(100)
     it.hear(200, go_away=pb.GoAway(reason=pb.GoAway.LEFT))
     assert "INFO member m of group g: lost t[0-1]: it has left" in it.logs

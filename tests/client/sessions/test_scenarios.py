@@ -7,17 +7,24 @@ import itertools
 import pytest
 
 from coordinator.assignors import TopicPartition
-from coordinator.client.member.session.changes import (
-    Draining,
-    Granted,
-    Lost,
-    Resumed,
-    Suspended,
-    Warming,
-)
 from coordinator.v1 import errors_pb2
 from coordinator.v1 import session_pb2 as pb
-from tests.client.sessions.kit import ACTIVE, DRAIN, LOST, WARM, P, Played, Q, wanted
+from tests.client.sessions.kit import (
+    ACTIVE,
+    DRAIN,
+    LOST,
+    WARM,
+    Granted,
+    Lost,
+    P,
+    Played,
+    Q,
+    Resumed,
+    Revoking,
+    Suspended,
+    Warming,
+    wanted,
+)
 
 BOTH = (0, ACTIVE, 1), (1, ACTIVE, 2)
 
@@ -148,9 +155,9 @@ def test_36_another_token_is_lost_and_then_granted(it):
     assert (lost.partition, lost.token) == (P, 1)
     assert granted == Granted(P, 9)
     assert resumed == Resumed(Q, 2)
-    it.machine.partitions.released(P, 1)
+    it.release(P, 1)
     assert it.acks() == [], "the old token has ended; the new one is held"
-    assert it.machine.partitions.held[P].token == 9
+    assert it.machine.partitions.held[P].holding.token == 9
 
 
 def test_what_is_lost_is_not_revived_by_a_whole_state(it):
@@ -234,18 +241,18 @@ def test_38_lost_is_told_once_and_released_when_the_owner_has_finished(it):
     assert kinds(it.changes()) == [Lost]
     assert not it.valid(P, 1_100)
     assert it.acks() == []
-    it.machine.partitions.released(P, 1)
+    it.release(P, 1)
     assert it.acks() == [("RELEASED", 0, 1, 0)]
 
 
 def test_39_a_drain_that_is_lost_is_not_drained_any_more(it):
     it.hear(wanted(2, (0, DRAIN, 1, 5), based_on=1), 1_000)
-    assert it.changes() == [Draining(P, 1, 31_000)]
+    assert it.changes() == [Revoking(P, 1, 31_000)]
     assert it.valid(P, 1_100)
     assert not it.takes(P, 1_100), "no new work"
     it.hear(wanted(3, (0, LOST, 1, 5), based_on=2), 1_200)
     assert kinds(it.changes()) == [Lost]
-    it.machine.partitions.released(P, 1)
+    it.release(P, 1)
     assert it.acks() == [("RELEASED", 0, 1, 5)]
 
 
@@ -263,14 +270,14 @@ def test_a_deadline_once_told_is_not_moved(it):
     it.hear(wanted(2, (0, DRAIN, 1, 5), based_on=1, remaining_ms=2_000), 1_000)
     it.hear(wanted(3, (0, DRAIN, 1, 6), based_on=2, remaining_ms=2_000), 2_500)
     assert not it.valid(P, 3_000)
-    assert kinds(it.changes()) == [Draining]
-    it.machine.partitions.released(P, 1)
+    assert kinds(it.changes()) == [Revoking]
+    it.release(P, 1)
     assert it.acks() == [("RELEASED", 0, 1, 6)], "for the newest hand-off"
 
 
 def test_a_drain_without_a_limit_lasts_as_long_as_the_lease(it):
     it.hear(wanted(2, (0, DRAIN, 1, 5), based_on=1, remaining_ms=0), 1_000)
-    assert it.changes() == [Draining(P, 1, None)]
+    assert it.changes() == [Revoking(P, 1, None)]
     assert it.valid(P, 8_999)
 
 
@@ -311,7 +318,7 @@ def test_a_drain_of_a_grant_that_never_came_is_released_at_once(it):
 
 def test_a_release_that_was_lost_on_its_way_is_said_again(it):
     it.hear(wanted(2, (0, DRAIN, 1, 5), based_on=1), 1_000)
-    it.machine.partitions.released(P, 1, 70)
+    it.release(P, 1, 70)
     it.machine.closed(1_100)
     it.attach(1_200, (0, DRAIN, 1, 5), (1, ACTIVE, 2), version=3)
     assert ("RELEASED", 0, 1, 5) in it.acks()
@@ -321,7 +328,7 @@ def test_a_refusal_that_was_lost_on_its_way_is_said_again(it):
     it.hear(wanted(2, (2, WARM, 0, 6), based_on=1), 1_000)
     two = TopicPartition("t", 2)
     assert kinds(it.changes()) == [Warming]
-    it.machine.partitions.refuse(two, 6, "no room")
+    it.refuse(two, 6, "no room")
     it.machine.closed(1_100)
     it.attach(1_200, *BOTH, (2, WARM, 0, 6), version=3)
     assert ("REFUSED", 2, 0, 6) in it.acks()
@@ -330,7 +337,7 @@ def test_a_refusal_that_was_lost_on_its_way_is_said_again(it):
 
 def test_another_attempt_to_warm_is_another_order(it):
     it.hear(wanted(2, (2, WARM, 0, 6), based_on=1), 1_000)
-    it.machine.partitions.ready(TopicPartition("t", 2), 6)
+    it.ready(TopicPartition("t", 2), 6)
     it.hear(wanted(3, (2, WARM, 0, 7), based_on=2), 1_100)
     assert kinds(it.changes()) == [Warming, Lost, Warming]
     assert it.acks() == [("READY", 2, 0, 6)]
@@ -340,25 +347,25 @@ def test_56_an_answer_for_one_hand_off_is_none_for_the_next(it):
     two = TopicPartition("t", 2)
     it.hear(wanted(2, (2, WARM, 0, 6), based_on=1), 1_000)
     it.hear(wanted(3, (2, WARM, 0, 7), based_on=2), 1_100)
-    it.machine.partitions.ready(two, 6)
-    it.machine.partitions.refuse(two, 6, "no room")
+    it.ready(two, 6)
+    it.refuse(two, 6, "no room")
     assert it.acks() == []
-    it.machine.partitions.ready(two, 7)
+    it.ready(two, 7)
     assert it.acks() == [("READY", 2, 0, 7)]
 
 
 def test_ready_is_said_once(it):
     it.hear(wanted(2, (2, WARM, 0, 6), based_on=1), 1_000)
     two = TopicPartition("t", 2)
-    it.machine.partitions.ready(two, 6)
-    it.machine.partitions.ready(two, 6)
+    it.ready(two, 6)
+    it.ready(two, 6)
     assert it.acks() == [("READY", 2, 0, 6)]
 
 
 def test_a_release_of_an_old_token_ends_no_new_holding(it):
     it.hear(wanted(2, (0, ACTIVE, 9), based_on=1), 1_000)
-    it.machine.partitions.released(P, 1)
-    assert it.machine.partitions.held[P].token == 9
+    it.release(P, 1)
+    assert it.machine.partitions.held[P].holding.token == 9
 
 
 def test_13_a_version_that_is_missing_asks_for_the_whole(it):
@@ -456,14 +463,14 @@ def test_a_new_session_counts_heartbeats_anew_and_loses_what_it_claims(it):
     [beat] = it.at(5_200)
     assert beat.heartbeat.number == 1
     it.ack(1, 5_300)
-    it.machine.partitions.released(P, 1)
+    it.release(P, 1)
     assert it.acks() == [("RELEASED", 0, 1, 0)]
 
 
 def test_acknowledgements_of_one_turn_share_a_message(it):
     it.hear(wanted(2, (0, DRAIN, 1, 5), (1, DRAIN, 2, 6), based_on=1), 1_000)
-    it.machine.partitions.released(P, 1)
-    it.machine.partitions.released(Q, 2)
+    it.release(P, 1)
+    it.release(Q, 2)
     [message] = it.take()
     assert len(message.ack.partitions) == 2
 
@@ -535,7 +542,7 @@ def test_17_the_same_session_in_a_lower_epoch_is_no_answer(it):
 
 def test_a_member_that_holds_nothing_for_an_hour_remembers_no_heartbeat_and_takes_a_grant(it):
     for partition, token in ((P, 1), (Q, 2)):
-        it.machine.partitions.released(partition, token)
+        it.release(partition, token)
     it.take()
     now_ms = 0
     for number in range(1, 1_441):
@@ -552,7 +559,7 @@ def test_a_member_that_holds_nothing_for_an_hour_remembers_no_heartbeat_and_take
 
 def test_a_member_that_holds_nothing_takes_a_grant_after_an_hour_without_a_coordinator(it):
     for partition, token in ((P, 1), (Q, 2)):
-        it.machine.partitions.released(partition, token)
+        it.release(partition, token)
     it.machine.closed(1_000)
     it.machine.turn(3_600_000)
     it.attach(3_600_000, (0, ACTIVE, 9), version=4)
@@ -561,8 +568,8 @@ def test_a_member_that_holds_nothing_takes_a_grant_after_an_hour_without_a_coord
 
 
 def test_a_grant_that_comes_while_the_lease_is_over_waits_for_a_fresh_state(it):
-    it.machine.partitions.released(P, 1)
-    it.machine.partitions.released(Q, 2)
+    it.release(P, 1)
+    it.release(Q, 2)
     it.take()
     it.hear(wanted(2, (0, ACTIVE, 9), based_on=1), 20_000)
     assert it.changes() == [Granted(P, 9)]

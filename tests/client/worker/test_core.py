@@ -85,7 +85,7 @@ class Worked:
         self.at(now_ms)
 
     def warm(self, handoff_id: int, now_ms: int) -> None:
-        self.core.warm(P, handoff_id, -1, -1, now_ms)
+        self.core.warm(Holding(P, handoff_id=handoff_id, offset=-1, position=-1), now_ms)
         self.at(now_ms)
 
     def lost(self, now_ms: int) -> None:
@@ -249,7 +249,7 @@ def test_an_answer_for_one_hand_off_is_none_for_the_next():
     it.warm(6, 0)
     first = it.runs[0]
     it.core.ended(first, None, 10)  # Its answer is on its way, when the next one is ordered.
-    it.core.warm(P, 7, -1, 70, 10)
+    it.core.warm(Holding(P, handoff_id=7, offset=-1, position=70), 10)
     it.at(10)
     assert it.prepared == [(6, "")]
     it.ended(WARM, 20)

@@ -11,12 +11,7 @@ import warnings
 import pytest
 
 from coordinator.assignors import TopicPartition
-from coordinator.client import BlockingPartition, OffsetMismatch, Partition, StaleMember
-from coordinator.client.member.session.member_machine import SessionMemberMachine
-from coordinator.client.settings.reading import config_of
-from coordinator.client.transport.driver import Driver
-from coordinator.client.worker.member import ClassicMember
-from coordinator.client.worker.session_member import MachineMember
+from coordinator.client import BlockingPartition, Member, OffsetMismatch, Partition, StaleMember
 from tests.client.worker.kit import Town
 
 pytestmark = pytest.mark.virtual_time
@@ -583,7 +578,7 @@ async def test_a_thread_waits_for_its_revocation_with_a_time_limit():
 
 async def test_signs_of_life_and_ends_of_runs_are_the_members_progress(monkeypatch):
     shown: list[float] = []
-    monkeypatch.setattr(ClassicMember, "alive", lambda member: shown.append(town.loop.time()))
+    monkeypatch.setattr(Member, "alive", lambda member: shown.append(town.loop.time()))
     town = Town(1)
     worker = town.worker(idle_ms=60_000)
     begun: list[float] = []
@@ -608,14 +603,10 @@ async def test_signs_of_life_and_ends_of_runs_are_the_members_progress(monkeypat
 
 
 def test_a_sign_of_life_moves_the_stamp_of_a_session_member():
-    config = config_of("session", "g", {"t": 1}, {"client_id": "c"})
-    machine = SessionMemberMachine(config, ["a:1"], lambda: 0.0)
     clock = [5]
-    member = MachineMember(
-        machine, Driver(machine, None, lambda: clock[0], lambda: None), lambda: clock[0]
-    )
+    member = Member("a:1", "g", {"t": 1}, protocol="session", clock=lambda: clock[0])
     member.alive()
-    assert machine.session.progress == 5
+    assert member.machine.part.stream.progress == 5
     clock[0] = 70
     member.alive()
-    assert machine.session.progress == 70
+    assert member.machine.part.stream.progress == 70

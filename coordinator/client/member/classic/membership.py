@@ -12,9 +12,8 @@ soon as its owner has finished with it; until then the member takes part in reba
 (`revocations.py`). The leader marks such an assignment, so that a process which takes the member's
 place meanwhile joins again as well.
 
-The owner learns of changes later, from `hand_out`. Its commits count for the holdings it knows
-(`holdings.py`), and are refused here once those have ended. Partitions that it was never told of
-are given back without asking it. Those it did not give back in time it is told of as `Lost`.
+The owner learns of changes later, from `hand_out`. Partitions that it was never told of are given
+back without asking it. Those it did not give back in time it is told of as `Lost`.
 
 Source: KIP-429, KIP-394; Kafka `AbstractCoordinator`, `ConsumerCoordinator`.
 """
@@ -27,9 +26,9 @@ from enum import Enum
 
 from coordinator.assignors import Subscription, TopicPartition
 from coordinator.assignors.consumer_protocol import PreviousAssignment, decode_subscription
-from coordinator.client.errors import FatalError, StaleMember, words_of
+from coordinator.client.errors import FatalError
 from coordinator.client.member import calls
-from coordinator.client.member.calls import Code, Level
+from coordinator.client.member.calls import Code, Level, Next
 from coordinator.client.member.classic.assigning import (
     ReadAssignment,
     read_assignment,
@@ -39,14 +38,16 @@ from coordinator.client.member.classic.assigning import (
 from coordinator.client.member.classic.assignor_choice import AssignorChoice
 from coordinator.client.member.classic.revocations import Revocations
 from coordinator.client.member.events import (
-    Assigned,
+    Granted,
     Lost,
-    RebalanceEvent,
+    MemberEvent,
     Revoking,
     Stopping,
     spelled,
 )
-from coordinator.client.member.ledger import MEMBERSHIP, Holdings
+from coordinator.client.member.ledger import MEMBERSHIP, Holding, Ledger
+from coordinator.client.member.naming import member_name
+from coordinator.client.member.part import PartContext
 from coordinator.client.settings.configs import ClassicConfig
 
 _NOTHING: frozenset[TopicPartition] = frozenset()
@@ -75,30 +76,18 @@ class Phase(Enum):
     STOPPED = "stopped"
 
 
-class Next(Enum):
-    """The caller's next step after an answer."""
-
-    GO_ON = "go on"
-    PAUSE = "pause, then try again"
-    REDISCOVER = "pause, look the coordinator up, then try again"
-
-
 @dataclass(slots=True)
 class Membership:
-    """One member. `events` collects what `hand_out` gives its owner."""
+    """One member, whose events, ledger and log are those of its machine."""
 
     config: ClassicConfig
+    machine: PartContext = field(init=False)
     phase: Phase = Phase.JOINING
     member_id: str = ""
     generation: int = -1
     is_leader: bool = False
     assignment: frozenset[TopicPartition] = _NOTHING
-    events: list[RebalanceEvent] = field(default_factory=list)
-    failure: Exception | None = None
     assignors: AssignorChoice = field(init=False)
-    logs: list[calls.Log] = field(default_factory=list)
-    """Messages for the log of the member's process; the machine passes them on."""
-    holdings: Holdings = field(default_factory=Holdings)
     revocations: Revocations = field(default_factory=Revocations)
     unwanted: Callable[[], Collection[TopicPartition]] = tuple
     """Partitions that the owner had rather not be assigned; asked before each join."""
@@ -117,38 +106,17 @@ class Membership:
     _assigned: ReadAssignment = field(default_factory=ReadAssignment)
     _warned_of: frozenset[str] = frozenset()
     _reason: str = ""
-    _stale_told: str = ""
-    """The `trouble` in which a stale commit was last told."""
     _previous: frozenset[TopicPartition] = _NOTHING
     _previous_generation: int = -1
 
     def __post_init__(self) -> None:
         self.assignors = AssignorChoice(self.config.assignors, self.config.fallback_assignor)
 
-    # --- The log ---
-
     @property
     def name(self) -> str:
         """The member and its group, for messages."""
         config = self.config
         return member_name(config.group_id, self.member_id, config.instance_id, config.client_id)
-
-    def log(self, level: Level, text: str) -> None:
-        """Have the driver write a line, which names member and group."""
-        line = " ".join(f"{self.name}: {text}".split())
-        self.logs.append(calls.Log(level, line, self.config.group_id, self.member_id))
-
-    def log_stale(self, error: StaleMember) -> None:
-        """Have a commit logged that came too late: after everything was lost, a warning of the
-        first one says it for all."""
-        is_known = bool(self.trouble) and self.trouble == self._stale_told
-        self._stale_told = self.trouble
-        self.log(Level.DEBUG if is_known else Level.WARNING, f"stale commit: {error}")
-
-    def log_if(self, level: Level, text: str) -> None:
-        """Do the same, unless the text is empty."""
-        if text:
-            self.log(level, text)
 
     @property
     def trouble(self) -> str:
@@ -229,7 +197,9 @@ class Membership:
         self._reason = ""
         self.phase = Phase.SYNCING
         leads = f", as leader of {len(reply.members)}" if self.is_leader else ""
-        self.log(Level.INFO, f"joined generation {reply.generation}{leads}: {reply.protocol_name}")
+        self.machine.log(
+            Level.INFO, f"joined generation {reply.generation}{leads}: {reply.protocol_name}"
+        )
         return Next.GO_ON
 
     def synced(self, reply: calls.Synced, sent_at_ms: int, now_ms: int) -> Next:
@@ -250,12 +220,13 @@ class Membership:
         self.assignment = given - revoked
         news = new if self.assignors.is_cooperative else given
         if not self.assignors.is_cooperative:
-            self._unsay(Assigned)
+            self._unsay(Granted)
+        self._begin(new if self._ledger.are_of_a_member else new | {MEMBERSHIP})
         if news:
-            self.events.append(Assigned(news, self.generation))
-        self.log(Level.INFO, f"assigned {spelled(news)}" if news else "assigned nothing new")
-        begun = new if self.holdings.are_of_a_member else new | {MEMBERSHIP}
-        self.holdings.begin(begun, self.generation)
+            self._tell(Granted(self._ledger.current(news)))
+        self.machine.log(
+            Level.INFO, f"assigned {spelled(news)}" if news else "assigned nothing new"
+        )
         if taken:
             # Only a cooperative assignor gets here with something in hand.
             self._revoke(taken, now_ms)
@@ -293,11 +264,11 @@ class Membership:
 
     # --- The owner, and time ---
 
-    def polled(self, now_ms: int) -> None:
-        """The owner polls: it has finished with partitions that it was told are being revoked."""
+    def polled(self, now_ms: int, *, gives_back: bool) -> None:
+        """The owner polls; one that `gives_back` has finished with what it was told to."""
         self.pass_deadlines(now_ms)
-        if told := self.revocations.told:
-            self.log(Level.INFO, f"gives back {spelled(told)}")
+        if gives_back and (told := self.revocations.told):
+            self.machine.log(Level.INFO, f"gives back {spelled(told)}")
             self._let_go(told, "it was given back")
         if self.phase is Phase.IDLE:
             self.phase = Phase.JOINING
@@ -313,7 +284,7 @@ class Membership:
         partitions &= self.assignment | self.revocations.partitions
         drains_last = self.is_draining and self._takes_alone
         if self.keeps_place or drains_last:
-            self.holdings.end(partitions, "it was given back")
+            self._ledger.end(partitions, "it was given back")
             partitions = _NOTHING if drains_last else partitions & self.revocations.partitions
         if not partitions:
             return
@@ -342,14 +313,6 @@ class Membership:
             self._reason = self._reason or TOPICS_CHANGED
         self.rebalance(now_ms)
 
-    def hand_out(self, now_ms: int) -> list[RebalanceEvent]:
-        """Events since the last call. From now on the owner holds what they assign."""
-        self.pass_deadlines(now_ms)
-        events, self.events = self.events, []
-        self.holdings.hand_out()
-        self.revocations.hand_out()
-        return events
-
     def pass_deadlines(self, now_ms: int) -> None:
         """Expire the session, or a revocation that the owner did not answer.
 
@@ -361,10 +324,10 @@ class Membership:
             self.member_id = ""
         elif overdue := self.revocations.overdue(now_ms):
             reason = "it was not given back before the deadline of its revocation"
-            lost = self.holdings.known(overdue)
+            lost = self._ledger.known(overdue)
             if lost:
-                self.log(Level.WARNING, f"late poll, lost {spelled(lost)}: {reason}")
-                self.events.append(Lost(lost, reason))
+                self.machine.log(Level.WARNING, f"late poll, lost {spelled(lost)}: {reason}")
+                self._tell(Lost(self._ledger.current(lost), reason))
             self._let_go(overdue, reason)  # Some may be assigned again: the owner hears of it next.
 
     def next_deadline(self) -> int | None:
@@ -375,8 +338,8 @@ class Membership:
 
     def give_up(self, reason: str) -> None:
         """Lose everything and be IDLE until the next poll, since the owner makes no progress."""
-        lost = spelled(self.holdings.known(self.assignment | self.revocations.partitions))
-        self.log(
+        lost = spelled(self._ledger.known(self.assignment | self.revocations.partitions))
+        self.machine.log(
             Level.WARNING,
             f"late poll,{f' lost {lost},' if lost else ''} leaves and joins again with the next "
             f"poll: {reason}",
@@ -410,19 +373,12 @@ class Membership:
         self.member_id = ""
         self.generation = -1
 
-    def fail(self, error: Exception, reason: str = "") -> None:
-        """Stop because of an error, which the owner is given."""
-        if self.failure is None:
-            self.failure = error
-            self.log(Level.WARNING, f"stopped: {words_of(error)}")
-        self.stop(reason or f"failed: {words_of(error)}")
-
     def stop(self, reason: str) -> None:
         """Stop; partitions still held are lost."""
         if self.phase is not Phase.STOPPED:
-            self._lose(reason, is_told=self.failure is not None)
+            self._lose(reason, is_told=self.machine.failure is not None)
             self.phase = Phase.STOPPED
-            self.events.append(Stopping(reason))
+            self._tell(Stopping(reason))
 
     # --- Inside ---
 
@@ -430,7 +386,7 @@ class Membership:
         """Log what a leader has noticed, once as long as it stays true."""
         for text in warnings:
             if text not in self._warned_of:
-                self.log(Level.WARNING, text)
+                self.machine.log(Level.WARNING, text)
         self._warned_of = frozenset(warnings)
 
     def _still_revoked(self, given: frozenset[TopicPartition]) -> frozenset[TopicPartition]:
@@ -448,27 +404,29 @@ class Membership:
 
     def _revoke(self, partitions: frozenset[TopicPartition], now_ms: int) -> None:
         """Revoke partitions; those that the owner was never told of are given back at once."""
-        known = self.holdings.known(partitions)
+        known = self._ledger.known(partitions)
         if known:
             until_ms = now_ms + self.config.rebalance_timeout_ms // 2
             self.revocations.begin(known, until_ms)
-            self.events.append(Revoking(known, until_ms))
+            self._tell(Revoking(self._ledger.current(known), until_ms))
             self.phase = Phase.REVOKING
             left_ms = until_ms - now_ms
-            self.log(Level.INFO, f"revoking {spelled(known)}, to be given back within {left_ms} ms")
+            self.machine.log(
+                Level.INFO, f"revoking {spelled(known)}, to be given back within {left_ms} ms"
+            )
         if partitions - known or not known:
             self._let_go(partitions - known, "it was taken away before a poll handed it out")
 
     def _let_go(self, partitions: frozenset[TopicPartition], reason: str) -> None:
         """End the holdings of partitions, and join again if that is all it takes."""
         self._withdraw(partitions)
-        self.holdings.end(partitions, reason)
+        self._ledger.end(partitions, reason)
         self.assignment -= partitions
         returned = self.revocations.end(partitions)
         if returned:
             self.assignment |= returned
-            self.holdings.begin(returned, self.generation)
-            self.events.append(Assigned(returned, self.generation))
+            self._begin(returned)
+            self._tell(Granted(self._ledger.current(returned)))
         if returned == partitions != _NOTHING:
             if self.is_in_session:
                 self.phase = Phase.REVOKING if self.revocations.partitions else Phase.STABLE
@@ -479,7 +437,7 @@ class Membership:
     def _let_go_of_finished(self) -> None:
         """Hold no partition any more that was kept since nobody else took any."""
         held = self.assignment | self.revocations.partitions
-        finished = held - self.holdings.known(held)
+        finished = held - self._ledger.known(held)
         self.assignment -= finished
         self.revocations.end(finished)
 
@@ -498,18 +456,31 @@ class Membership:
 
     def _withdraw(self, partitions: frozenset[TopicPartition]) -> None:
         """Remove these partitions from events that the owner has not been given."""
-        events, self.events = self.events, []
+        events = list(self.machine.events)
+        self.machine.events.clear()
         for event in events:
-            if isinstance(event, Assigned | Revoking) and event.partitions & partitions:
-                left = event.partitions - partitions
+            if isinstance(event, Granted | Revoking) and event.partitions & partitions:
+                left = tuple(held for held in event.holdings if held.partition not in partitions)
                 if left:
-                    self.events.append(replace(event, partitions=left))
+                    self._tell(replace(event, holdings=left))
             else:
-                self.events.append(event)
+                self._tell(event)
 
-    def _unsay(self, *kinds: type[RebalanceEvent]) -> None:
+    def _unsay(self, *kinds: type[MemberEvent]) -> None:
         """Drop events of these kinds that the owner has not been given."""
-        self.events = [event for event in self.events if not isinstance(event, kinds)]
+        left = [event for event in self.machine.events if not isinstance(event, kinds)]
+        self.machine.events.clear()
+        self.machine.events.extend(left)
+
+    def _tell(self, event: MemberEvent) -> None:
+        self.machine.events.append(event)
+
+    @property
+    def _ledger(self) -> Ledger:
+        return self.machine.ledger
+
+    def _begin(self, partitions: Collection[TopicPartition]) -> None:
+        self._ledger.begin(Holding(partition, self.generation) for partition in partitions)
 
     def _assignors_refused(self, message: str) -> None:
         """The group follows none of the member's assignors: try the other ones, or stop.
@@ -518,11 +489,11 @@ class Membership:
         """
         code, refused = Code.INCONSISTENT_GROUP_PROTOCOL, ", ".join(self.assignors.names)
         if not self.assignors.refused():
-            self.fail(FatalError(f"{message}. {self.assignors.way_in()}", code), code)
+            self.machine.fail(FatalError(f"{message}. {self.assignors.way_in()}", code), code)
             return
         self._lose(code)
         self.generation = -1
-        self.log(
+        self.machine.log(
             Level.WARNING,
             f"the group refuses {refused} ({message}): joins with "
             f"{', '.join(self.assignors.names)} instead. {self.assignors.way_over()}",
@@ -530,7 +501,7 @@ class Membership:
 
     def _refused(self, code: str, message: str) -> Next:
         if code in _FATAL:
-            self.fail(FatalError(message, code), code)
+            self.machine.fail(FatalError(message, code), code)
         elif code == Code.REBALANCE_IN_PROGRESS:
             self.phase = Phase.JOINING
         elif code == Code.UNKNOWN_MEMBER_ID:
@@ -544,21 +515,16 @@ class Membership:
         return Next.GO_ON
 
     def _lose(self, reason: str, *, is_told: bool = True) -> None:
-        lost = self.holdings.known(self.assignment | self.revocations.partitions)
-        self.holdings.end_all(reason)
-        self._unsay(Assigned, Revoking)
+        lost = self._ledger.known(self.assignment | self.revocations.partitions)
+        held = self._ledger.current(lost)
+        self._ledger.end_all(reason)
+        self._unsay(Granted, Revoking)
         self.assignment = self._claimed = _NOTHING
         self.revocations.end_all()
         if lost:
-            self.events.append(Lost(lost, reason))
+            self._tell(Lost(held, reason))
             if is_told:
-                self.log(Level.WARNING, f"lost {spelled(lost)}: {reason}")
+                self.machine.log(Level.WARNING, f"lost {spelled(lost)}: {reason}")
         self._reason = reason
         if self.phase is not Phase.STOPPED:
             self.phase = Phase.JOINING
-
-
-def member_name(group_id: str, *ids: str | None) -> str:
-    """A member and its group as log lines begin with them, by the first id that there is."""
-    who = next(filter(None, ids), "without an id yet")
-    return f"member {who} of group {group_id}"

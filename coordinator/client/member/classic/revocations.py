@@ -60,6 +60,10 @@ class Revocations:
         """Partitions whose deadline has passed."""
         return frozenset(p for p, until_ms in self._until_ms.items() if now_ms >= until_ms)
 
+    def deadline_of(self, partition: TopicPartition) -> int | None:
+        """Deadline of a partition; None: it is not being revoked."""
+        return self._until_ms.get(partition)
+
     def next_deadline(self) -> int | None:
         """Earliest deadline; None: nothing is being revoked."""
         return min(self._until_ms.values(), default=None)

@@ -11,7 +11,8 @@ from collections.abc import Callable
 
 from coordinator.client.errors import CoordinatorError, FatalError
 from coordinator.client.member import calls
-from coordinator.client.member.classic.membership import Membership, Next, Phase
+from coordinator.client.member.calls import Next
+from coordinator.client.member.classic.membership import Membership, Phase
 from coordinator.client.member.retry import MOST_S, BackOff
 from coordinator.client.settings.configs import ClassicConfig
 
@@ -167,11 +168,11 @@ class Schedule:
         membership = self._membership
         match result:
             case calls.Broken(error):
-                membership.fail(error)
+                membership.machine.fail(error)
             case calls.Refused(detail, "INVALID_ARGUMENT" as code):
-                membership.fail(CoordinatorError(detail, code))
+                membership.machine.fail(CoordinatorError(detail, code))
             case calls.Refused(detail, code) if self._is_turned_away(code):
-                membership.fail(FatalError(detail, code))
+                membership.machine.fail(FatalError(detail, code))
             case calls.Dropped() | calls.NoRoom():
                 membership.unreachable(now_ms)
                 return Next.PAUSE

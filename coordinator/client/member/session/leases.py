@@ -19,7 +19,6 @@ from dataclasses import dataclass, field
 from coordinator.assignors import TopicPartition
 
 NEVER = -1
-FOREVER_MS = 1 << 62
 
 
 @dataclass(slots=True)

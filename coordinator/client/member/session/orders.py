@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from coordinator.assignors import TopicPartition
-from coordinator.client.member.session.changes import NO_OFFSET
+from coordinator.client.member.ledger import UNKNOWN_OFFSET
 from coordinator.v1 import session_pb2 as pb
 
 
@@ -34,7 +34,7 @@ def orders_of(pages: Iterable[pb.Wanted]) -> Iterator[Ordered]:
 def _orders_of(topic: str, each: pb.Wanted.Range) -> Iterator[Ordered]:
     first, offsets = each.partitions.first, each.committed_offsets
     token = each.partitions.first_token
-    position = each.position if each.HasField("position") else NO_OFFSET
+    position = each.position if each.HasField("position") else UNKNOWN_OFFSET
     for number in range(each.partitions.last - first + 1):
         yield Ordered(
             TopicPartition(topic, first + number),
@@ -42,7 +42,7 @@ def _orders_of(topic: str, each: pb.Wanted.Range) -> Iterator[Ordered]:
             token + number if token else 0,
             each.handoff_id,
             each.remaining_ms,
-            offsets[number] if number < len(offsets) else NO_OFFSET,
+            offsets[number] if number < len(offsets) else UNKNOWN_OFFSET,
             position,
             each.paused,
         )

@@ -11,29 +11,28 @@ lost message is a lost acknowledgement.
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
 from coordinator.assignors import TopicPartition
-from coordinator.client.member.session.changes import (
-    NO_OFFSET,
-    Change,
-    Draining,
+from coordinator.client.member.events import (
     Granted,
+    HoldingEvent,
     Lost,
     Resumed,
+    Revoking,
     Suspended,
     Warming,
 )
-from coordinator.client.member.session.leases import FOREVER_MS, Lease
+from coordinator.client.member.ledger import FOREVER_MS, UNKNOWN_OFFSET, Holding, Ledger
+from coordinator.client.member.session.leases import Lease
 from coordinator.client.member.session.orders import Ordered, held_topics
 from coordinator.v1 import session_pb2 as pb
 
 
-class Holding(Enum):
+class HoldingState(Enum):
     """State of one partition at the member."""
 
     ACTIVE = "active"
@@ -46,8 +45,8 @@ class Holding(Enum):
 class Held:
     """A partition that the member has not released."""
 
-    token: int
-    state: Holding
+    holding: Holding
+    state: HoldingState
     handoff_id: int = 0
     deadline_ms: int | None = None
     is_suspended: bool = False
@@ -58,7 +57,7 @@ class Held:
 class Preparation:
     """A partition that the member prepares for."""
 
-    handoff_id: int
+    holding: Holding
     is_ready: bool = False
 
 
@@ -66,17 +65,16 @@ class Partitions:
     """Partitions that one member holds, or prepares for.
 
     Args:
-        changes: what the owner is told is added to it.
+        ledger: of the member; holdings begin and end here.
         say: has an acknowledgement sent.
     """
 
     def __init__(
-        self,
-        lease: Lease,
-        changes: deque[Change],
-        say: Callable[[pb.SessionAck.Partition], None],
+        self, lease: Lease, ledger: Ledger, say: Callable[[pb.SessionAck.Partition], None]
     ) -> None:
-        self._lease, self._changes, self._say = lease, changes, say
+        self._lease, self._ledger, self._say = lease, ledger, say
+        self._news: dict[tuple[type[HoldingEvent], Any], list[Holding]] = {}
+        """What the owner is to be told, by kind and its other fields."""
         self.held: dict[TopicPartition, Held] = {}
         self.draining: set[TopicPartition] = set()
         """Partitions of `held` in state DRAINING."""
@@ -93,39 +91,43 @@ class Partitions:
 
     # --- What may be done with each, by one comparison; from any thread ---
 
-    def is_valid(self, partition: TopicPartition, token: int, now_ms: int) -> bool:
-        """True if effects of a partition may leave the process."""
-        return now_ms < self.ends_ms(partition, token)
-
-    def ends_ms(self, partition: TopicPartition, token: int) -> int:
+    def ends_ms(self, holding: Holding) -> int:
         """Time from which no effect of a holding may leave the process; 0: now."""
-        held = self.held.get(partition)
-        if held is None or held.token != token or held.state is Holding.LOST or held.is_suspended:
+        held = self._held_as(holding)
+        if held is None or held.state is HoldingState.LOST or held.is_suspended:
             return 0
         if self.has_left:
             return 0  # Another member may be given it from the coordinator's next step on.
-        ends_ms = self._lease.ends_ms(partition)
+        ends_ms = self._lease.ends_ms(holding.partition)
         return ends_ms if held.deadline_ms is None else min(ends_ms, held.deadline_ms)
 
-    def takes_work(self, partition: TopicPartition, token: int, now_ms: int) -> bool:
-        """True if new work of a partition may be begun."""
-        held = self.held.get(partition)
-        return (
-            held is not None
-            and held.state is Holding.ACTIVE
-            and self.may_begin(partition, token, now_ms)
-        )
+    def takes_work(self, holding: Holding, now_ms: int) -> bool:
+        """True if new work of a holding may be begun."""
+        held = self._held_as(holding)
+        is_active = held is not None and held.state is HoldingState.ACTIVE
+        return is_active and self.may_begin(holding, now_ms)
 
-    def may_begin(self, partition: TopicPartition, token: int, now_ms: int) -> bool:
-        """True if work of a partition may be begun, be it to finish it: its lease is not in doubt,
+    def may_begin(self, holding: Holding, now_ms: int) -> bool:
+        """True if work of a holding may be begun, be it to finish it: its lease is not in doubt,
         and it is not paused."""
-        held = self.held.get(partition)
+        held = self._held_as(holding)
         return (
             held is not None
             and not held.is_paused
-            and self.is_valid(partition, token, now_ms)
-            and self._lease.takes_work(partition, now_ms)
+            and now_ms < self.ends_ms(holding)
+            and self._lease.takes_work(holding.partition, now_ms)
         )
+
+    def deadline_of(self, holding: Holding) -> int | None:
+        """Deadline of a holding that drains, `FOREVER_MS` if there is none; None: it does not."""
+        held = self._held_as(holding)
+        if held is None or held.state is not HoldingState.DRAINING:
+            return None
+        return FOREVER_MS if held.deadline_ms is None else held.deadline_ms
+
+    def _held_as(self, holding: Holding) -> Held | None:
+        held = self.held.get(holding.partition)
+        return held if held is not None and held.holding is holding else None
 
     # --- Time ---
 
@@ -135,7 +137,7 @@ class Partitions:
             ends = [
                 self._lease.ends_ms(partition)
                 for partition, held in self.held.items()
-                if held.state is not Holding.LOST and not held.is_suspended
+                if held.state is not HoldingState.LOST and not held.is_suspended
             ]
             deadlines = (self.held[partition].deadline_ms for partition in self.draining)
             ends += [at for at in deadlines if at is not None]
@@ -148,23 +150,39 @@ class Partitions:
             return
         self._due_ms = None
         for partition, held in self.held.items():
-            if held.state is Holding.LOST:
+            if held.state is HoldingState.LOST:
                 continue
             if held.deadline_ms is not None and now_ms >= held.deadline_ms:
                 self._lose(partition, "it was not released before the deadline of its drain")
             elif not held.is_suspended and not self._lease.is_valid(partition, now_ms):
                 held.is_suspended = True
-                self._changes.append(Suspended(partition, held.token))
+                self._note(Suspended, held.holding)
 
     def look_anew(self) -> None:
         """The lease has changed, or what is held: something may end earlier."""
         self._due_ms = None
 
+    # --- What the owner is told ---
+
+    def take_news(self) -> list[HoldingEvent]:
+        """Events since the last call: one for all that has happened in the same way. What was lost
+        comes first, since it may have been granted anew."""
+        news, self._news = self._news, {}
+        events = [
+            kind(tuple(sorted(each, key=_by_partition)), *fields)
+            for (kind, fields), each in news.items()
+        ]
+        return sorted(events, key=lambda event: not isinstance(event, Lost))
+
+    def _note(self, kind: type[HoldingEvent], holding: Holding, *fields: object) -> None:
+        """Have the owner told. `fields`: those of the event beside its holdings."""
+        self._news.setdefault((kind, fields), []).append(holding)
+
     # --- The coordinator ---
 
     def claims(self) -> list[pb.HeldTopic]:
         """The held set."""
-        return held_topics({partition: held.token for partition, held in self.held.items()})
+        return held_topics({partition: held.holding.token for partition, held in self.held.items()})
 
     def keep(self, named: Collection[TopicPartition]) -> None:
         """Lose and drop what a whole state does not name."""
@@ -199,46 +217,45 @@ class Partitions:
 
     # --- The owner ---
 
-    def ready(self, partition: TopicPartition, handoff_id: int) -> None:
-        """The owner has prepared for a partition, as it was told with this hand-off."""
-        warm = self.warming.get(partition)
-        if warm is not None and warm.handoff_id == handoff_id and not warm.is_ready:
+    def ready(self, holding: Holding) -> None:
+        """The owner has prepared for a partition, as it was told."""
+        warm = self.warming.get(holding.partition)
+        if warm is not None and warm.holding is holding and not warm.is_ready:
             warm.is_ready = True
-            self._say_ready(partition, warm)
+            self._say_ready(holding)
 
-    def released(
-        self,
-        partition: TopicPartition,
-        token: int,
-        position: int = NO_OFFSET,
-        refused: str = "",
-    ) -> None:
+    def holds(self, holding: Holding) -> bool:
+        """True until a holding is released, though it may be lost."""
+        return self._held_as(holding) is not None
+
+    def released(self, holding: Holding, position: int = UNKNOWN_OFFSET, refused: str = "") -> None:
         """The owner has finished with a holding: its last commit is answered.
 
         Args:
             refused: why it will not have it; empty: it would.
         """
-        held = self.held.get(partition)
-        if held is not None and held.token == token:
+        held = self._held_as(holding)
+        if held is not None:
+            self._ledger.end((holding.partition,), "it was released")
             self._acknowledge(
-                partition, pb.SessionAck.REFUSED if refused else pb.SessionAck.RELEASED,
-                token=token, handoff_id=held.handoff_id, position=position, reason=refused,
+                holding, pb.SessionAck.REFUSED if refused else pb.SessionAck.RELEASED,
+                handoff_id=held.handoff_id, position=position, reason=refused,
             )  # fmt: skip
 
-    def refuse(self, partition: TopicPartition, handoff_id: int, reason: str) -> None:
-        """The owner will not prepare for a partition, as it was told with this hand-off."""
-        warm = self.warming.get(partition)
-        if warm is not None and warm.handoff_id == handoff_id:
-            del self.warming[partition]
+    def refuse(self, holding: Holding, reason: str) -> None:
+        """The owner will not prepare for a partition, as it was told to."""
+        warm = self.warming.get(holding.partition)
+        if warm is not None and warm.holding is holding:
+            del self.warming[holding.partition]
             kind = pb.SessionAck.REFUSED
-            self._acknowledge(partition, kind, handoff_id=handoff_id, reason=reason)
+            self._acknowledge(holding, kind, handoff_id=holding.handoff_id, reason=reason)
 
     # --- Inside: orders ---
 
     def _activate(self, each: Ordered, *, is_fresh: bool) -> None:
         partition = each.partition
         held = self.held.get(partition)
-        if held is not None and held.token == each.token:
+        if held is not None and held.holding.token == each.token:
             held.is_paused = each.paused
             self._resume(partition, held, is_fresh=is_fresh)
             return
@@ -249,24 +266,30 @@ class Partitions:
         self.warming.pop(partition, None)
         self._done.pop(partition, None)
         self._lease.forget(partition)
-        self.held[partition] = Held(each.token, Holding.ACTIVE, is_paused=each.paused)
+        holding = Holding(partition, token=each.token, offset=each.offset)
+        self.held[partition] = Held(holding, HoldingState.ACTIVE, is_paused=each.paused)
+        self._ledger.begin((holding,))
         self.has_changed = True
-        self._changes.append(Granted(partition, each.token, each.offset, each.paused))
+        self._note(Granted, holding, each.paused)
 
     def _resume(self, partition: TopicPartition, held: Held, *, is_fresh: bool) -> None:
         """A whole state that is fresh names the token: a suspended partition goes on."""
-        if held.state is Holding.LOST or not held.is_suspended or partition in self._lease.frozen:
+        if (
+            held.state is HoldingState.LOST
+            or not held.is_suspended
+            or partition in self._lease.frozen
+        ):
             return
         if is_fresh:
             held.is_suspended = False
-            self._changes.append(Resumed(partition, held.token))
+            self._note(Resumed, held.holding)
 
     def _warm(self, each: Ordered) -> None:
         partition = each.partition
         warm = self.warming.get(partition)
-        if warm is not None and warm.handoff_id == each.handoff_id:
+        if warm is not None and warm.holding.handoff_id == each.handoff_id:
             if warm.is_ready:
-                self._say_ready(partition, warm)
+                self._say_ready(warm.holding)
             return
         done = self._done.get(partition)
         if done is not None and done.handoff_id == each.handoff_id and not done.token:
@@ -274,28 +297,31 @@ class Partitions:
             return
         if warm is not None:
             self._drop(partition)
-        self.warming[partition] = Preparation(each.handoff_id)
-        self._changes.append(Warming(partition, each.handoff_id, each.offset, each.position))
+        holding = Holding(
+            partition, handoff_id=each.handoff_id, offset=each.offset, position=each.position
+        )
+        self.warming[partition] = Preparation(holding)
+        self._note(Warming, holding)
 
     def _drain(self, each: Ordered, now_ms: int, *, is_fresh: bool) -> None:
         partition = each.partition
         held = self.held.get(partition)
-        if held is None or held.token != each.token:
+        if held is None or held.holding.token != each.token:
             self._say_not_held(each)
             return
         self._resume(partition, held, is_fresh=is_fresh)
-        if held.state is Holding.ACTIVE:
+        if held.state is HoldingState.ACTIVE:
             # A deadline once told is never moved.
-            held.state = Holding.DRAINING
+            held.state = HoldingState.DRAINING
             self.draining.add(partition)
             held.deadline_ms = now_ms + each.remaining_ms if each.remaining_ms else None
-            self._changes.append(Draining(partition, each.token, held.deadline_ms))
+            self._note(Revoking, held.holding, held.deadline_ms)
         held.handoff_id = each.handoff_id
 
     def _order_lost(self, each: Ordered) -> None:
         partition = each.partition
         held = self.held.get(partition)
-        if held is not None and each.token in (0, held.token):
+        if held is not None and each.token in (0, held.holding.token):
             self._lose(partition, "the coordinator has taken it away")
         elif each.token:
             self._say_not_held(each)
@@ -319,34 +345,42 @@ class Partitions:
     def _lose(self, partition: TopicPartition, reason: str) -> None:
         """A partition is lost: the owner releases it locally, and the coordinator is told then."""
         held = self.held[partition]
-        if held.state is not Holding.LOST:
-            held.state = Holding.LOST
+        if held.state is not HoldingState.LOST:
+            held.state = HoldingState.LOST
             self.draining.discard(partition)
-            self._changes.append(Lost(partition, held.token, reason))
+            self._ledger.end((partition,), reason)
+            self._note(Lost, held.holding, reason)
 
     def _drop(self, partition: TopicPartition) -> None:
-        del self.warming[partition]
-        self._changes.append(Lost(partition, 0, "it goes to another member", was_warming=True))
+        dropped = self.warming.pop(partition).holding
+        self._note(Lost, dropped, "it goes to another member", True)
 
     # --- Inside: acknowledgements ---
 
-    def _say_ready(self, partition: TopicPartition, warm: Preparation) -> None:
-        self._say(_ack(partition, pb.SessionAck.READY, handoff_id=warm.handoff_id))
+    def _say_ready(self, holding: Holding) -> None:
+        ready = pb.SessionAck.READY
+        self._say(_ack(holding.partition, ready, handoff_id=holding.handoff_id))
 
     def _acknowledge(
-        self, partition: TopicPartition, kind: pb.SessionAck.Kind.ValueType, **fields: Any
+        self, holding: Holding, kind: pb.SessionAck.Kind.ValueType, **fields: Any
     ) -> None:
         """Give a partition up, and say so; it is said again if the coordinator has missed it.
 
         Args:
             fields: as those of `_ack`.
         """
-        ack = self._done[partition] = _ack(partition, kind, **fields)
-        if self.held.pop(partition, None) is not None:
+        partition = holding.partition
+        ack = self._done[partition] = _ack(partition, kind, token=holding.token, **fields)
+        if self._held_as(holding) is not None:
+            del self.held[partition]
             self.draining.discard(partition)
             self._lease.forget(partition)
             self.has_changed = True
         self._say(ack)
+
+
+def _by_partition(holding: Holding) -> TopicPartition:
+    return holding.partition
 
 
 def _ack(
@@ -355,7 +389,7 @@ def _ack(
     *,
     token: int = 0,
     handoff_id: int = 0,
-    position: int = NO_OFFSET,
+    position: int = UNKNOWN_OFFSET,
     reason: str = "",
 ) -> pb.SessionAck.Partition:
     ack = pb.SessionAck.Partition(
@@ -366,6 +400,6 @@ def _ack(
         handoff_id=handoff_id,
         reason=reason,
     )
-    if position != NO_OFFSET:
+    if position != UNKNOWN_OFFSET:
         ack.position = position
     return ack

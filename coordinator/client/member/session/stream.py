@@ -1,15 +1,11 @@
-"""A session member's protocol: all its decisions, without I/O; it is told the time.
+"""The stream of a session member: attaching, heartbeats, versions of what is wanted, leaving.
 
-    owner ──► leave, set_ready, subscribe, and    ┌─────────┐ ──► next_message: what to send
-              ready, released, refuse of its      │ machine │ ──► changes: what the owner is told
-              `partitions` ─────────────────────► │         │
-    driver ──► opened, handle, closed, the time ► └─────────┘ ──► next_deadline, wants_stream
+It says what the member is to send, and takes in what it hears; times are milliseconds of the
+member's own clock, which has to count the time for which the machine sleeps (CLOCK_BOOTTIME). What
+a message says is true from when it was sent.
 
-Times are milliseconds of the member's own clock, which has to count the time for which the machine
-sleeps (CLOCK_BOOTTIME). What a message says is true from when it was sent.
-
-It keeps the stream, its versions and its heartbeats; what becomes of each partition is in
-`partitions.py`, until when they may be worked on in `leases.py`.
+What becomes of each partition is in `partitions.py`, until when they may be worked on in
+`leases.py`. The stream itself is opened and closed by `part.py`.
 """
 
 from __future__ import annotations
@@ -19,8 +15,8 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
 from coordinator.assignors import TopicPartition
-from coordinator.client.member.session.changes import Change, Stopping
-from coordinator.client.member.session.leases import FOREVER_MS, NEVER, Lease
+from coordinator.client.member.ledger import FOREVER_MS, MEMBERSHIP, Holding, Ledger
+from coordinator.client.member.session.leases import NEVER, Lease
 from coordinator.client.member.session.orders import orders_of, places_of
 from coordinator.client.member.session.partitions import Partitions
 from coordinator.dial import address_of
@@ -41,7 +37,7 @@ FINAL = frozenset(
 
 
 @dataclass(slots=True)
-class Leaving:
+class _LeaveWish:
     """The owner's wish to leave, told on every stream until it is granted."""
 
     kind: pb.SessionLeave.Kind.ValueType
@@ -49,26 +45,27 @@ class Leaving:
     reason: str
 
 
-class SessionMachine:
-    """One member.
+class SessionStream:
+    """The streams of one member, of which at most one is open.
 
     Args:
         attach: its first message, without session, stream number and held set.
         random: from 0 to 1, below 1.
     """
 
-    def __init__(self, attach: pb.Attach, random: Callable[[], float]) -> None:
+    def __init__(self, attach: pb.Attach, random: Callable[[], float], ledger: Ledger) -> None:
         self._attach = attach
         self._random = random
+        self._ledger = ledger
         self.session_id = ""
         self.member_id = ""
         self.is_waiting = False
         """True while another process has the member's name, and may be alive."""
         self.why = ""
         """The coordinator's reason that it holds nothing."""
-        self.changes: deque[Change] = deque()
         self.lease = Lease(0)
-        self.partitions = Partitions(self.lease, self.changes, self._say)
+        self.partitions = Partitions(self.lease, ledger, self._say)
+        self.stopped_because = ""
         self.failure: str | None = None
         self.failure_code = ""
         self.progress = 0
@@ -99,7 +96,7 @@ class SessionMachine:
         """True after a gap, or when nothing but the whole state may renew."""
         self._asked_ms: int | None = None
         """Time at which the whole state was last asked for at once, without an answer yet."""
-        self._leaving: Leaving | None = None
+        self._leaving: _LeaveWish | None = None
 
     # --- The driver: streams ---
 
@@ -220,7 +217,7 @@ class SessionMachine:
         """The member leaves. A member that no coordinator knows has left at once."""
         if self.is_stopped:
             return
-        self._leaving = Leaving(kind, now_ms + within_ms, reason)
+        self._leaving = _LeaveWish(kind, now_ms + within_ms, reason)
         self.partitions.has_left = kind != pb.SessionLeave.DRAIN
         if self._is_attached:
             self._say_leaving(now_ms)
@@ -230,7 +227,7 @@ class SessionMachine:
     def stop(self, reason: str) -> None:
         """Stop without the coordinator's word: what is held ends with its lease."""
         if not self.is_stopped:
-            self._leaving = self._leaving or Leaving(pb.SessionLeave.NOW, 0, reason)
+            self._leaving = self._leaving or _LeaveWish(pb.SessionLeave.NOW, 0, reason)
             self._stop(reason)
 
     def set_ready(self, is_ready: bool, now_ms: int) -> None:  # It is the value.
@@ -269,6 +266,8 @@ class SessionMachine:
         self.lease.begin(attached.lease_ms, attached.degraded_hold_ms, is_new=is_new)
         self.session_id, self.member_id = attached.session_id, attached.member_id
         self.is_waiting = attached.standing == pb.Attached.WAITING
+        if not (self.is_waiting or self._ledger.are_of_a_member):
+            self._ledger.begin((Holding(MEMBERSHIP),))
         self.why = attached.why
         self.moved_to = ""
         self._retries = 0
@@ -344,6 +343,7 @@ class SessionMachine:
         self._drop_stream()
         if refused.error_code == errors_pb2.UNKNOWN_MEMBER_ID:
             self.partitions.lose_all("the session has ended")
+            self._ledger.end_all("the session has ended")
             self.session_id = ""
         if refused.error_code in FINAL:
             self.failure_code = errors_pb2.ErrorCode.Name(refused.error_code)
@@ -356,7 +356,7 @@ class SessionMachine:
     def _gone(self, go_away: pb.GoAway, now_ms: int) -> None:
         self._drop_stream()
         if go_away.reason in LAST:
-            self._leaving = self._leaving or Leaving(pb.SessionLeave.NOW, 0, "")
+            self._leaving = self._leaving or _LeaveWish(pb.SessionLeave.NOW, 0, "")
             self._stop("it has left")
         elif go_away.reason == pb.GoAway.SUPERSEDED:
             self.failure_code = "FENCED_INSTANCE_ID"
@@ -368,9 +368,10 @@ class SessionMachine:
     def _stop(self, reason: str) -> None:
         self.partitions.lose_all(reason)
         self._drop_stream()
-        self.is_stopped, self.failure = True, None if self._leaving else reason
+        self._ledger.end_all(reason)
+        self.is_stopped, self.stopped_because = True, reason
+        self.failure = None if self._leaving else reason
         self._retry_at_ms = None
-        self.changes.append(Stopping(reason))
 
     # --- Inside: what is sent ---
 

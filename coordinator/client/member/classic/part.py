@@ -1,0 +1,294 @@
+"""The classic protocol of a member: joins, syncs and beats, and gives back what rebalances take.
+
+| file | decides |
+|---|---|
+| `membership.py` | what answers of the protocol mean; revocations and the end of the session |
+| `schedule.py` | which request of the protocol is next, and when; back-off; an owner that hangs |
+| `assignor_choice.py` | with which assignors to join, and so whether the member is eager |
+| `assigning.py`, `declarations.py` | what a leader divides, and what members tell it |
+| `revocations.py` | until when the owner has partitions that are taken away |
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+
+from coordinator.assignors import TopicPartition
+from coordinator.client.errors import CommitFailed, RebalanceInProgress
+from coordinator.client.member import calls
+from coordinator.client.member.calls import Level, Next
+from coordinator.client.member.classic.membership import Membership, Phase
+from coordinator.client.member.classic.schedule import Schedule, timeout_ms
+from coordinator.client.member.events import MemberEvent
+from coordinator.client.member.ledger import FOREVER_MS, MEMBERSHIP, Holding
+from coordinator.client.member.part import Leaving, PartContext, ProtocolPart
+from coordinator.client.member.reachability import trouble_of
+from coordinator.client.settings.configs import ClassicConfig
+
+
+class ClassicPart(ProtocolPart):
+    """The classic protocol, for one member. `membership` may be read from outside.
+
+    Args:
+        random: from 0 to 1, below 1.
+    """
+
+    releases_cost_nothing = False
+
+    def __init__(self, config: ClassicConfig, random: Callable[[], float]) -> None:
+        self.membership = Membership(config)
+        self._schedule = Schedule(self.membership, random)
+        self.beat_interval_s = config.heartbeat_interval_ms / 1000
+
+    @property
+    def machine(self) -> PartContext:
+        """See `ProtocolPart`."""
+        return self.membership.machine
+
+    @machine.setter
+    def machine(self, machine: PartContext) -> None:
+        self.membership.machine = machine
+
+    # --- Life ---
+
+    @property
+    def config(self) -> ClassicConfig:  # type: ignore[override]  # With the topics of now.
+        """The member's settings, with the topics of now."""
+        return self.membership.config
+
+    @property
+    def member_id(self) -> str:  # type: ignore[override]  # The membership's.
+        """See `ProtocolPart`."""
+        return self.membership.member_id
+
+    @property
+    def generation(self) -> int:  # type: ignore[override]  # As above.
+        """See `ProtocolPart`."""
+        return self.membership.generation
+
+    @property
+    def is_leader(self) -> bool:  # type: ignore[override]  # As above.
+        """See `ProtocolPart`."""
+        return self.membership.is_leader
+
+    def start(self, now_ms: int) -> None:
+        """See `ProtocolPart`."""
+        self._schedule.start(now_ms)
+
+    @property
+    def name(self) -> str:
+        """See `ProtocolPart`."""
+        return self.membership.name
+
+    @property
+    def is_stopped(self) -> bool:
+        """See `ProtocolPart`."""
+        return self.membership.phase is Phase.STOPPED
+
+    @property
+    def wants_coordinator(self) -> bool:
+        """See `ProtocolPart`."""
+        return self.membership.phase not in (Phase.IDLE, Phase.STOPPED)
+
+    def state(self) -> str:
+        """See `ProtocolPart`."""
+        membership = self.membership
+        if membership.is_between_assignments and not self.machine.discovery.is_connected:
+            return "connecting"
+        return membership.phase.value
+
+    @property
+    def trouble(self) -> str:
+        """See `ProtocolPart`."""
+        return self.membership.trouble
+
+    @property
+    def is_assigned(self) -> bool:
+        """See `ProtocolPart`."""
+        return bool(self.machine.ledger.known((MEMBERSHIP,)))
+
+    @property
+    def assignment(self) -> frozenset[TopicPartition]:
+        """See `ProtocolPart`; without what is being revoked."""
+        return self.machine.ledger.known(self.membership.assignment)
+
+    # --- Time and messages ---
+
+    def turn(self, now_ms: int) -> None:
+        """See `ProtocolPart`."""
+        self._schedule.pass_deadlines(now_ms)
+
+    def take_step(self, now_ms: int) -> None:
+        """See `ProtocolPart`. A join under way is replaced if partitions were given back since."""
+        membership, schedule = self.membership, self._schedule
+        if membership.must_join_again:
+            membership.must_join_again = False
+            if schedule.is_out:
+                self.machine.cancel(schedule)
+                schedule.is_out = False
+                schedule.hurry(now_ms)
+        if schedule.is_due(now_ms):
+            schedule.is_out = True
+            self.machine.ask(schedule)
+
+    def next_deadline(self) -> int | None:
+        """See `ProtocolPart`."""
+        return self._schedule.next_deadline()
+
+    def timeout_ms(self, request: calls.Request) -> int:
+        """See `ProtocolPart`."""
+        return timeout_ms(request, self.config)
+
+    # --- The owner ---
+
+    def pass_deadlines(self, now_ms: int) -> None:
+        """See `ProtocolPart`."""
+        self.membership.pass_deadlines(now_ms)
+
+    def handed_out(self, events: Collection[MemberEvent]) -> None:
+        """See `ProtocolPart`."""
+        self.membership.revocations.hand_out()
+
+    def poll_begins(self, now_ms: int, *, gives_back: bool) -> None:
+        """See `ProtocolPart`."""
+        self._schedule.poll_begins(now_ms)
+        phase = self.membership.phase
+        self.membership.polled(now_ms, gives_back=gives_back)
+        self._hurry_if_moved(phase, now_ms)
+
+    def poll_ends(self, now_ms: int) -> None:
+        """See `ProtocolPart`."""
+        self._schedule.poll_ends(now_ms)
+
+    def alive(self, now_ms: int) -> None:
+        """See `ProtocolPart`."""
+        self._schedule.alive(now_ms)
+
+    def give_back(
+        self, holdings: Collection[Holding], position: int, refused: str, now_ms: int
+    ) -> None:
+        """See `ProtocolPart`. The assignor decides who gets them, from what is committed."""
+        lasts = self.machine.ledger.lasts
+        partitions = frozenset(held.partition for held in holdings if lasts(held))
+        phase = self.membership.phase
+        self.membership.give_back(partitions, now_ms)
+        self._hurry_if_moved(phase, now_ms)
+
+    def set_unwanted(self, unwanted: Callable[[], Collection[TopicPartition]]) -> None:
+        """See `ProtocolPart`. Each join declares them, and assignors heed it."""
+        self.membership.unwanted = unwanted
+
+    @property
+    def topics(self) -> Mapping[str, int]:
+        """See `ProtocolPart`."""
+        return self.config.topics
+
+    def subscribe(self, topics: Mapping[str, int], now_ms: int) -> None:
+        """See `ProtocolPart`; the member joins again if need be."""
+        phase = self.membership.phase
+        self.membership.subscribe(topics, now_ms)
+        self._hurry_if_moved(phase, now_ms)
+
+    def drain(self, within_ms: int, reason: str, now_ms: int, *, leave: bool | None) -> bool:
+        """See `ProtocolPart`. A static member that will not `leave` keeps its place, as it is."""
+        membership = self.membership
+        membership.keeps_place = self.config.instance_id is not None and not leave
+        membership.is_draining = not membership.keeps_place
+        return False
+
+    def beat_now(self, now_ms: int) -> None:
+        """See `ProtocolPart`."""
+        if self.membership.is_in_session:
+            self._schedule.hurry(now_ms)
+
+    # --- Until when work may go on ---
+
+    def ends_ms(self, holding: Holding) -> int:
+        """See `ProtocolPart`. While a generation is joined, the coordinator counts no session."""
+        membership = self.membership
+        if not self.machine.ledger.lasts(holding):
+            return 0
+        return membership.session_ends_ms if membership.is_in_session else FOREVER_MS
+
+    def deadline_of(self, holding: Holding) -> int | None:
+        """See `ProtocolPart`."""
+        return self.membership.revocations.deadline_of(holding.partition)
+
+    # --- Commits ---
+
+    def identity(self) -> calls.Identity:
+        """See `ProtocolPart`."""
+        return self.membership.identity()
+
+    def between_assignments(self) -> str:
+        """See `ProtocolPart`."""
+        membership = self.membership
+        if not membership.is_between_assignments:
+            return ""
+        return (
+            "the assignment of the next generation; the member is "
+            f"{membership.phase.value}, generation {membership.generation}"
+        )
+
+    def out_of_date(self, refusal: CommitFailed, sent: calls.Identity, now_ms: int) -> bool:
+        """See `ProtocolPart`: of a rebalance that the member hears of by it, or has been in."""
+        membership, phase = self.membership, self.membership.phase
+        is_current = sent.generation == membership.generation
+        if isinstance(refusal, RebalanceInProgress) and is_current:
+            membership.rebalance(now_ms)
+            self._hurry_if_moved(phase, now_ms)
+        return membership.is_between_assignments or not is_current
+
+    # --- Closing ---
+
+    def stop(self, reason: str) -> None:
+        """See `ProtocolPart`."""
+        self.membership.stop(reason)
+
+    def begin_to_close(self, leaving: Leaving) -> None:
+        """See `ProtocolPart`: it is lost at once, so no other commit counts."""
+        self.membership.stop(leaving.reason)
+
+    def leave(self, leaving: Leaving, now_ms: int) -> None:
+        """See `ProtocolPart`. A static member keeps its place, unless it is to leave."""
+        machine, membership = self.machine, self.membership
+        machine.cancel(self._schedule)
+        request = membership.leave(leaving.reason) if self._leaves(leaving.leave) else None
+        if request is not None and machine.discovery.is_connected:
+            machine.call(request, _Leave(machine, leaving.reason))
+            return
+        if self._schedule.is_started:
+            kept = " without leaving: its place is kept until its session ends"
+            machine.log(
+                Level.INFO, f"closed{kept if membership.member_id else ''}: {leaving.reason}"
+            )
+        machine.end()
+
+    def _leaves(self, leave: bool | None) -> bool:
+        if leave is not None:
+            return leave
+        return self.config.instance_id is None or self.membership.is_draining
+
+    def _hurry_if_moved(self, phase: Phase, now_ms: int) -> None:
+        """Take the next step at once if an input has moved the member to another phase."""
+        if self.membership.phase is not phase:
+            self._schedule.hurry(now_ms)
+
+
+class _Leave:
+    """Hears of the end of the call that leaves the group."""
+
+    def __init__(self, machine: PartContext, reason: str) -> None:
+        self._machine, self._reason = machine, reason
+
+    def attempt(self, now_ms: int) -> calls.Request | None:
+        """Not called: leaving waits for no connection."""
+
+    def handle(self, request: calls.Request | None, result: calls.Result, now_ms: int) -> Next:
+        """The coordinator has answered, or cannot be reached."""
+        trouble = trouble_of(result)
+        level = Level.WARNING if trouble else Level.INFO
+        told = f"could not leave: {trouble}" if trouble else f"left: {self._reason}"
+        self._machine.log(level, told)
+        self._machine.end()
+        return Next.GO_ON

@@ -1,0 +1,327 @@
+"""The protocol part of a member's machine: what to say next, and what an answer means.
+
+There are two, `classic/` and `session/`. A part owns nothing else: the ledger, the operations, the
+connection, closing, failure, state and log are the machine's, which a part sees as `PartContext`.
+Both speak values towards it (`calls.py`): requests of a call, or messages of a stream, whichever
+its protocol has, in the same queue and by the same actions.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections import deque
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+from coordinator.assignors import TopicPartition
+from coordinator.client.errors import CommitFailed
+from coordinator.client.member import calls
+from coordinator.client.member.calls import Level, Next
+from coordinator.client.member.discovery import Discovery
+from coordinator.client.member.events import MemberEvent
+from coordinator.client.member.ledger import FOREVER_MS, Holding, Ledger
+from coordinator.client.member.retry import MOST_S
+from coordinator.client.settings.configs import MemberConfig
+
+
+class Asker(Protocol):
+    """Part of a machine that makes requests. It waits in a queue for a connection."""
+
+    def attempt(self, now_ms: int) -> calls.Request | None:
+        """The request to make now; None: there is none any more."""
+
+    def handle(self, request: calls.Request | None, result: calls.Result, now_ms: int) -> Next:
+        """Take in the result of a request; None: it was not sent, for no coordinator was found."""
+
+
+@dataclass(frozen=True, slots=True)
+class Leaving:
+    """The end of a membership that its owner asked for.
+
+    Args:
+        leave: give up a place that is kept for the next process of its name; None: do not.
+        return_within_ms: time for which the partitions are kept for it, if the protocol lets a
+            member say so.
+    """
+
+    reason: str
+    leave: bool | None = None
+    return_within_ms: int | None = None
+
+
+class PartContext(Protocol):
+    """The machine, as its part sees it."""
+
+    ledger: Ledger
+    events: deque[MemberEvent]
+    discovery: Discovery
+
+    def log(self, level: Level, text: str) -> None:
+        """Have the driver write a line, which names member and group."""
+
+    def fail(self, error: Exception, reason: str = "") -> None:
+        """Stop because of an error, which the owner is given."""
+
+    @property
+    def failure(self) -> Exception | None:
+        """The error that stopped the member; None: there was none."""
+
+    def note_failure(self, error: Exception) -> None:
+        """Note why the part has stopped, unless there was an error before."""
+
+    @property
+    def unreachable_because(self) -> str:
+        """Why the last call had no answer; empty: it had one."""
+
+    @property
+    def leaving(self) -> Leaving | None:
+        """The owner's wish to close; None: there is none."""
+
+    def ask(self, asker: Asker) -> None:
+        """Ask for a request as soon as there is a connection."""
+
+    def call(self, request: calls.Request, asker: Asker) -> None:
+        """Make a call over the connection that there is."""
+
+    def cancel(self, asker: Asker) -> None:
+        """Cancel what an asker waits for."""
+
+    def act(self, action: calls.Action) -> None:
+        """Have the driver carry an action out."""
+
+    def note_result(self, result: calls.Result, now_ms: int) -> None:
+        """Note whether a coordinator has answered; of calls the machine does it by itself."""
+
+    def hang_up(self, connection: int) -> None:
+        """Close a connection, unless another has been found since."""
+
+    def commits_are_out(self, holding: Holding | None = None) -> bool:
+        """True while a commit is not answered; of one holding, or of any."""
+
+    def end(self) -> None:
+        """The member has left, or cannot: nothing is to be done any more."""
+
+
+class ProtocolPart(ABC):
+    """One protocol, for one member. `machine` is set by the machine."""
+
+    machine: PartContext
+    config: MemberConfig
+    """The member's settings."""
+    member_id = ""
+    """The id that the coordinator gave; empty: none."""
+    generation = -1
+    """The group's generation, as known to the member; -1: none."""
+    is_leader = False
+    """True if this member computed the assignment of its generation."""
+    pause_most_s = MOST_S
+    """Limit of the pauses between two attempts of a commit."""
+    beat_interval_s = 60.0
+    """Interval of the heartbeats that are calls, which may be batched with those of others."""
+
+    releases_cost_nothing = True
+    """True if nobody else is rebalanced when a partition is given back."""
+
+    # --- Life ---
+
+    @abstractmethod
+    def start(self, now_ms: int) -> None:
+        """Begin to join."""
+
+    @property
+    @abstractmethod
+    def name(self) -> str:
+        """The member and its group, for messages."""
+
+    @property
+    @abstractmethod
+    def is_stopped(self) -> bool:
+        """True if the member will not join again."""
+
+    @property
+    @abstractmethod
+    def wants_coordinator(self) -> bool:
+        """True while the member wants to be in its group."""
+
+    @abstractmethod
+    def state(self) -> str:
+        """The member's state in a word; see `MemberState`."""
+
+    @property
+    @abstractmethod
+    def trouble(self) -> str:
+        """Reason that the member holds nothing, for its state; empty: none."""
+
+    @property
+    @abstractmethod
+    def is_assigned(self) -> bool:
+        """True once the owner knows what the member has been assigned, which may be nothing."""
+
+    @property
+    def assignment(self) -> frozenset[TopicPartition]:
+        """The partitions that the owner may work on: it was told of them, and not to stop."""
+        return self.machine.ledger.held
+
+    @property
+    def is_waiting(self) -> bool:
+        """True while another process has the member's name, and may be alive."""
+        return False
+
+    @property
+    def is_between_assignments(self) -> bool:
+        """True while it is not known what the member holds."""
+        return bool(self.between_assignments())
+
+    # --- Time and messages ---
+
+    @abstractmethod
+    def turn(self, now_ms: int) -> None:
+        """Let time pass."""
+
+    @abstractmethod
+    def take_step(self, now_ms: int) -> None:
+        """Ask for what is due."""
+
+    @abstractmethod
+    def next_deadline(self) -> int | None:
+        """Time at which `turn` or `take_step` has something to do; None: never."""
+
+    @abstractmethod
+    def timeout_ms(self, request: calls.Request) -> int:
+        """Milliseconds to wait for the answer to a request."""
+
+    def heard(self, heard: calls.Heard | calls.StreamEnded, now_ms: int) -> None:
+        """Take in a message of a stream, or its end; in protocols that have streams."""
+        raise NotImplementedError
+
+    # --- The owner ---
+
+    @abstractmethod
+    def pass_deadlines(self, now_ms: int) -> None:
+        """Take in the time before the owner is told what has happened."""
+
+    def handed_out(self, events: Collection[MemberEvent]) -> None:
+        """The owner has been told everything, with these events."""
+
+    @abstractmethod
+    def poll_begins(self, now_ms: int, *, gives_back: bool) -> None:
+        """The owner polls, which counts as progress.
+
+        Args:
+            gives_back: it has finished with what it was told is being revoked, or was lost.
+        """
+
+    @abstractmethod
+    def poll_ends(self, now_ms: int) -> None:
+        """The owner's poll returns."""
+
+    @abstractmethod
+    def alive(self, now_ms: int) -> None:
+        """The owner makes progress. May be called from any thread."""
+
+    @abstractmethod
+    def give_back(
+        self, holdings: Collection[Holding], position: int, refused: str, now_ms: int
+    ) -> None:
+        """The owner has finished with holdings, asked to or not.
+
+        Args:
+            position: the next offset to read; -1: the committed one.
+            refused: why this member will not have them now; empty: it would.
+        """
+
+    def ready(self, holding: Holding) -> None:
+        """What is `Warming` is prepared."""
+
+    def set_ready(self, is_ready: bool, now_ms: int) -> None:  # It is the value.
+        """The owner is to be given partitions, or no more."""
+
+    def set_unwanted(self, unwanted: Callable[[], Collection[TopicPartition]]) -> None:
+        """Have the group asked to give partitions to others, if it does not remember by itself."""
+
+    @property
+    @abstractmethod
+    def topics(self) -> Mapping[str, int]:
+        """Topics that the member declares, to numbers of partitions."""
+
+    @abstractmethod
+    def subscribe(self, topics: Mapping[str, int], now_ms: int) -> None:
+        """Declare other topics, or other numbers of partitions."""
+
+    def warming(self) -> list[Holding]:
+        """What the owner has been told to prepare."""
+        return []
+
+    @abstractmethod
+    def drain(self, within_ms: int, reason: str, now_ms: int, *, leave: bool | None) -> bool:
+        """Take no more partitions; True: the group will ask for those that are held.
+
+        Args:
+            leave: as in `Leaving`.
+        """
+
+    def beat_now(self, now_ms: int) -> None:
+        """Send the next heartbeat now, so that it is batched with those of others."""
+
+    # --- Until when work may go on; from any thread ---
+
+    @abstractmethod
+    def ends_ms(self, holding: Holding) -> int:
+        """Time from which no effect of a holding may leave the process; 0: now."""
+
+    def may_begin(self, holding: Holding, now_ms: int) -> bool:
+        """True if work of a holding may be begun, be it to finish it."""
+        return now_ms < self.ends_ms(holding)
+
+    def takes_work(self, holding: Holding, now_ms: int) -> bool:
+        """True if new work of a holding may be begun."""
+        return self.may_begin(holding, now_ms)
+
+    def deadline_of(self, holding: Holding) -> int | None:
+        """Deadline of a holding that is being revoked; None: it is not. `FOREVER_MS`: none."""
+        return None
+
+    # --- Commits and reports ---
+
+    def note_commit(self, now_ms: int) -> None:
+        """The owner commits."""
+
+    @abstractmethod
+    def identity(self) -> calls.Identity:
+        """The member as the coordinator knows it."""
+
+    def suspended(self, claimed: frozenset[Holding], now_ms: int) -> list[TopicPartition]:
+        """Partitions of holdings under which no effect may leave the process now."""
+        return []
+
+    def between_assignments(self) -> str:
+        """What the member waits for before it can commit; empty: it is not between assignments."""
+        return ""
+
+    def out_of_date(self, refusal: CommitFailed, sent: calls.Identity, now_ms: int) -> bool:
+        """Take in the refusal of a commit; True if the member goes on from what it speaks of."""
+        return False
+
+    def report(self, ends: Mapping[TopicPartition, int]) -> bool:
+        """Tell where logs end with a message of the protocol's own; False: it has none."""
+        return False
+
+    # --- Closing ---
+
+    @abstractmethod
+    def stop(self, reason: str) -> None:
+        """Stop because of an error; what is held is lost."""
+
+    def begin_to_close(self, leaving: Leaving) -> None:
+        """The owner closes the member, whose commits may still be answered."""
+
+    @abstractmethod
+    def leave(self, leaving: Leaving, now_ms: int) -> None:
+        """All commits are answered, or have had the time: leave, then `machine.end()`."""
+
+    def leave_by(self, now_ms: int) -> None:
+        """The time for leaving is over as well."""
+
+
+__all__ = ["FOREVER_MS", "Asker", "Leaving", "PartContext", "ProtocolPart"]

@@ -1,0 +1,467 @@
+"""The protocol of session groups, for one member: one stream, and the calls beside it.
+
+| file | decides |
+|---|---|
+| `stream.py` | what is sent on the stream, and what the messages of the coordinator mean |
+| `partitions.py` | what becomes of each partition by orders, acknowledgements and the time |
+| `leases.py` | until when the member may act without hearing from the coordinator |
+| `orders.py` | how messages spell partitions |
+
+A release is told to the coordinator when no commit of the holding is under way any more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from typing import cast
+
+from coordinator.assignors import TopicPartition
+from coordinator.client.errors import FatalError
+from coordinator.client.member import calls
+from coordinator.client.member.calls import Level, Next
+from coordinator.client.member.events import (
+    Granted,
+    HoldingEvent,
+    Lost,
+    MemberEvent,
+    Revoking,
+    Stopping,
+    Suspended,
+    spelled,
+)
+from coordinator.client.member.ledger import MEMBERSHIP, UNKNOWN_OFFSET, Holding
+from coordinator.client.member.naming import member_name
+from coordinator.client.member.part import Leaving, PartContext, ProtocolPart
+from coordinator.client.member.retry import MOST_S
+from coordinator.client.member.session.attaching import attach_of
+from coordinator.client.member.session.stream import SessionStream
+from coordinator.client.settings.configs import SessionConfig
+from coordinator.client.transport.wire import code_name
+from coordinator.v1 import session_pb2 as pb
+
+WINDOW = "window"
+"""Reason for which a member holds nothing until the next plan."""
+NO_SESSIONS = (
+    "the coordinator has no session groups ({}): it runs an older version. "
+    'Either update all nodes, or write protocol="classic"'
+)
+CALL_TIMEOUT_MS = 10_000
+FINDS_A_LEASE = 10
+"""Addresses that may fail to answer, one after the other, before the lease ends."""
+FIND_MS = 500
+"""Shortest time to wait for the answer to a FindCoordinator."""
+
+
+class SessionPart(ProtocolPart):
+    """The protocol of session groups, for one member.
+
+    Args:
+        random: from 0 to 1, below 1.
+    """
+
+    def __init__(self, config: SessionConfig, random: Callable[[], float]) -> None:
+        self.config: SessionConfig = config
+        self._random = random
+        self._opener = _Opener(self)
+        self._opener_waits = False
+        self._open: calls.OpenStream | None = None
+        self._releases: dict[Holding, tuple[int, str]] = {}
+        """Holdings that are released once their commits are answered: position, why refused."""
+        self._told: list[Holding] = []
+        """Holdings that the owner was told are revoked or lost."""
+        self._stop_is_told = self._is_returning = self._gives_up_place = False
+
+    @property
+    def machine(self) -> PartContext:
+        """See `ProtocolPart`."""
+        return self._machine
+
+    @machine.setter
+    def machine(self, machine: PartContext) -> None:
+        self._machine = machine
+        self.stream = SessionStream(attach_of(self.config), self._random, machine.ledger)
+        self.partitions = self.stream.partitions
+
+    # --- Life ---
+
+    @property
+    def member_id(self) -> str:  # type: ignore[override]  # As the stream has heard it.
+        """See `ProtocolPart`."""
+        return self.stream.member_id
+
+    @property
+    def name(self) -> str:
+        """See `ProtocolPart`."""
+        config = self.config
+        return member_name(config.group_id, config.member_name, self.member_id, config.client_id)
+
+    def start(self, now_ms: int) -> None:
+        """See `ProtocolPart`: the first turn attaches."""
+
+    @property
+    def is_stopped(self) -> bool:
+        """See `ProtocolPart`."""
+        return self.stream.is_stopped
+
+    @property
+    def wants_coordinator(self) -> bool:
+        """See `ProtocolPart`."""
+        return not self.stream.is_stopped
+
+    @property
+    def is_waiting(self) -> bool:
+        """True while another process has the member's name, and may be alive."""
+        return self.stream.is_waiting
+
+    def state(self) -> str:
+        """See `ProtocolPart`."""
+        stream = self.stream
+        if stream.is_stopped:
+            return "stopped"
+        if self._open is None:
+            return "connecting"
+        if not stream.session_id or stream.is_waiting:
+            return "joining"
+        return "revoking" if self.partitions.draining else "stable"
+
+    @property
+    def trouble(self) -> str:
+        """See `ProtocolPart`."""
+        return self.stream.why
+
+    @property
+    def is_assigned(self) -> bool:
+        """See `ProtocolPart`: what the group's plan gives it."""
+        stream = self.stream
+        is_member = bool(stream.session_id) and not stream.is_waiting
+        return bool(self.machine.ledger.held) or (is_member and stream.why != WINDOW)
+
+    @property
+    def is_between_assignments(self) -> bool:
+        """See `ProtocolPart`."""
+        return not self.member_id
+
+    # --- Time and messages ---
+
+    def turn(self, now_ms: int) -> None:
+        """See `ProtocolPart`."""
+        stream = self.stream
+        stream.turn(now_ms)
+        if self._open is not None and stream.is_silent(now_ms):
+            silence = calls.Unreachable("the coordinator does not answer on the stream")
+            self._stream_ended(self._open, silence, now_ms)
+        self._tell_news()
+
+    def take_step(self, now_ms: int) -> None:
+        """See `ProtocolPart`: open a stream, and send what is to be sent on it."""
+        stream, machine = self.stream, self.machine
+        for holding, (position, refused) in list(self._releases.items()):
+            if not machine.commits_are_out(holding):
+                del self._releases[holding]
+                self.partitions.released(holding, position, refused)
+        if self._open is not None:
+            while (message := stream.next_message()) is not None:
+                machine.act(calls.Send(self._open, message))
+        if stream.is_stopped and machine.leaving is not None:
+            self._close_stream()
+            machine.end()
+        elif stream.wants_stream(now_ms) and not self._opener_waits:
+            self._opener_waits = True
+            machine.ask(self._opener)
+
+    def heard(self, heard: calls.Heard | calls.StreamEnded, now_ms: int) -> None:
+        """See `ProtocolPart`."""
+        if heard.stream is not self._open:
+            return
+        if isinstance(heard, calls.StreamEnded):
+            self._stream_ended(heard.stream, heard.result, now_ms)
+            return
+        message = cast("pb.SessionResponse", heard.message)
+        self.machine.note_result(calls.Acknowledged(), now_ms)
+        self._log_message(message)
+        self.stream.turn(now_ms)
+        self._tell_news()
+        self.stream.handle(message, now_ms)
+        self._tell_news()
+        if self.stream.has_stream:
+            return
+        # It was the last message of this stream.
+        self._close_stream()
+        if not _stays(message):
+            self.machine.discovery.prefer(self.stream.moved_to)
+            self.machine.hang_up(heard.stream.connection)
+
+    def next_deadline(self) -> int | None:
+        """See `ProtocolPart`."""
+        return self.stream.next_deadline(is_opening=self._opener_waits)
+
+    def timeout_ms(self, request: calls.Request) -> int:
+        """See `ProtocolPart`."""
+        lease_ms = self.stream.lease.length_ms
+        if isinstance(request, calls.FindCoordinator) and lease_ms:
+            return min(CALL_TIMEOUT_MS, max(FIND_MS, lease_ms // FINDS_A_LEASE))
+        return CALL_TIMEOUT_MS
+
+    # --- The owner ---
+
+    def pass_deadlines(self, now_ms: int) -> None:
+        """See `ProtocolPart`: whoever asks about a holding compares with the time itself."""
+
+    def handed_out(self, events: Collection[MemberEvent]) -> None:
+        """See `ProtocolPart`."""
+        told = (event.holdings for event in events if isinstance(event, Revoking | Lost))
+        self._told += (holding for holdings in told for holding in holdings)
+
+    def poll_begins(self, now_ms: int, *, gives_back: bool) -> None:
+        """See `ProtocolPart`."""
+        self.alive(now_ms)
+        told, self._told = self._told, []
+        if gives_back:
+            self.give_back(told, UNKNOWN_OFFSET, "", now_ms)
+
+    def poll_ends(self, now_ms: int) -> None:
+        """See `ProtocolPart`: waiting for events is no work."""
+
+    def alive(self, now_ms: int) -> None:
+        """See `ProtocolPart`: the next heartbeat says so."""
+        self.stream.progress = max(self.stream.progress, now_ms)
+
+    def give_back(
+        self, holdings: Collection[Holding], position: int, refused: str, now_ms: int
+    ) -> None:
+        """See `ProtocolPart`. One that is only warming can be refused. While the member stops in
+        order to return, nothing is given back."""
+        for holding in () if self._is_returning else holdings:
+            if holding.handoff_id and not holding.token:
+                if refused:
+                    self.partitions.refuse(holding, refused)
+            elif self.partitions.holds(holding):
+                why = f"it was refused: {refused}" if refused else "it was released"
+                self.machine.ledger.give_up(holding, why)
+                self._releases[holding] = position, refused
+
+    def ready(self, holding: Holding) -> None:
+        """See `ProtocolPart`."""
+        self.partitions.ready(holding)
+
+    def set_ready(self, is_ready: bool, now_ms: int) -> None:  # It is the value.
+        """See `ProtocolPart`."""
+        self.stream.set_ready(is_ready, now_ms)
+
+    @property
+    def topics(self) -> Mapping[str, int]:
+        """See `ProtocolPart`."""
+        return self.stream.topics
+
+    def subscribe(self, topics: Mapping[str, int], now_ms: int) -> None:
+        """See `ProtocolPart`, with a new Attach."""
+        self.stream.subscribe(sorted(topics.items()), now_ms)
+
+    def warming(self) -> list[Holding]:
+        """See `ProtocolPart`."""
+        return [warm.holding for warm in self.partitions.warming.values()]
+
+    def drain(self, within_ms: int, reason: str, now_ms: int, *, leave: bool | None) -> bool:
+        """See `ProtocolPart`. A member without a stream is asked by nobody; nor is one that will
+        return, unless it is to `leave`."""
+        self._gives_up_place = bool(leave)
+        self._is_returning = self.config.return_within_ms is not None and not leave
+        if self._is_returning:
+            return False
+        self.stream.leave(pb.SessionLeave.DRAIN, now_ms, within_ms, reason)
+        self._tell_news()
+        return self.stream.has_stream
+
+    # --- Until when work may go on ---
+
+    def ends_ms(self, holding: Holding) -> int:
+        """See `ProtocolPart`."""
+        return self.partitions.ends_ms(holding)
+
+    def may_begin(self, holding: Holding, now_ms: int) -> bool:
+        """See `ProtocolPart`: its lease is not in doubt, and it is not paused."""
+        return self.partitions.may_begin(holding, now_ms)
+
+    def takes_work(self, holding: Holding, now_ms: int) -> bool:
+        """See `ProtocolPart`: it does not drain either."""
+        return self.partitions.takes_work(holding, now_ms)
+
+    def deadline_of(self, holding: Holding) -> int | None:
+        """See `ProtocolPart`."""
+        return self.partitions.deadline_of(holding)
+
+    # --- Commits and reports ---
+
+    @property
+    def pause_most_s(self) -> float:  # type: ignore[override]  # It depends on the lease.
+        """See `ProtocolPart`. Its owner stands still until the answer, however briefly the
+        coordinator was away; one that is tried as often as heartbeats are sent adds little."""
+        return min(MOST_S, self.stream.interval_ms / 1_000)
+
+    def note_commit(self, now_ms: int) -> None:
+        """See `ProtocolPart`."""
+        self.alive(now_ms)
+
+    def identity(self) -> calls.Identity:
+        """See `ProtocolPart`."""
+        return calls.Identity(self.config.group_id, -1, self.member_id, None)
+
+    def suspended(self, claimed: frozenset[Holding], now_ms: int) -> list[TopicPartition]:
+        """See `ProtocolPart`."""
+        ends_ms = self.partitions.ends_ms
+        return [
+            held.partition for held in claimed
+            if held.partition != MEMBERSHIP and now_ms >= ends_ms(held)
+        ]  # fmt: skip
+
+    def report(self, ends: Mapping[TopicPartition, int]) -> bool:
+        """See `ProtocolPart`: with the next heartbeats."""
+        self.stream.report(dict(ends))
+        return True
+
+    # --- Closing ---
+
+    def stop(self, reason: str) -> None:
+        """See `ProtocolPart`."""
+        self._close_stream()
+        self.stream.stop(reason)
+        self._tell_news()
+
+    def leave(self, leaving: Leaving, now_ms: int) -> None:
+        """See `ProtocolPart`, at once or for a while; the coordinator answers on the stream."""
+        within_ms = leaving.return_within_ms
+        if within_ms is None and not (leaving.leave or self._gives_up_place):
+            within_ms = self.config.return_within_ms
+        if within_ms is None:
+            self.stream.leave(pb.SessionLeave.NOW, now_ms, 0, leaving.reason)
+        else:
+            self.stream.leave(pb.SessionLeave.RETURN, now_ms, within_ms, leaving.reason)
+        self._tell_news()
+
+    def leave_by(self, now_ms: int) -> None:
+        """See `ProtocolPart`."""
+        trouble = self.machine.unreachable_because or "no answer"
+        self.machine.log(Level.WARNING, f"could not leave: {trouble}")
+        self._close_stream()
+        self.stream.stop("it has left")
+        self._tell_news()
+        self.machine.end()
+
+    # --- Streams ---
+
+    def open_stream(self, now_ms: int) -> None:
+        """There is a connection to the coordinator: attach over it."""
+        self._opener_waits = False
+        if self.stream.wants_stream(now_ms):
+            self._close_stream()  # One that the owner has left for other topics.
+            self._open = calls.OpenStream(self.machine.discovery.connection)
+            self.machine.act(self._open)
+            self.stream.opened(now_ms)
+
+    def no_coordinator(self, result: calls.Result, now_ms: int) -> Next:
+        """No address has named a coordinator."""
+        self._opener_waits = False
+        self._judge_failure(result, now_ms)
+        return Next.REDISCOVER
+
+    def _stream_ended(self, stream: calls.OpenStream, result: calls.Failure, now_ms: int) -> None:
+        self._close_stream()
+        self.machine.note_result(result, now_ms)
+        self._judge_failure(result, now_ms)
+        if not isinstance(result, calls.Dropped | calls.NoRoom):
+            self.machine.hang_up(stream.connection)
+
+    def _judge_failure(self, result: calls.Result, now_ms: int) -> None:
+        match result:
+            case calls.Broken(error):
+                self.machine.fail(error)
+            case calls.Refused(detail, code) if self._is_turned_away(code):
+                self.machine.fail(FatalError(detail, code))
+            case calls.Unimplemented(detail):
+                self.machine.fail(FatalError(NO_SESSIONS.format(detail)))
+            case calls.NoRoom(_, after_ms):
+                self.stream.closed(now_ms, after_ms)
+            case _:
+                self.stream.closed(now_ms)
+
+    def _is_turned_away(self, code: str) -> bool:
+        # A token may be about to be renewed: a member stays one for its lease.
+        return code != "UNAUTHENTICATED" or not self.stream.session_id
+
+    def _close_stream(self) -> None:
+        stream, self._open = self._open, None
+        if stream is not None:
+            self.machine.act(calls.CloseStream(stream))
+
+    # --- The owner's events, and the log ---
+
+    def _tell_news(self) -> None:
+        """Pass on what has become of partitions, and a stop."""
+        machine, stream = self.machine, self.stream
+        events = self.partitions.take_news()
+        machine.events.extend(events)
+        self._log_events(events)
+        if stream.is_stopped and not self._stop_is_told:
+            self._stop_is_told = True
+            if stream.failure is not None:
+                machine.note_failure(FatalError(stream.failure, stream.failure_code))
+            machine.events.append(Stopping(stream.stopped_because))
+
+    def _log_events(self, events: Collection[HoldingEvent]) -> None:
+        """A line for each event but those of preparing. A loss is a warning unless the member has
+        asked to leave."""
+        for event in events:
+            level, told = Level.INFO, spelled(event.partitions)
+            match event:
+                case Granted():
+                    text = f"granted {told}"
+                case Revoking():
+                    text = f"draining {told}, to be given back"
+                case Suspended():
+                    level = Level.WARNING
+                    text = f"lease in doubt: {told}: suspended until it is confirmed"
+                case Lost(_, reason):
+                    level = Level.WARNING if self.machine.leaving is None else Level.INFO
+                    text = f"lost {told}: {reason}"
+                case _:
+                    continue
+            self.machine.log(level, text)
+
+    def _log_message(self, message: pb.SessionResponse) -> None:
+        """Log what is worth a line, before it is taken in."""
+        match message.WhichOneof("message"):
+            case "attached":
+                attached = message.attached
+                why = f", waits: {attached.why}" if attached.standing else ""
+                self.machine.log(Level.INFO, f"attached, lease {attached.lease_ms} ms{why}")
+            case "refused":
+                refused = message.refused
+                code = code_name(refused.error_code)
+                self.machine.log(Level.WARNING, f"refused: {code}: {refused.error_message}")
+            case "go_away":
+                reason = pb.GoAway.Reason.Name(message.go_away.reason)
+                self.machine.log(Level.INFO, f"told to go away: {reason}")
+
+
+class _Opener:
+    """Asks for a connection, and opens the stream over it."""
+
+    def __init__(self, part: SessionPart) -> None:
+        self._part = part
+
+    def attempt(self, now_ms: int) -> calls.Request | None:
+        """There is a connection."""
+        self._part.open_stream(now_ms)
+        return None
+
+    def handle(self, request: calls.Request | None, result: calls.Result, now_ms: int) -> Next:
+        """There is none."""
+        return self._part.no_coordinator(result, now_ms)
+
+
+def _stays(message: pb.SessionResponse) -> bool:
+    """True if the same node is asked again after this message, the last of a stream."""
+    if message.WhichOneof("message") == "go_away":
+        return message.go_away.reason == pb.GoAway.SUPERSEDED
+    code = message.refused.error_code
+    return code_name(code) not in calls.ELSEWHERE
