@@ -23,8 +23,7 @@ import grpc
 import pytest
 
 from coordinator.assignors import TopicPartition
-from coordinator.client import Credentials, Member
-from coordinator.client.member.events import Revoking
+from coordinator.client import Credentials, Member, Revoking
 from coordinator.v1 import group_pb2 as pb
 from coordinator.v1.group_pb2_grpc import GroupCoordinatorStub
 from tests.certificates import Authority
@@ -124,7 +123,7 @@ async def work(address: str, credentials: Credentials | None, stop: threading.Ev
                 await handed_over(address, settings)
 
 
-async def assigned(member: Member | Member) -> None:
+async def assigned(member: Member) -> None:
     while len(member.assignment) < 2:
         await member.poll(timeout=0.1)
 
@@ -132,15 +131,14 @@ async def assigned(member: Member | Member) -> None:
 async def handed_over(address: str, settings: dict) -> None:
     """Have a partition of a session group handed over, and freed by a member that leaves."""
     wishes = {"plan_interval_ms": 0, "join_quiet_ms": 0, "initial_delay_ms": 0}
-    async with Member(
-        address, "leased", {"t": 2}, wishes=wishes, **settings, protocol="session"
-    ) as staying:
+    settings = {**settings, "protocol": "session"}
+    async with Member(address, "leased", {"t": 2}, wishes=wishes, **settings) as staying:
         await assigned(staying)
-        async with Member(address, "leased", {"t": 2}, **settings, protocol="session") as passing:
+        async with Member(address, "leased", {"t": 2}, **settings) as passing:
             while not passing.assignment:
-                for change in await staying.poll(timeout=0.1):
-                    if isinstance(change, Revoking):
-                        staying.released(change.partition)
+                for event in await staying.poll(timeout=0.1):
+                    if isinstance(event, Revoking):
+                        staying.released(event.holdings)
                 await passing.poll(timeout=0.1)
         await assigned(staying)
 

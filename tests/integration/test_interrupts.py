@@ -43,8 +43,6 @@ async def main():
 asyncio.run(main())
 """
 SESSION = """
-from coordinator.client import Member
-
 async def main():
     async with Member(sys.argv[1], "s", {"t": 2}, protocol="session") as member:
         while len(member.assignment) < 2:

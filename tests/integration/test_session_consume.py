@@ -18,7 +18,7 @@ from tests.serving import Process
 ROWS, PARTITIONS = 400, 4
 PROGRAM = """
 import json, pathlib, sys, time
-from coordinator.client import BlockingMember, BlockingSessionMember
+from coordinator.client import BlockingMember
 from coordinator.sources.group import consume
 from coordinator.sources import open_source
 
@@ -53,7 +53,7 @@ source = open_source(logs)
 topics = {source.topic: 4}
 if protocol == "session":
     wishes = {"lease_ms": 2_000, "join_quiet_ms": 0, "initial_delay_ms": 0}
-    member = BlockingSessionMember(address, group, topics, wishes=wishes)
+    member = BlockingMember(address, group, topics, protocol="session", wishes=wishes)
 else:
     member = BlockingMember(
         address, group, topics, assignors="cooperative-sticky", session_timeout_ms=2_000,

@@ -10,8 +10,7 @@ import signal
 
 import pytest
 
-from coordinator.client import Member
-from coordinator.client.member.events import Granted
+from coordinator.client import Granted, Holding, Member
 from tests.integration.test_worker_processes import STUCK_THREAD, WORKING, WORKING_THREAD, script
 from tests.integration.waiting import until
 from tests.patience import HANG_S
@@ -39,17 +38,14 @@ def node():
         yield process
 
 
-async def granted(node, group: str) -> list[Granted]:
-    """Grants that another member of the group receives."""
+async def granted(node, group: str) -> list[Holding]:
+    """Holdings that another member of the group receives."""
     async with Member(node.address, group, {"t": 2}, protocol="session") as member:
-        found = []
-        await until_granted(member, found, 2)
+        found: list[Holding] = []
+        while len(found) < 2:
+            for event in await member.poll(timeout=HANG_S):
+                found += event.holdings if isinstance(event, Granted) else ()
         return found
-
-
-async def until_granted(member: Member, found: list[Granted], count: int) -> None:
-    while len(found) < count:
-        found += [each for each in await member.poll(timeout=HANG_S) if isinstance(each, Granted)]
 
 
 @pytest.mark.parametrize("handler", [WORKING, WORKING_THREAD], ids=["async", "thread"])
@@ -67,7 +63,7 @@ async def test_a_signal_hands_over_to_a_member_that_waits(node, request):
     with script(node, request, WORKING + "worker.run()\n", HEAD) as running:
         running.until("ready")
         async with Member(
-            node.address, running.group, {"t": 2}, capacity=0, protocol="session"
+            node.address, running.group, {"t": 2}, protocol="session", capacity=0
         ) as waiting:
             await until(lambda: waiting.member_id)
             running.send(signal.SIGTERM)
@@ -91,12 +87,11 @@ os.environ["GRPC_ENABLE_FORK_SUPPORT"] = "0"
 FORKED_MEMBER = f"""
 import os, sys
 from coordinator.client import BlockingMember
-from coordinator.client.member.events import Granted
 
-with BlockingMember(sys.argv[1], sys.argv[2], {{"t": 2}}, wishes={WISHES}, protocol="session") as member:
-    changes = []
-    while not any(isinstance(each, Granted) for each in changes):
-        changes += member.poll(timeout={HANG_S})
+settings = {{"protocol": "session", "wishes": {WISHES}}}
+with BlockingMember(sys.argv[1], sys.argv[2], {{"t": 2}}, **settings) as member:
+    while not member.assignment:
+        member.poll(timeout={HANG_S})
     partition = next(iter(member.assignment))
     assert member.valid(partition)
     child = os.fork()

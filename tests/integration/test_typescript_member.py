@@ -28,7 +28,7 @@ from coordinator.assignors.consumer_protocol import (
     encode_subscription,
 )
 from coordinator.cli.main import main
-from coordinator.client import GroupMember
+from coordinator.client import Member
 from coordinator.client.member.calls import JoinedMember
 from coordinator.client.member.classic.assigning import share_out, subscriptions
 from coordinator.core.events import MemberEvicted, MemberLeft
@@ -137,7 +137,7 @@ def typescript(built: Path, address: str, *flags: str):
 @contextlib.asynccontextmanager
 async def python(address: str, assignor: str = "range"):
     """A member in Python that keeps up with what happens to it."""
-    member = GroupMember(
+    member = Member(
         address,
         "g",
         {"rows": PARTITIONS},

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
-from coordinator.client.member.session.changes import Draining, Granted, Lost, Warming
-
 from coordinator.assignors import TopicPartition
 from coordinator.client import (
     BlockingMember,
-    BlockingSessionMember,
     FencedToken,
-    GroupMember,
+    Granted,
+    Lost,
+    Member,
     MemberSettings,
-    SessionMember,
+    Revoking,
+    Warming,
 )
 from coordinator.sources import open_source
 from coordinator.sources.group import Summary, consume
@@ -25,57 +25,59 @@ class Sums:
     def store(self, partition: int, offset: int) -> None: ...
 
 
-async def changes_are_told_apart() -> None:
+async def events_are_told_apart() -> None:
     shared: MemberSettings = {"member_name": "worker-1", "wishes": {"lease_ms": 10_000}}
-    async with SessionMember("a:1", "g", {"t": 1}, **shared) as member:
-        async for change in member.changes():
-            match change:
-                case Granted(partition, token, offset):
-                    await member.commit({partition: offset + token})
-                case Draining(partition, _, deadline_ms):
-                    member.released(partition, position=deadline_ms or 0)
-                case Lost(partition):
-                    member.released(partition)
-                case Warming(partition, offset=0):
-                    member.refuse(change, "nothing to prepare from")
-                case Warming(partition):
-                    member.ready(change)
-                    member.ready(partition)
+    async with Member("a:1", "g", {"t": 1}, protocol="session", **shared) as member:
+        async for event in member.events():
+            match event:
+                case Granted(holdings):
+                    ends = {held.partition: held.offset + held.token for held in holdings}
+                    await member.commit(ends, holdings=holdings)
+                case Revoking(holdings, deadline_ms):
+                    for held in holdings:
+                        member.released(held, position=deadline_ms or 0)
+                case Lost(holdings, reason):
+                    print(reason)
+                    member.released(holdings)
+                case Warming(holdings):
+                    member.refuse(holdings[0], "nothing to prepare from")
+                    member.ready(holdings[1:])
                 case _:
                     pass
 
 
 def blocking_members_have_the_same_calls(key: TopicPartition) -> None:
-    with BlockingSessionMember("a:1", "g", {"t": 1}, capacity=2.0, rack=None) as member:
+    with BlockingMember(
+        "a:1", "g", {"t": 1}, protocol="session", capacity=2.0, rack=None
+    ) as member:
         member.poll(timeout=1.0)
         if member.valid(key) and member.takes_work(key):
             try:
                 member.commit({key: 1}, atomic=True, expected={key: -1})
             except FencedToken as error:
                 print(error.holders)
-        member.refuse(key, "no disk")
+        member.refuse(member.holding(key), "no disk")
+        member.released(key)  # type: ignore[arg-type]
 
 
-def members_of_both_protocols_consume(
-    classic: BlockingMember, leased: BlockingSessionMember
-) -> Summary:
+def members_of_both_protocols_consume(classic: BlockingMember, leased: BlockingMember) -> Summary:
     source = open_source("/logs")
     consume(classic, source, Sums())
     return consume(leased, source, Sums(), rows_per_commit=10, forever=True)
 
 
-async def a_forgotten_await_is_an_error(member: SessionMember, key: TopicPartition) -> None:
+async def a_forgotten_await_is_an_error(member: Member, key: TopicPartition) -> None:
     member.commit({key: 5})  # type: ignore[unused-coroutine]
     member.close()  # type: ignore[unused-coroutine]
 
 
 def wrong_settings_are_errors() -> None:
-    SessionMember("a:1", "g", {"t": 1}, session_timeout=45_000)  # type: ignore[call-arg]
-    BlockingSessionMember("a:1", "g", {"t": 1}, capacity="x")  # type: ignore[arg-type]
-    SessionMember("a:1", "g", {"t": 1}, wishes={"mode": "hot"})  # type: ignore[typeddict-item]
-    GroupMember("a:1", "g", {"t": 1}, wish={})  # type: ignore[call-arg]
+    Member("a:1", "g", {"t": 1}, protocol="leases")  # type: ignore[arg-type]
+    Member("a:1", "g", {"t": 1}, protocol="session", give_back="never")  # type: ignore[arg-type]
+    BlockingMember("a:1", "g", {"t": 1}, protocol="session", lease_ms=3)  # type: ignore[call-arg]
+    Member("a:1", "g", {"t": 1}, wishes={"mode": "hot"}, protocol="session")  # type: ignore[typeddict-item]
 
 
-def asynchronous_members_do_not_consume(member: SessionMember) -> None:
+def asynchronous_members_do_not_consume(member: Member) -> None:
     consume(member, open_source("/logs"), Sums())  # type: ignore[arg-type]
     consume(member, open_source("/logs"), object())  # type: ignore[arg-type]
