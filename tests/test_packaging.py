@@ -27,7 +27,7 @@ REPOSITORY = "https://example.org/coordinator"
 # A worker as it is written in the README, to its first commit.
 WORKER = """
 import sys
-from coordinator.client import Granted, BlockingMember, TopicPartition
+from coordinator.client import BlockingMember, Granted, TopicPartition
 with BlockingMember(sys.argv[1], "g", {"t": 2}) as member:
     while not any(isinstance(event, Granted) for event in member.poll(timeout=1.0)):
         pass
@@ -178,7 +178,7 @@ def metadata(wheel: Path) -> tuple[dict[str, list[str]], str]:
 def test_no_file_is_in_both_wheels_and_none_is_lost(wheel, member_wheel, server_wheel):
     assert files(member_wheel) & files(server_wheel) == set()
     assert files(member_wheel) | files(server_wheel) == files(wheel)
-    assert "coordinator/client/member/blocking_member.py" in files(member_wheel)
+    assert "coordinator/client/member/blocking.py" in files(member_wheel)
     assert "coordinator/cli/main.py" in files(server_wheel)
 
 

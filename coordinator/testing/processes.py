@@ -91,7 +91,7 @@ class VirtualProcess:
         Args:
             heartbeats: only its handlers stop, or the function that it was started with, as if
                 they were busy; the library goes on. A thread stops where it next waits for the
-                library. A `GroupMember` that is in `poll` counts as polling while it is paused
+                library. A `Member` that is in `poll` counts as polling while it is paused
                 there. False: all of it stops, as by SIGSTOP.
         """
         environment = self._alive()

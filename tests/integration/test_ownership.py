@@ -138,12 +138,13 @@ def test_closing_in_one_thread_ends_the_commits_of_others():
         one = BlockingMember(server.address, "g", {"t": 2}, **QUICK)
         one.start()
         wait_until(lambda: one.poll(timeout=0.1) and one.assignment)
+        handed = one.holding(T0)
         server.kill()
         ended: list[Exception] = []
 
         def commit() -> None:
             try:
-                one.commit({T0: 1})
+                one.commit({T0: 1}, holdings=handed)
             except Exception as error:  # noqa: BLE001  # The test says of what kind.
                 ended.append(error)
 

@@ -156,6 +156,7 @@ class MemberView:
         Raises:
             StaleMember: it is not held.
         """
+        check_process(self.pid)
         held = self._shown(partition)
         if held is None:
             key = partition_of(partition)
