@@ -54,21 +54,21 @@ def t(*numbers: int) -> frozenset[TopicPartition]:
 
 
 class Granted(NamedTuple):
-    """What a `Granted` tells: tests compare events by partitions, not by holdings."""
+    """A `Granted` as tests compare it: by partitions, not by holdings."""
 
     partitions: frozenset[TopicPartition]
     generation: int
 
 
 class Revoking(NamedTuple):
-    """What a `Revoking` tells."""
+    """A `Revoking` as tests compare it."""
 
     partitions: frozenset[TopicPartition]
     deadline_ms: int
 
 
 class Lost(NamedTuple):
-    """What a `Lost` tells."""
+    """A `Lost` as tests compare it."""
 
     partitions: frozenset[TopicPartition]
     reason: str

@@ -67,7 +67,7 @@ _NONE: Holdings = {}
 
 @dataclass(frozen=True, slots=True)
 class _HandedOut:
-    """What an owner, a task or thread, was handed out by its last poll."""
+    """Holdings that an owner, a task or thread, was handed out by its last poll."""
 
     ledger: Ledger
     owner: object
@@ -77,7 +77,7 @@ class _HandedOut:
 _HANDED_OUT: contextvars.ContextVar[_HandedOut | None] = contextvars.ContextVar(
     "handed_out", default=None
 )
-"""Of the member that was polled last. A task inherits that of its maker, as of then."""
+"""Set for the member that was polled last. A task inherits that of its maker, as of then."""
 
 
 class Ledger:
@@ -231,7 +231,7 @@ class Ledger:
             raise StaleMember(_refusal(ended, repeated=repeated))
 
     def why_ended(self, claimed: Iterable[Holding]) -> str:
-        """Those among these that have ended, and why; empty: all last."""
+        """The holdings among these that have ended, and why; empty: all last."""
         ended = {h.partition: self._reason(h.partition) for h in claimed if not self._is_open(h)}
         return spelled_reasons(ended)
 

@@ -446,7 +446,7 @@ class MemberMachine:
 
     @property
     def unreachable_because(self) -> str:
-        """Why the last call had no answer; empty: it had one."""
+        """Reason that the last call had no answer; empty: it had one."""
         return self._reachability.trouble
 
     def _note_state(self, now_ms: int) -> None:

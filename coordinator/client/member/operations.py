@@ -169,7 +169,7 @@ class Standing(Protocol):
         """Partitions of holdings under which no effect may leave the process now."""
 
     def between_assignments(self) -> str:
-        """What the member waits for before it can commit; empty: it is not between assignments."""
+        """Event that a commit has to wait for; empty: the member is not between assignments."""
 
     def out_of_date(self, refusal: CommitFailed, sent: calls.Identity, now_ms: int) -> bool:
         """Take in a refusal; True if it speaks of a generation that the member goes on from."""

@@ -72,7 +72,7 @@ class PartContext(Protocol):
 
     @property
     def unreachable_because(self) -> str:
-        """Why the last call had no answer; empty: it had one."""
+        """Reason that the last call had no answer; empty: it had one."""
 
     @property
     def leaving(self) -> Leaving | None:
@@ -232,7 +232,7 @@ class ProtocolPart(ABC):
         """
 
     def ready(self, holding: Holding) -> None:
-        """What is `Warming` is prepared."""
+        """A partition that is `Warming` is prepared."""
 
     def set_ready(self, is_ready: bool, now_ms: int) -> None:  # It is the value.
         """The owner is to be given partitions, or no more."""
@@ -250,7 +250,7 @@ class ProtocolPart(ABC):
         """Declare other topics, or other numbers of partitions."""
 
     def warming(self) -> list[Holding]:
-        """What the owner has been told to prepare."""
+        """Holdings that the owner has been told to prepare."""
         return []
 
     @abstractmethod
@@ -296,7 +296,7 @@ class ProtocolPart(ABC):
         return []
 
     def between_assignments(self) -> str:
-        """What the member waits for before it can commit; empty: it is not between assignments."""
+        """Event that a commit has to wait for; empty: the member is not between assignments."""
         return ""
 
     def out_of_date(self, refusal: CommitFailed, sent: calls.Identity, now_ms: int) -> bool:

@@ -52,7 +52,7 @@ class Resumed(NamedTuple):
 
 
 def one_by_one(event) -> list:
-    """What an event tells of each of its partitions."""
+    """Events of single partitions, as tests compare them."""
     found = []
     for held in event.holdings:
         match type(event).__name__:

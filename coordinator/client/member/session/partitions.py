@@ -74,7 +74,7 @@ class Partitions:
     ) -> None:
         self._lease, self._ledger, self._say = lease, ledger, say
         self._news: dict[tuple[type[HoldingEvent], Any], list[Holding]] = {}
-        """What the owner is to be told, by kind and its other fields."""
+        """Events that the owner is to be told, by kind and other fields: their holdings."""
         self.held: dict[TopicPartition, Held] = {}
         self.draining: set[TopicPartition] = set()
         """Partitions of `held` in state DRAINING."""
