@@ -163,7 +163,7 @@ class BlockingMember(MemberView):
     def poll(self, timeout: float | None = 0.0) -> list[MemberEvent]:
         """Return the events since the last call; see `Member.poll`."""
         events = self._call(self._member._poll(timeout))
-        self._machine.ledger.seen()
+        self._member._owners.polled()
         return events
 
     commit = _in_plain_code(Member.commit, refusal=StaleMember)

@@ -35,6 +35,7 @@ from coordinator.client.member.ledger import UNKNOWN_OFFSET, Holding
 from coordinator.client.member.machine import MemberMachine
 from coordinator.client.member.making import part_of
 from coordinator.client.member.operations import GIVE_UP_MS
+from coordinator.client.member.owners import Owners
 from coordinator.client.member.part import Leaving, ProtocolPart
 from coordinator.client.member.state import MemberState
 from coordinator.client.offsets import Commit, OffsetAndMetadata, Offsets
@@ -251,6 +252,7 @@ class Member(MemberView):
         addresses, random = addresses_of(bootstrap), process.random
         self._clock = process.clock
         self._machine = MemberMachine(part, part.config.group_id, addresses, random)
+        self._owners = Owners(self._machine.ledger)
         self._process = process
         self.group_address = GroupAddress(addresses, part.config.group_id, process.credentials)
         link = self._connect(process.credentials, part.beat_interval_s, random)
@@ -368,7 +370,7 @@ class Member(MemberView):
             FatalError: the group refuses this member; what it held is lost.
         """
         events = await self._poll(timeout)
-        self._machine.ledger.seen()
+        self._owners.polled()
         return events
 
     async def _poll(self, timeout: float | None) -> list[MemberEvent]:  # noqa: ASYNC109
@@ -516,7 +518,10 @@ class Member(MemberView):
         shown = None if holdings is None else _several(holdings)
         timeout_ms = timeout_ms_of(timeout)
         try:
-            begun = self._machine.commit(commit, shown, self._clock(), timeout_ms, waits=waits)
+            begun = self._machine.commit(
+                commit, shown, self._clock(), timeout_ms,
+                waits=waits, handed_out=self._owners.handed_out,
+            )  # fmt: skip
         except StaleMember:
             self._driver.turn()  # It is logged.
             raise

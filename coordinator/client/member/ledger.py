@@ -9,9 +9,8 @@ anything is sent, once one of them has ended.
     machine:  begin ──────────► end        begin again
     owner:           hand_out        commit (refused)   hand_out   commit (accepted)
 
-A commit that shows no holdings counts for those that were handed out to its owner: the task or
-thread that polls, for its last poll; a task that was made meanwhile, for what had been handed out
-when it was made. Never for the newest that the machine knows of.
+A commit that shows no holdings counts for those that were handed out to its owner (`owners.py`),
+never for the newest that the machine knows of.
 
 One exception: a batch that a checkpoint planned before this process began, whose holdings nobody
 can show any more, counts for the present ones, if it names the offset that it began at for each of
@@ -20,9 +19,6 @@ its partitions (`of_planned_batch`).
 
 from __future__ import annotations
 
-import asyncio
-import contextvars
-import threading
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
@@ -65,32 +61,16 @@ Holdings = Mapping[TopicPartition, Holding]
 _NONE: Holdings = {}
 
 
-@dataclass(frozen=True, slots=True)
-class _HandedOut:
-    """Holdings that an owner, a task or thread, was handed out by its last poll."""
-
-    ledger: Ledger
-    owner: object
-    holdings: Holdings
-
-
-_HANDED_OUT: contextvars.ContextVar[_HandedOut | None] = contextvars.ContextVar(
-    "handed_out", default=None
-)
-"""Set for the member that was polled last. A task inherits that of its maker, as of then."""
-
-
 class Ledger:
     """Holdings of a member: those that last, and those that its owner knows."""
 
-    __slots__ = ("_ended", "_given_up", "_known", "_lasting", "_poller")
+    __slots__ = ("_ended", "_given_up", "_known", "_lasting")
 
     def __init__(self) -> None:
         self._lasting: dict[TopicPartition, Holding] = {}
         self._known: Holdings = _NONE  # Replaced, never changed: tasks keep the one of their time.
         self._ended: dict[TopicPartition, str] = {}
         self._given_up: set[Holding] = set()
-        self._poller: object = None
 
     # --- The machine's side ---
 
@@ -147,10 +127,11 @@ class Ledger:
         """All partitions that the owner knows it holds, and whose holdings last."""
         return self.known(self._known) - {MEMBERSHIP}
 
-    def seen(self) -> None:
-        """Note that the caller is the owner to whom everything has been handed out."""
-        self._poller = _caller()
-        _HANDED_OUT.set(_HandedOut(self, self._poller, self._known))
+    @property
+    def handed_out(self) -> Holdings:
+        """The holdings that were handed out by now, some of which may have ended. It is replaced,
+        never changed."""
+        return self._known
 
     def of(self, partition: TopicPartition) -> Holding:
         """The holding of a partition that was handed out last, whether or not it lasts.
@@ -166,36 +147,23 @@ class Ledger:
         holding = self._known.get(partition)
         return holding if holding is not None and self.lasts(holding) else None
 
-    def shown(self, partitions: Collection[TopicPartition]) -> frozenset[Holding]:
-        """The holdings of a commit that shows none: those that were handed out to its caller.
-
-        Raises:
-            StaleMember: a partition has none.
-        """
-        seen, caller = _HANDED_OUT.get(), _caller()
-        if seen is not None and seen.ledger is self:
-            is_owner = caller is seen.owner or caller is self._poller
-            return self._claim(partitions, self._known if is_owner else seen.holdings)
-        if isinstance(self._poller, threading.Thread) and caller is not self._poller:
-            raise StaleMember(
-                "nothing was sent, for nothing was handed out to this thread: pass "
-                "holdings=[member.holding(partition)], taken when the work began"
-            )
-        return self._claim(partitions, self._known)
-
     def claim(
-        self, partitions: Collection[TopicPartition], shown: Collection[Holding] | None
+        self,
+        partitions: Collection[TopicPartition],
+        shown: Collection[Holding] | None,
+        handed_out: Holdings | None = None,
     ) -> frozenset[Holding]:
         """The holdings that a commit of these partitions counts for.
 
         Args:
             partitions: if empty, the commit counts for the membership.
             shown: holdings passed by the caller; None: those that were handed out to it.
+            handed_out: to this caller; None: all that were handed out by now.
         Raises:
             StaleMember: a partition has none.
         """
         if shown is None or not partitions:
-            return self.shown(partitions)
+            return self._claim(partitions, self._known if handed_out is None else handed_out)
         held = {holding.partition: holding for holding in shown}
         return self._claim(partitions, held, "no holding of it was shown")
 
@@ -256,15 +224,6 @@ class Ledger:
             return self._ended[partition]
         told_soon = partition in self._lasting
         return "no poll has handed it out" if told_soon else "it is not assigned to this member"
-
-
-def _caller() -> object:
-    """The task that runs, or else the thread."""
-    try:
-        task = asyncio.current_task()
-    except RuntimeError:
-        task = None
-    return task or threading.current_thread()
 
 
 def _refusal(reasons: dict[TopicPartition, str], *, repeated: bool = False) -> str:

@@ -42,7 +42,7 @@ from coordinator.client.member import calls
 from coordinator.client.member.calls import Level, Next
 from coordinator.client.member.discovery import Discovery
 from coordinator.client.member.events import Granted, MemberEvent, Revoking, Warming
-from coordinator.client.member.ledger import UNKNOWN_OFFSET, Holding, Ledger
+from coordinator.client.member.ledger import UNKNOWN_OFFSET, Holding, Holdings, Ledger
 from coordinator.client.member.operations import (
     GIVE_UP_MS,
     CommitOperation,
@@ -172,11 +172,13 @@ class MemberMachine:
         timeout_ms: int = GIVE_UP_MS,
         *,
         waits: bool = False,
+        handed_out: Callable[[], Holdings] | None = None,
     ) -> CommitOperation:
         """Begin a commit, and determine the holdings that it counts for.
 
         Args:
             holdings: passed by the caller; None: those that were handed out to it.
+            handed_out: returns these, or raises StaleMember; None: all that were handed out.
             timeout_ms: the longest time that it takes.
             waits: wait while a holding is suspended, instead of being refused.
         Raises:
@@ -186,7 +188,8 @@ class MemberMachine:
         try:
             if self.leaving is not None and not self.part.is_stopped:
                 raise StaleMember("nothing was sent, for the member closes")
-            claimed = self.ledger.claim(commit.offsets.keys(), holdings)
+            known = handed_out() if handed_out is not None and holdings is None else None
+            claimed = self.ledger.claim(commit.offsets.keys(), holdings, known)
         except StaleMember as error:
             self.log_stale(error)
             raise
