@@ -7,7 +7,7 @@ import secrets
 import socket
 import time
 from collections.abc import Collection, Mapping
-from typing import TYPE_CHECKING, Any, Literal, overload
+from typing import TYPE_CHECKING, Any
 
 from coordinator.client.forms import name_of, topics_of
 from coordinator.client.member.calls import Level
@@ -31,18 +31,6 @@ SETTINGS = {name: it for section in SECTIONS.values() for name, it in section.it
 OF_WORKERS = SECTIONS[WorkerConfig]
 
 
-@overload
-def config_of(
-    protocol: Literal["classic"], group_id: object, topics: object, settings: Given
-) -> ClassicConfig: ...
-@overload
-def config_of(
-    protocol: Literal["session"], group_id: object, topics: object, settings: Given
-) -> SessionConfig: ...
-@overload
-def config_of(
-    protocol: GroupProtocol, group_id: object, topics: object, settings: Given
-) -> ClassicConfig | SessionConfig: ...
 def config_of(
     protocol: GroupProtocol, group_id: object, topics: object, settings: Given
 ) -> ClassicConfig | SessionConfig:
@@ -70,9 +58,11 @@ def process_of(protocol: GroupProtocol, settings: Given) -> ProcessConfig:
     return ProcessConfig(**read)
 
 
-def worker_config_of(settings: Given) -> WorkerConfig:
+def worker_config_of(protocol: GroupProtocol, settings: Given) -> WorkerConfig:
     """A worker's own settings. Raises as `config_of`."""
-    return WorkerConfig(**_read(WorkerConfig, settings))
+    if protocol == "session":
+        return WorkerConfig(**_read(WorkerConfig, settings))
+    return WorkerConfig(max_failures=None, after_max_failures="stop")
 
 
 def _read(kind: type, settings: Given) -> dict[str, Any]:  # Any: each of its own type.

@@ -26,6 +26,7 @@ from coordinator.client.worker.handlers import (
     RunKind,
     check_function,
 )
+from coordinator.client.worker.making import member_maker
 from coordinator.client.worker.partition import (
     BlockingPartition,
     OneCommit,
@@ -51,7 +52,6 @@ from coordinator.client.worker.running import (
     run_on_new_loop,
     signals_handled,
 )
-from coordinator.client.worker.settings import member_maker
 from coordinator.client.worker.source import GroupSource, RowsFunction, WorkerSource
 from coordinator.client.worker.state import WorkerState
 from coordinator.client.worker.topics import (
@@ -132,16 +132,14 @@ class Worker:
         protocol: GroupProtocol = "classic",
         **settings: Unpack[WorkerSettings],
     ) -> None:
-        is_session = protocol == "session"
         check_names(protocol, settings, worker=inspect.signature(Worker).parameters)
         addresses = addresses_of(bootstrap)
         new_member = member_maker(protocol, group_id, addresses, settings)
-        if is_session and max_attempts is None:
-            max_attempts = worker_config_of(settings).max_failures
+        defaults = worker_config_of(protocol, settings)
         policy = ErrorPolicy(
             on_error=on_error,
-            max_attempts=max_attempts,
-            after_max_attempts=after_max_attempts or ("release" if is_session else "stop"),
+            max_attempts=defaults.max_failures if max_attempts is None else max_attempts,
+            after_max_attempts=after_max_attempts or defaults.after_max_failures,
             retry_backoff_ms=retry_backoff_ms,
             retry_backoff_max_ms=retry_backoff_max_ms,
         )

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any
 
 from coordinator.client.member.face import Member
 from coordinator.client.member.making import part_of
-from coordinator.client.settings.reading import (
-    OF_WORKERS,
-    config_of,
-    process_of,
-    worker_config_of,
-)
+from coordinator.client.settings.configs import ClassicConfig, SessionConfig
+from coordinator.client.settings.process import ProcessConfig
+from coordinator.client.settings.reading import OF_WORKERS, config_of, process_of
 from coordinator.client.settings.setting import GroupProtocol
 from coordinator.client.transport.driver import Link
 from coordinator.client.worker.environment import Environment
@@ -29,25 +26,17 @@ FALLBACK_ASSIGNOR = "range"
 
 
 class _EnvironmentMember(Member):
-    """A member whose connection is made by its worker's environment."""
+    """A member whose clock, chance and connection are those of its worker's environment."""
 
     def __init__(
         self,
         environment: Environment,
-        protocol: GroupProtocol,
+        config: ClassicConfig | SessionConfig,
         bootstrap: Sequence[str],
-        group_id: str,
-        topics: TopicCounts,
-        settings: WorkerSettings,
+        process: ProcessConfig,
     ) -> None:
-        self._environment = environment
-        process = process_of(protocol, settings)
-        process = replace(
-            process, clock=environment.now_ms, random=environment.random, log_ends=None
-        )
-        own = {name: value for name, value in settings.items() if name not in OF_WORKERS}
-        config = config_of(protocol, group_id, topics, own)
-        self._remarks = []
+        self._environment, self._remarks = environment, []
+        process = replace(process, clock=environment.now_ms, random=environment.random)
         self._set_up(part_of(config, environment.random), bootstrap, process)
 
     def _connect(
@@ -64,21 +53,19 @@ def member_maker(
     Raises:
         TypeError, ValueError: as `config_of`, here and now.
     """
-    told = cast("WorkerSettings", dict(settings))
+    own: dict[str, Any] = {n: value for n, value in settings.items() if n not in OF_WORKERS}
     if protocol == "classic":
-        told["max_poll_interval_ms"] = None
-        if "assignors" not in settings:
-            told["assignors"] = (DEFAULT_ASSIGNOR,)
-            told.setdefault("fallback_assignor", FALLBACK_ASSIGNOR)
-    own = {name: value for name, value in told.items() if name not in OF_WORKERS}
+        own["max_poll_interval_ms"] = None
+        if "assignors" not in own:
+            own = {"fallback_assignor": FALLBACK_ASSIGNOR, **own, "assignors": DEFAULT_ASSIGNOR}
     config_of(protocol, group_id, {"a topic": 1}, own)
-    process_of(protocol, settings)
-    worker_config_of(settings)
+    process = replace(process_of(protocol, own), log_ends=None)  # The worker reports them.
 
     def new_member(
         topics: TopicCounts, environment: Environment, on_change: Callable[[], None]
     ) -> Member:
-        member = _EnvironmentMember(environment, protocol, bootstrap, group_id, topics, told)
+        config = config_of(protocol, group_id, topics, own)
+        member = _EnvironmentMember(environment, config, bootstrap, process)
         member.on_change = on_change
         return member
 
