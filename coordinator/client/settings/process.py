@@ -44,8 +44,8 @@ class ProcessConfig:
         "process ends without a traceback.",
         in_workers="its `run` has: worker.run(handle_signals=False)")
     give_back: Literal["poll", "released"] = setting("poll", kinds.choice("poll", "released"),
-        "Way of giving back a partition that was told to be revoked or lost. poll: the next `poll` "
-        "gives it back. released: the owner calls `released`, when it is done with it.",
+        "Way of giving back. poll: each `poll` gives back what the one before has told to be "
+        "revoked or lost. released: the owner does, by `released`, for each holding.",
         told="poll in classic groups, released in session groups",
         in_workers="a partition is given back when its handler has ended")
     clock: Callable[[], int] = setting(epoch_ms, kinds.FUNCTION,

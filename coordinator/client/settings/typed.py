@@ -162,9 +162,9 @@ class MemberSettings(TypedDict, total=False):
     unless the program handles them itself, so that the member leaves; then the process ends without
     a traceback. [default: True]"""
     give_back: Literal["poll", "released"]
-    """Way of giving back a partition that was told to be revoked or lost. poll: the next `poll`
-    gives it back. released: the owner calls `released`, when it is done with it. [one of poll,
-    released; default: poll in classic groups, released in session groups]"""
+    """Way of giving back. poll: each `poll` gives back what the one before has told to be revoked
+    or lost. released: the owner does, by `released`, for each holding. [one of poll, released;
+    default: poll in classic groups, released in session groups]"""
     clock: Callable[[], int]
     """Returns epoch milliseconds, and counts while the machine sleeps; for tests. [default: the
     system's]"""
