@@ -3,9 +3,9 @@
 The executor (`worker_run.py`) reports what happens and carries out `next_action` until there is
 none, then asks again at `next_deadline`.
 
-    member ──► assigned, revoking, lost, warm ► ┌──────┐ ──► Locate, Start, TellRevoking, CancelRun
-    handlers ► ended, committed, alive, done ─► │ core │ ──► GiveBack, Ready, Drain, Leave, Say
-    owner ───► stop ──────────────────────────► └──────┘ ──► next_deadline, scopes, errors
+    member ──► hear(event), draining ────────► ┌──────┐ ──► Locate, Start, TellRevoking, CancelRun
+    handlers ► ended, committed, alive, done ► │ core │ ──► GiveBack, Ready, Drain, Leave, Say
+    owner ───► stop ─────────────────────────► └──────┘ ──► next_deadline, scopes, errors
 
 Of one partition at most one handler runs, whichever holding it belongs to: a run that was told to
 end and does not is left over, and blocks the next holding of its partition. A holding is given back
@@ -22,13 +22,23 @@ from __future__ import annotations
 import heapq
 import itertools
 from collections import Counter, deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from functools import partial
 from typing import Protocol
 
 from coordinator.assignors import TopicPartition
-from coordinator.client.member.events import spelled
-from coordinator.client.member.ledger import Holding
+from coordinator.client.member.events import (
+    Granted,
+    Lost,
+    MemberEvent,
+    Resumed,
+    Revoking,
+    Stopping,
+    Suspended,
+    Warming,
+    spelled,
+)
+from coordinator.client.member.ledger import FOREVER_MS, Holding
 from coordinator.client.worker.actions import (
     ERROR,
     INFO,
@@ -47,7 +57,7 @@ from coordinator.client.worker.actions import (
 from coordinator.client.worker.errors import HandlerStalled, HandlerStillRuns, WrongHandler
 from coordinator.client.worker.handlers import Handler, Handlers, RunKind
 from coordinator.client.worker.policy import Limits, OnError
-from coordinator.client.worker.scope import FOREVER_MS, Run, Scope, Stage, named
+from coordinator.client.worker.scope import Run, Scope, Stage, named
 
 ENDING_MS = 1_000
 """Time that a run has to end once it was told to, before it is named in a warning."""
@@ -110,8 +120,48 @@ class WorkerCore:
 
     # --- The member ---
 
-    def assigned(self, key: TopicPartition, holding: Holding, now_ms: int) -> None:
+    def hear(self, event: MemberEvent, now_ms: int) -> None:
+        """Take in an event of the member. One of a holding that is over here changes nothing."""
+        match event:
+            case Granted(holdings):
+                for holding in holdings:
+                    self._grant(holding, now_ms)
+            case Warming(holdings):
+                for holding in holdings:
+                    self._warm(holding, now_ms)
+            case Stopping(reason):
+                self.stop(reason, now_ms, now_ms)
+            case Revoking() | Lost() | Suspended() | Resumed():
+                for scope in map(self._scope_of, event.holdings):
+                    if scope is not None:
+                        self._hear_of(scope, event, now_ms)
+
+    def _hear_of(
+        self, scope: Scope, event: Revoking | Lost | Suspended | Resumed, now_ms: int
+    ) -> None:
+        match event:
+            case Revoking(_, deadline_ms):
+                self._revoke(scope, FOREVER_MS if deadline_ms is None else deadline_ms, now_ms)
+            case Lost() if scope.stage is Stage.WARMING:
+                self._drop(scope, now_ms)
+            case Lost(_, reason):
+                self._lose(scope, reason, now_ms)
+                self._give_back(scope)
+            case Suspended():
+                scope.is_suspended = True
+            case Resumed():
+                self._resume(scope, now_ms)
+
+    def _scope_of(self, holding: Holding) -> Scope | None:
+        for scopes in (self.scopes, self.warming):
+            scope = scopes.get(holding.partition)
+            if scope is not None and scope.holding is holding:
+                return scope
+        return None
+
+    def _grant(self, holding: Holding, now_ms: int) -> None:
         """A holding begins; what has been prepared for it counts."""
+        key = holding.partition
         assert key not in self.scopes, f"{named(key)} is held already"
         token = holding.token or next(self._tokens)
         scope = Scope(key, token, self._handlers.of(key.topic), holding, now_ms)
@@ -127,66 +177,21 @@ class WorkerCore:
         else:
             self._begin(scope, now_ms)
         if self.stopping_because is not None:
-            self.revoking([key], self._stop_until_ms, now_ms)
+            self._revoke(scope, self._stop_until_ms, now_ms)
 
-    def revoking(self, keys: Iterable[TopicPartition], until_ms: int, now_ms: int) -> None:
-        """Holdings are to end: their handlers have until `until_ms` to finish and commit."""
-        for key in keys:
-            scope = self.scopes.get(key)
-            if scope is None:
-                continue
-            scope.ends_ms = min(scope.ends_ms, until_ms)
-            if scope.is_revoking:
-                continue
-            scope.is_revoking = True
-            self._actions.append(TellRevoking(scope))
-            if scope.has_started:
-                self._call_hook(scope, RunKind.DRAIN, now_ms)
-            self._give_back_if_ended(scope, now_ms)
-
-    def lost(self, keys: Iterable[TopicPartition], reason: str, now_ms: int) -> None:
-        """Holdings have ended; whatever runs for them is told to end."""
-        for key in keys:
-            scope = self.scopes.get(key)
-            if scope is not None:
-                self._lose(scope, reason, now_ms)
-                self._give_back(scope)
-
-    def warm(self, holding: Holding, now_ms: int) -> None:
-        """A partition will be this process's: prepare it."""
-        key = holding.partition
-        self.drop(key, now_ms)
-        scope = Scope(key, 0, self._handlers.of(key.topic), holding, now_ms)
-        scope.handoff_id = holding.handoff_id
-        scope.stored, scope.committed = holding.offset, max(holding.offset, holding.position)
-        scope.ends_ms, scope.ended_because = 0, WARMING_ENDS
-        scope.enter(Stage.WARMING, now_ms)
-        self.warming[key] = scope
-        if self.stopping_because is not None:
-            self._refuse_warming(scope, "the worker stops", now_ms)
-        elif self._call_hook(scope, RunKind.WARM, now_ms) is None:
-            scope.is_warm = True
-            self._actions.append(Ready(scope))
-
-    def drop(self, key: TopicPartition, now_ms: int) -> None:
-        """A partition that is being prepared will not be this process's."""
-        scope = self.warming.pop(key, None)
-        if scope is not None:
-            self._leave_over(scope, now_ms)
-            for run in [run for run in self.left_over if run.scope is scope]:
-                self._cancel(run, now_ms)
-
-    def suspended(self, key: TopicPartition) -> None:
-        """The lease of a holding is over, until it is confirmed."""
-        scope = self.scopes.get(key)
-        if scope is not None:
-            scope.is_suspended = True
-
-    def resumed(self, key: TopicPartition, now_ms: int) -> None:
-        """A holding goes on. The time meanwhile counts for no stall."""
-        scope = self.scopes.get(key)
-        if scope is None:
+    def _revoke(self, scope: Scope, until_ms: int, now_ms: int) -> None:
+        """A holding is to end: its handler has until `until_ms` to finish and commit."""
+        scope.ends_ms = min(scope.ends_ms, until_ms)
+        if scope.is_revoking:
             return
+        scope.is_revoking = True
+        self._actions.append(TellRevoking(scope))
+        if scope.has_started:
+            self._call_hook(scope, RunKind.DRAIN, now_ms)
+        self._give_back_if_ended(scope, now_ms)
+
+    def _resume(self, scope: Scope, now_ms: int) -> None:
+        """A holding goes on. The time meanwhile counts for no stall."""
         scope.is_suspended = False
         scope.progress_ms = now_ms
         for run in scope.runs:
@@ -238,7 +243,8 @@ class WorkerCore:
 
     def _hand_over(self, now_ms: int) -> None:
         """Give everything back, whether or not somebody asks for it."""
-        self.revoking(list(self.scopes), self._stop_until_ms, now_ms)
+        for scope in list(self.scopes.values()):
+            self._revoke(scope, self._stop_until_ms, now_ms)
 
     # --- Handlers ---
 
@@ -586,6 +592,29 @@ class WorkerCore:
 
     # --- Preparing ---
 
+    def _warm(self, holding: Holding, now_ms: int) -> None:
+        """A partition will be this process's: prepare it."""
+        key = holding.partition
+        if key in self.warming:
+            self._drop(self.warming[key], now_ms)
+        scope = Scope(key, 0, self._handlers.of(key.topic), holding, now_ms)
+        scope.stored, scope.committed = holding.offset, max(holding.offset, holding.position)
+        scope.ends_ms, scope.ended_because = 0, WARMING_ENDS
+        scope.enter(Stage.WARMING, now_ms)
+        self.warming[key] = scope
+        if self.stopping_because is not None:
+            self._refuse_warming(scope, "the worker stops", now_ms)
+        elif self._call_hook(scope, RunKind.WARM, now_ms) is None:
+            scope.is_warm = True
+            self._actions.append(Ready(scope))
+
+    def _drop(self, scope: Scope, now_ms: int) -> None:
+        """A partition that is being prepared will not be this process's."""
+        del self.warming[scope.key]
+        self._leave_over(scope, now_ms)
+        for run in [run for run in self.left_over if run.scope is scope]:
+            self._cancel(run, now_ms)
+
     def _preparation_ended(self, scope: Scope, error: BaseException | None, now_ms: int) -> None:
         """A partition is ready, or refused."""
         if error is None:
@@ -602,7 +631,7 @@ class WorkerCore:
         scope.enter(Stage.ENDED, now_ms)
 
     def _refuse_warming(self, scope: Scope, reason: str, now_ms: int) -> None:
-        self.drop(scope.key, now_ms)
+        self._drop(scope, now_ms)
         self._actions.append(Ready(scope, reason))
 
     # --- Failures ---

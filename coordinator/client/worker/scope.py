@@ -11,10 +11,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from coordinator.assignors import TopicPartition
-from coordinator.client.member.ledger import Holding
+from coordinator.client.member.ledger import FOREVER_MS, Holding
 from coordinator.client.worker.handlers import Handler, RunKind
-
-FOREVER_MS = 1 << 62
 
 
 class Stage(StrEnum):
@@ -42,7 +40,6 @@ class Scope:
 
     Attributes:
         ends_ms: time at which it ends at the latest; 0: it has ended. Read by any thread.
-        handoff_id: what it is prepared for; 0: it is held.
         committed: the next offset to read: the last one committed, or where the start policy says.
     """
 
@@ -53,7 +50,6 @@ class Scope:
     since_ms: int
     stage: Stage = Stage.STARTING
     stage_since_ms: int = 0
-    handoff_id: int = 0
     ends_ms: int = FOREVER_MS
     ended_because: str = ""
     is_revoking: bool = False

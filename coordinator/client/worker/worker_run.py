@@ -17,16 +17,7 @@ from typing import Any, TypeVar
 
 from coordinator.client.errors import StaleMember
 from coordinator.client.forms import offsets_told
-from coordinator.client.member.events import (
-    Granted,
-    HoldingEvent,
-    Lost,
-    Resumed,
-    Revoking,
-    Stopping,
-    Suspended,
-    Warming,
-)
+from coordinator.client.member.events import Stopping
 from coordinator.client.member.ledger import FOREVER_MS
 from coordinator.client.member.naming import member_name
 from coordinator.client.offsets import OffsetAndMetadata
@@ -206,35 +197,9 @@ class WorkerRun:
 
     def _hear(self, member: WorkersMember, now_ms: int) -> None:
         for event in member.take_events():
-            if isinstance(event, Stopping):
-                if member.failure is not None:
-                    self.core.errors.append(member.failure)
-                self.core.stop(event.reason, now_ms, now_ms)
-            else:
-                self._hear_of_holdings(event, now_ms)
-
-    def _hear_of_holdings(self, event: HoldingEvent, now_ms: int) -> None:
-        core, keys = self.core, sorted(event.partitions)
-        match event:
-            case Granted(holdings):
-                for holding in holdings:
-                    core.assigned(holding.partition, holding, now_ms)
-            case Revoking(_, until_ms):
-                core.revoking(keys, FOREVER_MS if until_ms is None else until_ms, now_ms)
-            case Lost(was_warming=True):
-                for key in keys:
-                    core.drop(key, now_ms)
-            case Lost(_, reason):
-                core.lost(keys, reason, now_ms)
-            case Warming(holdings):
-                for holding in holdings:
-                    core.warm(holding, now_ms)
-            case Suspended():
-                for key in keys:
-                    core.suspended(key)
-            case Resumed():
-                for key in keys:
-                    core.resumed(key, now_ms)
+            if isinstance(event, Stopping) and member.failure is not None:
+                self.core.errors.append(member.failure)
+            self.core.hear(event, now_ms)
 
     def _carry_out(self, action: Action) -> None:
         match action:

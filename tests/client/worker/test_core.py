@@ -6,6 +6,7 @@ import pytest
 
 from coordinator.assignors import TopicPartition
 from coordinator.client import Partition, Worker
+from coordinator.client.member.events import Granted, Lost, MemberEvent, Revoking, Warming
 from coordinator.client.member.ledger import Holding
 from coordinator.client.worker.actions import (
     CancelRun,
@@ -72,7 +73,7 @@ class Worked:
                 case GiveBack(scope, refused):
                     self.given_back.append((scope.token, refused))
                 case Ready(scope, refused):
-                    self.prepared.append((scope.handoff_id, refused))
+                    self.prepared.append((scope.holding.handoff_id, refused))
                 case Say(_, text):
                     self.said.append(text)
                 case CancelRun() | Drain() | Leave():
@@ -81,15 +82,17 @@ class Worked:
                         self.core.draining(now_ms, by_order=self.member.drains_by_order)
 
     def granted(self, token: int, now_ms: int) -> None:
-        self.core.assigned(P, Holding(P, -1, token), now_ms)
-        self.at(now_ms)
+        self.holding = Holding(P, token=token)
+        self.hear(Granted((self.holding,)), now_ms)
 
     def warm(self, handoff_id: int, now_ms: int) -> None:
-        self.core.warm(Holding(P, handoff_id=handoff_id, offset=-1, position=-1), now_ms)
-        self.at(now_ms)
+        self.hear(Warming((Holding(P, handoff_id=handoff_id),)), now_ms)
 
     def lost(self, now_ms: int) -> None:
-        self.core.lost([P], "another has it", now_ms)
+        self.hear(Lost((self.holding,), "another has it"), now_ms)
+
+    def hear(self, event: MemberEvent, now_ms: int) -> None:
+        self.core.hear(event, now_ms)
         self.at(now_ms)
 
     def ended(self, kind: RunKind, now_ms: int, error: BaseException | None = None) -> None:
@@ -141,8 +144,7 @@ def test_a_warm_hook_that_raises_again_and_again_under_the_token_refuses_the_par
 def test_a_drain_hook_that_raises_keeps_nothing_back():
     it = Worked(DRAIN)
     it.granted(9, 0)
-    it.core.revoking([P], 30_000, 10)
-    it.at(10)
+    it.hear(Revoking((it.holding,), 30_000), 10)
     it.ended(DRAIN, 20, ValueError("no disk"))
     assert it.given_back == [], "its handler runs still"
     it.ended(HANDLER, 30)
@@ -163,6 +165,18 @@ def test_a_lost_hook_that_raises_keeps_nothing_back():
 
 
 # --- What ends ---
+
+
+@pytest.mark.parametrize(
+    "event", [Lost((Holding(P, token=8),), "late"), Revoking((Holding(P),), 5)]
+)
+def test_an_event_of_a_former_holding_changes_nothing(event):
+    it = Worked()
+    it.granted(9, 0)
+    it.hear(event, 10)
+    assert it.running() == [("handler", 9)]
+    (scope,) = it.core.scopes.values()
+    assert not scope.is_revoking
 
 
 def test_a_lost_partition_is_given_back_though_its_handler_does_not_end():
@@ -249,7 +263,7 @@ def test_an_answer_for_one_hand_off_is_none_for_the_next():
     it.warm(6, 0)
     first = it.runs[0]
     it.core.ended(first, None, 10)  # Its answer is on its way, when the next one is ordered.
-    it.core.warm(Holding(P, handoff_id=7, offset=-1, position=70), 10)
+    it.core.hear(Warming((Holding(P, handoff_id=7, position=70),)), 10)
     it.at(10)
     assert it.prepared == [(6, "")]
     it.ended(WARM, 20)
