@@ -320,7 +320,8 @@ class GroupStreamReader(
         have changed since.
         """
         member = self._joined()
-        held = _held(member)
+        begins = {self._options.key(p): r.stored for p, r in batch.ranges.items()}
+        held = {holding.partition: holding for holding in member.planned_batch(begins)}
         found = self._found(member, batch)
         if all(found[self._options.key(p)].offset == NOTHING_STORED for p in batch.ranges):
             LOGGER.warning(

@@ -139,17 +139,16 @@ class MemberView:
         """
         return self._seen().ledger.of(partition_of(partition))
 
-    def planned_batch(self, expected: Mapping[TopicPartition, int]) -> list[Holding]:
+    def planned_batch(self, begins: Mapping[TopicPartition, int]) -> list[Holding]:
         """The present holdings, for the commit of a batch that was planned before this process
         began, and whose own holdings nobody can show any more.
 
         Args:
-            expected: the offset at which the batch begins, by partition; the commit compares.
-        Raises:
-            StaleMember: a partition is not held.
+            begins: offset at which the batch begins, by partition; the commit has `expected` them.
+        Returns:
+            Those of partitions that are held now.
         """
-        begins = expected_of(expected)
-        return self._seen().ledger.of_planned_batch(begins.keys(), begins)
+        return self._seen().ledger.of_planned_batch(expected_of(begins))
 
     def token(self, partition: TopicPartition | Holding) -> int:
         """The token under which a partition is held: what a sink can check; 0 in a classic group.

@@ -167,20 +167,16 @@ class Ledger:
         held = {holding.partition: holding for holding in shown}
         return self._claim(partitions, held, "no holding of it was shown")
 
-    def of_planned_batch(
-        self, partitions: Iterable[TopicPartition], expected: Mapping[TopicPartition, int]
-    ) -> list[Holding]:
-        """The present holdings of a batch that was planned before this process began.
+    def of_planned_batch(self, begins: Mapping[TopicPartition, int]) -> list[Holding]:
+        """The present holdings for a batch that was planned before this process began.
 
         Args:
-            expected: the offset at which the batch began, by partition: the commit is to compare.
-        Raises:
-            StaleMember: a partition is not held. ValueError: one has no expected offset.
+            begins: offset at which the batch begins, by partition: the commit expects it stored, so
+                that a batch which somebody else has done since does not count.
+        Returns:
+            Those of partitions that the owner holds now, sorted.
         """
-        planned = list(partitions)
-        if missing := [p for p in planned if p not in expected]:
-            raise ValueError(f"a planned batch names its begin: there is none of {missing[0]}")
-        return sorted(self._claim(planned, self._known), key=lambda held: held.partition)
+        return list(self.current(self.known(begins)))
 
     def lasts(self, holding: Holding) -> bool:
         """True until the partition is given back or lost."""
