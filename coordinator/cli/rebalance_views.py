@@ -16,7 +16,7 @@ from coordinator.cli.rebalance_rows import (
     Range,
     Removed,
 )
-from coordinator.client.transport.wire import code_name
+from coordinator.client.codes import code_name
 from coordinator.observe.timeline import Bar, lanes, phases, rests
 from coordinator.operator.admin import (
     Advice,

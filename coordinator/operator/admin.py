@@ -12,10 +12,10 @@ from typing import Any, Literal
 import grpc
 
 from coordinator.assignors import TopicPartition
+from coordinator.client.codes import code_name
 from coordinator.client.offsets import OffsetAndMetadata
 from coordinator.client.transport.wire import (
     by_partition,
-    code_name,
     commit_topics,
     fetch_request,
     fetched_offsets,

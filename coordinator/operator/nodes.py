@@ -7,8 +7,8 @@ from typing import Any, Self, TypeVar
 
 import grpc
 
+from coordinator.client.codes import code_name
 from coordinator.client.transport.surroundings import opener
-from coordinator.client.transport.wire import code_name
 from coordinator.dial import Credentials, address_of
 from coordinator.v1 import cluster_pb2, cluster_pb2_grpc, group_pb2, group_pb2_grpc
 from coordinator.v1.errors_pb2 import ErrorCode

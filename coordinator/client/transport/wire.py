@@ -8,6 +8,7 @@ from typing import Any
 import grpc
 
 from coordinator.assignors import TopicPartition
+from coordinator.client.codes import code_name
 from coordinator.client.member import calls
 from coordinator.client.offsets import OffsetAndMetadata, Offsets
 from coordinator.dial import address_of
@@ -180,12 +181,6 @@ def decode(response: Any, asked_at: str = "") -> calls.Reply:  # Any: one of the
 
 def _verdict(response: Any) -> dict[str, str]:  # Any: a response with an error code.
     return {"code": code_name(response.error_code), "message": response.error_message}
-
-
-def code_name(code: int) -> str:
-    """Name of an error code, `INCONSISTENT_GROUP_PROTOCOL` say; of an unknown one, its number."""
-    known = code in ErrorCode.values()
-    return str(ErrorCode.Name(ErrorCode.ValueType(code))) if known else str(code)
 
 
 def by_partition(response: Any) -> dict[TopicPartition, Any]:  # Any: a response with topics.

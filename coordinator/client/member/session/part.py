@@ -16,6 +16,7 @@ from collections.abc import Callable, Collection, Mapping
 from typing import cast
 
 from coordinator.assignors import TopicPartition
+from coordinator.client.codes import code_name
 from coordinator.client.errors import FatalError
 from coordinator.client.member import calls
 from coordinator.client.member.calls import Level, Next
@@ -36,7 +37,6 @@ from coordinator.client.member.retry import MOST_S
 from coordinator.client.member.session.attaching import attach_of
 from coordinator.client.member.session.stream import SessionStream
 from coordinator.client.settings.configs import SessionConfig
-from coordinator.client.transport.wire import code_name
 from coordinator.v1 import session_pb2 as pb
 
 WINDOW = "window"
