@@ -15,9 +15,9 @@ from coordinator.assignors import TopicPartition
 from coordinator.client import (
     BlockingMember,
     CommitFailed,
-    GroupMember,
     Holding,
     Lost,
+    Member,
     Revoking,
     StaleMember,
 )
@@ -33,11 +33,11 @@ ASSIGNORS = ["range", "cooperative-sticky"]
 QUICK = {"session_timeout_ms": 30_000, "rebalance_timeout_ms": 2_000, "heartbeat_interval_ms": 50}
 
 
-def member(server, **settings) -> GroupMember:
-    return GroupMember(server.address, "g", {"t": 2}, **{**QUICK, **settings})
+def member(server, **settings) -> Member:
+    return Member(server.address, "g", {"t": 2}, **{**QUICK, **settings})
 
 
-async def polls_until(one: GroupMember, holds) -> list:
+async def polls_until(one: Member, holds) -> list:
     """Poll until `holds`, and return the events."""
     heard = []
     async with asyncio.timeout(HANG_S):

@@ -21,7 +21,7 @@ HAS_RUN = {
     "StreamEnded": 100,
     "session commit accepted": 1_000,
     "session commit refused: StaleMember": 10,
-    "session owner heard Draining": 30,
+    "session owner heard Revoking": 30,
     "session owner heard Granted": 100,
     "session owner heard Lost": 10,
     "session owner heard Resumed": 20,

@@ -48,7 +48,7 @@ HAS_RUN = {
     "commit answered COORDINATOR_NOT_AVAILABLE": 300,
     "commit refused: StaleMember": 200,
     "heartbeat answered REBALANCE_IN_PROGRESS": 1_000,
-    "owner heard Assigned": 5_000,
+    "owner heard Granted": 5_000,
     "owner heard Revoking": 1_000,
     "owner heard Lost": 1_000,
     "slow handler": 500,
