@@ -160,6 +160,12 @@ def test_36_another_token_is_lost_and_then_granted(it):
     assert it.machine.partitions.held[P].holding.token == 9
 
 
+def test_36_it_is_lost_before_it_is_granted_whatever_is_granted_beside_it(it):
+    """Grants are told in one event, which begins with another partition here."""
+    it.hear(wanted(2, (2, ACTIVE, 5), (0, ACTIVE, 9), based_on=1), 1_000)
+    assert kinds(it.changes()) == [Lost, Granted, Granted]
+
+
 def test_what_is_lost_is_not_revived_by_a_whole_state(it):
     it.hear(wanted(2, (0, LOST, 1), based_on=1), 1_000)
     it.machine.turn(10_000)
