@@ -471,6 +471,35 @@ test("topics that are asked for again: more partitions are joined for", async ()
   assert.equal(worker.state.partitions.length, 3);
 });
 
+test("topics that change while it joins are joined for again", async () => {
+  let topics: Record<string, number> = { t: 1 };
+  const { worker, clock, coordinator } = virtual({
+    topics: () => topics,
+    topicsRefreshMs: 5_000,
+    assignors: "cooperative-sticky",
+  });
+  worker.handler(forever);
+  void worker.serve();
+  await clock.advance(3_500);
+  let answer = (_: Result): void => {};
+  coordinator.rebalance();
+  coordinator.answer("join", new Promise<Result>((resolve) => (answer = resolve)));
+  topics = { t: 1, u: 1 };
+  await clock.advance(2_000);
+  const parked = coordinator.sentOf("join").at(-1)!;
+  answer({
+    ...{ kind: "joined", code: "NONE", message: "", memberId: "m", generation: 2, leader: "m" },
+    protocolName: "cooperative-sticky",
+    members: [{ memberId: "m", instanceId: undefined, metadata: parked.protocols[0]!.metadata }],
+    skipAssignment: false,
+  });
+  await clock.advance(100);
+  assert.deepEqual(
+    worker.state.partitions.map(({ topic }) => topic),
+    ["t", "u"],
+  );
+});
+
 test("what happens to the member is one line each", async () => {
   const { worker, clock, coordinator, logger } = virtual();
   worker.handler((p) => aborted(p.revoking));

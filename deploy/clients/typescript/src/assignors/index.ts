@@ -1,5 +1,6 @@
 // The assignors by name, and what members exchange through their leader.
 
+import { createHash } from "node:crypto";
 import { NO_PARTITIONS, type Partitions, partitionsOf, nameOf } from "../partitions.js";
 import {
   decodeAssignment,
@@ -32,6 +33,13 @@ export type AssignorName = keyof typeof ASSIGNORS;
  * not notice that they are missing; the mark tells it to join again.
  */
 const GIVES_BACK = Buffer.from("gives back");
+
+/**
+ * Prefix of the user data of other assignments: before a digest of the counts that the leader knew
+ * from this member, and one of those that it has divided.
+ */
+const COUNTS = Buffer.from("topics ");
+const DIGEST_BYTES = 8;
 
 /** True if members under these assignors keep their partitions while they join (KIP-429). */
 export function isCooperative(assignors: readonly AssignorName[]): boolean {
@@ -85,20 +93,47 @@ export function shareOut(
     else declared.set(name, { counts, unwanted });
     return { ...read, memberId, instanceId, unwanted };
   });
-  const shares = assign(subscribers, largestCounts(declared.values()));
-  const assignments = subscribers.map(({ memberId, owned }) => {
+  const counts = largestCounts(declared.values());
+  const shares = assign(subscribers, counts);
+  const assignments = subscribers.map(({ memberId, instanceId, owned }) => {
     const partitions = shares.get(memberId) ?? [];
     const given = new Set(partitions.map(nameOf));
     const givesBack = owned.some((partition) => !given.has(nameOf(partition)));
-    const userData = givesBack ? GIVES_BACK : undefined;
+    const known = declared.get(instanceId ?? memberId)?.counts;
+    const divided = known && new Map([...known.keys()].map((topic) => [topic, counts.get(topic)!]));
+    const said = known && Buffer.concat([COUNTS, digestOf(known), digestOf(divided!)]);
+    const userData = givesBack ? GIVES_BACK : said;
     return { memberId, assignment: encodeAssignment({ partitions, userData }) };
   });
   return { assignments, warnings: differences(declared, undeclared) };
 }
 
-/** The partitions of an assignment, and whether it takes some away from its own member. */
-export function readAssignment(bytes: Buffer): { given: Partitions; givesBack: boolean } {
-  if (bytes.length === 0) return { given: NO_PARTITIONS, givesBack: false };
-  const { partitions, userData } = decodeAssignment(bytes);
-  return { given: partitionsOf(partitions), givesBack: userData?.equals(GIVES_BACK) ?? false };
+export interface ReadAssignment {
+  readonly given: Partitions;
+  /** It takes some away from its own member. */
+  readonly givesBack: boolean;
+  /**
+   * False if a leader that knew these counts might have divided others than it did. True if it was
+   * told of them, or has divided them; and if neither is known.
+   */
+  knows(topics: PartitionCounts): boolean;
+}
+
+export function readAssignment(bytes: Buffer): ReadAssignment {
+  if (bytes.length === 0) return { given: NO_PARTITIONS, givesBack: false, knows: () => true };
+  const { partitions, userData = Buffer.alloc(0) } = decodeAssignment(bytes);
+  const isCounts = userData.subarray(0, COUNTS.length).equals(COUNTS);
+  const told = userData.subarray(COUNTS.length, COUNTS.length + DIGEST_BYTES);
+  const divided = userData.subarray(COUNTS.length + DIGEST_BYTES);
+  return {
+    given: partitionsOf(partitions),
+    givesBack: userData.equals(GIVES_BACK),
+    knows: (topics) => !isCounts || [told, divided].some((one) => one.equals(digestOf(topics))),
+  };
+}
+
+function digestOf(topics: PartitionCounts): Buffer {
+  const said = [...topics].sort(([a], [b]) => (a < b ? -1 : 1));
+  const hash = createHash("sha256").update(said.map(([name, n]) => `${name}\0${n}\0`).join(""));
+  return hash.digest().subarray(0, DIGEST_BYTES);
 }

@@ -16,6 +16,7 @@
 import {
   type AssignorName,
   isCooperative,
+  type ReadAssignment,
   readAssignment,
   shareOut,
   subscribe,
@@ -66,6 +67,9 @@ export class ClassicPart extends ProtocolPart {
   private lastJoin: Joined | undefined;
   private reason = "";
   private warned: readonly string[] = [];
+  /** Topics of the last join. */
+  private declared: ReadonlySet<string> = new Set();
+  private assigned: ReadAssignment | undefined;
 
   constructor(state: MemberState, random: Random) {
     // Several attempts fit into a session, whose end costs the partitions.
@@ -107,6 +111,7 @@ export class ClassicPart extends ProtocolPart {
     const { sessionTimeoutMs, rebalanceTimeoutMs, clientId } = config;
     this.mustRepeat = false;
     this.claimed = this.held;
+    this.declared = new Set(topics.keys());
     const counts: ReadonlyMap<string, number> = this.isDraining ? new Map() : topics;
     const held = { topics: [...counts.keys()], owned: [...this.claimed.values()], generation };
     const said = { counts, unwanted: [...this.state.unwanted()] };
@@ -187,7 +192,8 @@ export class ClassicPart extends ProtocolPart {
     if (state.phase !== "syncing") return "go on";
     if (reply.code !== "NONE") return this.refused(reply.code, reply.message);
     this.lastHeardMs = this.sentMs;
-    const { given, givesBack } = readAssignment(reply.assignment);
+    const read = readAssignment(reply.assignment);
+    const { given, givesBack } = read;
     const revoked = this.stillRevoked(given);
     const taken = without(this.assignment, given);
     const added = without(without(given, this.assignment), revoked);
@@ -203,6 +209,9 @@ export class ClassicPart extends ProtocolPart {
     // Given back since the join, or the process that held them is gone: they are free, and only
     // this member can start the rebalance that assigns them.
     if (freed.size > 0 || isMarked) state.phase = "joining";
+    this.assigned = read;
+    // They changed since they were sent, or while the member's place was empty.
+    if (this.mustDeclare) this.declareAnew(nowMs);
     return "go on";
   }
 
@@ -255,10 +264,24 @@ export class ClassicPart extends ProtocolPart {
   /** Nothing is prepared for in a classic group. */
   ready(): void {}
 
-  /** Change the numbers of partitions, and join again: the leader assigns by them. */
+  /**
+   * Join again with other topics, and with numbers that the leader neither knows nor has divided:
+   * of the members that find new partitions only the first one does.
+   */
   setTopics(topics: ReadonlyMap<string, number>, nowMs: number): void {
     this.state.topics = topics;
-    this.reason = "the topics have changed";
+    if (this.mustDeclare) this.declareAnew(nowMs);
+  }
+
+  private get mustDeclare(): boolean {
+    const { topics } = this.state;
+    const isSame = topics.size === this.declared.size;
+    if (!isSame || [...topics.keys()].some((topic) => !this.declared.has(topic))) return true;
+    return !this.isDraining && this.assigned !== undefined && !this.assigned.knows(topics);
+  }
+
+  private declareAnew(nowMs: number): void {
+    if (this.isInSession) this.reason ||= "the topics have changed";
     this.rebalance(nowMs);
   }
 
