@@ -1,16 +1,18 @@
-"""Ctrl-C and SIGTERM inside the `with` of a member: it leaves its group, and the process ends.
+"""Ctrl-C and SIGTERM, for members and workers: they leave their groups, and the process ends.
 
-Only signals that nobody else handles are taken, in the main thread, until the `with` ends. The
-exception passes through the caller's code like any other; if it ends the process, that is without a
-traceback, by its exit status (130, 143). The second signal does not wait for the leave.
+`SignalGuard` is of the `with` of a member: it takes only signals that nobody else handles, in the
+main thread, until the `with` ends. The exception passes through the caller's code like any other;
+if it ends the process, that is without a traceback, by its exit status (130, 143). The second
+signal does not wait for the leave. `signals_handled` is of `Worker.run`, which takes both.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import signal
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent import futures
 from functools import partial
 from types import FrameType
@@ -110,6 +112,49 @@ class SignalGuard:
             self._cancel()
             if below is not None and below._cancel is not None:
                 before(number, frame)
+
+
+class EndNow(KeyboardInterrupt):
+    """The second signal: whatever runs in the main thread is left."""
+
+
+@contextlib.contextmanager
+def signals_handled(stop: Callable[[str, int | None, bool], None]) -> Iterator[None]:
+    """Have SIGINT and SIGTERM stop a worker, in the main thread only; the second ends it at once.
+
+    A signal that is ignored stays so: a shell without job control starts background jobs with
+    SIGINT ignored, so that Ctrl-C does not reach them. The former handlers are put back at the end.
+
+    Args:
+        stop: given the reason, the time to finish in milliseconds (None: the usual one), and
+            whether to give up a place that is kept.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    count = 0
+
+    def handle(number: int, frame: FrameType | None) -> None:
+        nonlocal count
+        count += 1
+        name = signal.Signals(number).name
+        if count == 1:
+            stop(f"stopped by {name}", None, False)
+            return
+        stop(f"stopped by a second {name}", 0, True)
+        raise EndNow
+
+    before = {
+        number: signal.signal(number, handle)
+        for number in SIGNALS
+        if signal.getsignal(number) is not signal.SIG_IGN
+    }
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            # None: it was not set from Python, and cannot be put back.
+            signal.signal(number, signal.SIG_DFL if handler is None else handler)
 
 
 def _raise(error: BaseException) -> None:

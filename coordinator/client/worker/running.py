@@ -1,4 +1,4 @@
-"""Running a worker: signals, and what happens at the end of a loop and of the interpreter."""
+"""Running a worker: its loop, and what happens at the end of that and of the interpreter."""
 
 from __future__ import annotations
 
@@ -6,67 +6,16 @@ import asyncio
 import atexit
 import contextlib
 import os
-import signal
-import threading
 import time
 import weakref
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Coroutine
 from concurrent.futures import Future
-from types import FrameType
 from typing import Any, Protocol
 
 EXIT_S = 2.0
 """Time that the interpreter's exit waits for workers that were not stopped."""
 LAST_WAIT_S = 1.0
 """Time that coroutines have to end after they were cancelled with their loop."""
-SIGNALS = ("SIGINT", "SIGTERM")
-
-
-class EndNow(KeyboardInterrupt):
-    """The second signal: whatever runs in the main thread is left."""
-
-
-@contextlib.contextmanager
-def signals_handled(stop: Callable[[str, int | None, bool], None]) -> Iterator[None]:
-    """Have SIGINT and SIGTERM stop a worker, in the main thread only; the second ends it at once.
-
-    A signal that is ignored stays so: a shell without job control starts background jobs with
-    SIGINT ignored, so that Ctrl-C does not reach them. The former handlers are put back at the end.
-
-    Args:
-        stop: given the reason, the time to finish in milliseconds (None: the usual one), and
-            whether to give up a place that is kept.
-    """
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    count = 0
-
-    def handle(number: int, frame: FrameType | None) -> None:
-        nonlocal count
-        count += 1
-        name = signal.Signals(number).name
-        if count == 1:
-            stop(f"stopped by {name}", None, False)
-            return
-        stop(f"stopped by a second {name}", 0, True)
-        raise EndNow
-
-    before = {
-        number: signal.signal(number, handle)
-        for number in _numbers()
-        if signal.getsignal(number) is not signal.SIG_IGN
-    }
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            # None: it was not set from Python, and cannot be put back.
-            signal.signal(number, signal.SIG_DFL if handler is None else handler)
-
-
-def _numbers() -> list[signal.Signals]:
-    return [getattr(signal, name) for name in SIGNALS if hasattr(signal, name)]
 
 
 def refuse_running_loop(message: str) -> None:

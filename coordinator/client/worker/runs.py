@@ -12,6 +12,7 @@ from functools import partial
 from typing import Any, Protocol
 
 from coordinator.client.errors import StaleMember
+from coordinator.client.transport.interrupts import EndNow
 from coordinator.client.worker.errors import HandlerCancelled, PartitionRevoked
 from coordinator.client.worker.handlers import (
     FORMS,
@@ -27,7 +28,6 @@ from coordinator.client.worker.partition import (
     OneCommit,
     Partition,
 )
-from coordinator.client.worker.running import EndNow
 from coordinator.client.worker.scope import Run, Scope, named
 
 STACK_FRAMES = 12

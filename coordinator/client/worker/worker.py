@@ -14,6 +14,7 @@ from coordinator.client.group_address import GroupAddress
 from coordinator.client.member.events import spelled
 from coordinator.client.settings.reading import check_names, process_of, worker_config_of
 from coordinator.client.settings.setting import GroupProtocol
+from coordinator.client.transport.interrupts import EndNow, signals_handled
 from coordinator.client.transport.loop_thread import check_process
 from coordinator.client.worker.environment import Environment, environment_here
 from coordinator.client.worker.errors import WrongHandler
@@ -47,10 +48,8 @@ from coordinator.client.worker.policy import (
 from coordinator.client.worker.positions import BeginOffsets, Start, StartPolicy
 from coordinator.client.worker.running import (
     AT_EXIT,
-    EndNow,
     refuse_running_loop,
     run_on_new_loop,
-    signals_handled,
 )
 from coordinator.client.worker.source import GroupSource, RowsFunction, WorkerSource
 from coordinator.client.worker.state import WorkerState

@@ -7,8 +7,7 @@ import threading
 
 import pytest
 
-from coordinator.client.transport.interrupts import SIGNALS
-from coordinator.client.worker.running import EndNow, signals_handled
+from coordinator.client.transport.interrupts import SIGNALS, EndNow, signals_handled
 
 
 def test_the_first_signal_stops_the_worker_and_the_second_ends_it(handlers):
