@@ -18,9 +18,8 @@
 | `worker_run.py` | carries them out on the protocol's loop, from a start to its end |
 | `runs.py` | calls of handlers and hooks: as tasks, or in threads |
 | `plan.py`, `user_calls.py` | what a run is made from; functions of users beside handlers |
-| `member.py`, `session_member.py` | what is needed of a member, whichever protocol it speaks |
 | `environment.py` | the seam for tests: loop, clock, connections, threads |
-| `handlers.py`, `policy.py`, `settings.py` | what was registered; error policies; settings |
+| `handlers.py`, `policy.py`, `making.py` | what was registered; error policies; its members |
 | `positions.py`, `topics.py` | where partitions begin, which there are |
 | `source.py`, `adapting.py` | what is needed of a source; what adapters of handlers need |
 | `running.py`, `watch.py` | signals and the interpreter's end; a loop that is blocked |

@@ -61,12 +61,8 @@ def member_maker(
     config_of(protocol, group_id, {"a topic": 1}, own)
     process = replace(process_of(protocol, own), log_ends=None)  # The worker reports them.
 
-    def new_member(
-        topics: TopicCounts, environment: Environment, on_change: Callable[[], None]
-    ) -> Member:
+    def new_member(topics: TopicCounts, environment: Environment) -> Member:
         config = config_of(protocol, group_id, topics, own)
-        member = _EnvironmentMember(environment, config, bootstrap, process)
-        member.on_change = on_change
-        return member
+        return _EnvironmentMember(environment, config, bootstrap, process)
 
     return new_member

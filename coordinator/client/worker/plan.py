@@ -6,15 +6,15 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from coordinator.client.log_ends import LogEnds
+from coordinator.client.member.face import Member
 from coordinator.client.worker.environment import Environment
 from coordinator.client.worker.handlers import Handlers
-from coordinator.client.worker.member import WorkersMember
 from coordinator.client.worker.policy import Limits
 from coordinator.client.worker.positions import StartPolicy
 from coordinator.client.worker.topics import Topics
 
-NewMember = Callable[[Mapping[str, int], Environment, Callable[[], None]], WorkersMember]
-"""Makes the member of a run: with its topics, and what it calls when there may be events."""
+NewMember = Callable[[Mapping[str, int], Environment], Member]
+"""Makes the member of a run, or lends one; called on the protocol's loop, with the topics."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,5 +29,8 @@ class Plan:
     start: StartPolicy
     log_ends: LogEnds | None
     log_ends_interval_s: float
+    is_lent: bool = False
+    """True if the caller has started the member, and closes it. Nobody else polls it meanwhile, and
+    what it holds when the worker stops it holds on to."""
     blocks_loop: bool = False
     """True if handlers are meant to block their loop, which is not watched then."""

@@ -72,6 +72,7 @@ class WorkerState:
     Attributes:
         phase: `new` before it starts; then its member's `MemberState`, whose `last_error` says why
             it is not stable; `draining`, `stopped`.
+        grants: how many times partitions were granted to it, one or several at once.
         counts: since the start, by event: runs, failures, retry, release, stop, stalls, overdue
             runs, blocked loops.
         loop_blocked_by: the handler that blocks the event loop of the others; empty: none does.
@@ -82,11 +83,14 @@ class WorkerState:
     partitions: Mapping[TopicPartition, PartitionState] = field(default_factory=dict)
     left_over: tuple[LeftOver, ...] = ()
     stopping_because: str | None = None
+    grants: int = 0
     counts: Counter[str] = field(default_factory=Counter)
     loop_blocked_by: str = ""
 
 
-def state_of(core: WorkerCore, phase: str, member_id: str, loop_blocked_by: str) -> WorkerState:
+def state_of(
+    core: WorkerCore, phase: str, member_id: str, grants: int, loop_blocked_by: str
+) -> WorkerState:
     """State of a worker that has started.
 
     Args:
@@ -104,6 +108,7 @@ def state_of(core: WorkerCore, phase: str, member_id: str, loop_blocked_by: str)
         {scope.key: PartitionState.of(scope) for scope in scopes},
         tuple(map(LeftOver.of, runs)),
         core.stopping_because,
+        grants,
         Counter(core.counts),
         loop_blocked_by,
     )

@@ -11,13 +11,14 @@ import contextlib
 import contextvars
 import logging
 import os
-from collections.abc import Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from concurrent.futures import CancelledError, Future
 from typing import Any, TypeVar
 
 from coordinator.client.errors import StaleMember
 from coordinator.client.forms import offsets_told
-from coordinator.client.member.events import Stopping
+from coordinator.client.member.events import Granted, Stopping
+from coordinator.client.member.face import Member
 from coordinator.client.member.ledger import FOREVER_MS
 from coordinator.client.member.naming import member_name
 from coordinator.client.offsets import OffsetAndMetadata
@@ -37,7 +38,6 @@ from coordinator.client.worker.actions import (
 from coordinator.client.worker.core import WorkerCore
 from coordinator.client.worker.environment import Environment
 from coordinator.client.worker.errors import PartitionRevoked
-from coordinator.client.worker.member import WorkersMember
 from coordinator.client.worker.metrics import WorkerMetrics
 from coordinator.client.worker.partition import OneCommit
 from coordinator.client.worker.plan import Plan
@@ -66,7 +66,10 @@ class WorkerRun:
         self.environment = environment
         self.pid = os.getpid()
         self.core = WorkerCore(plan.handlers, plan.limits)
-        self.member: WorkersMember | None = None
+        self.member: Member | None = None
+        self._owner_on_change: Callable[[], None] = lambda: None
+        self._grants = 0
+        """Events that granted partitions."""
         self.finished: Future[None] = Future()
         """Done when the group is left and nothing is to be done any more."""
         self.is_over = False
@@ -115,10 +118,7 @@ class WorkerRun:
         try:
             topics = await self._first_topics(plan)
             if topics is not None:
-                self.member = plan.new_member(topics, self.environment, self._wake)
-                self.core.member = self.member
-                await self.member.start()
-                self.member.set_unwanted(lambda: self.core.unwanted(self.environment.now_ms()))
+                await self._take(plan.new_member(topics, self.environment), topics)
                 self._wake()
                 helpers = [self._keep(self._follow_topics()), self._keep(self._follow_log_ends())]
                 if not (self.environment.is_virtual or plan.blocks_loop):
@@ -130,7 +130,7 @@ class WorkerRun:
             for task in helpers:
                 task.cancel()
             if self.member is not None:
-                await self.member.close(self._reason)
+                await self._let_go(self.member)
             self._update_metrics()
             if self._timer is not None:
                 self._timer.cancel()
@@ -138,6 +138,34 @@ class WorkerRun:
                 task.cancel()
             await asyncio.gather(*(self._tasks - {asyncio.current_task()}), return_exceptions=True)
             self.finished.set_result(None)
+
+    async def _take(self, member: Member, topics: Mapping[str, int]) -> None:
+        """Work for a member from now on. One that is lent tells anew what its owner was told."""
+        self.member = self.core.member = member
+        self._owner_on_change, member.on_change = member.on_change, self._wake
+        await member.start()
+        member.set_unwanted(lambda: self.core.unwanted(self.environment.now_ms()))
+        if self._plan.is_lent:
+            member.count_as_poll()
+            now_ms = self.environment.now_ms()
+            for event in member.machine.standing_events():
+                self.core.hear(event, now_ms)
+            await self._declare(member, topics)
+
+    async def _declare(self, member: Member, topics: Mapping[str, int]) -> None:
+        """Declare topics. The owner of a member that is lent may have told it of more."""
+        known = member.machine.part.topics if self._plan.is_lent else {}
+        more = {name: max(count, known.get(name, 0)) for name, count in topics.items()}
+        if not more.items() <= known.items():
+            await member.subscribe({**known, **more})
+
+    async def _let_go(self, member: Member) -> None:
+        """Close the member; one that is lent is returned to its owner."""
+        if self._plan.is_lent:
+            member.set_unwanted(tuple)
+            member.on_change = self._owner_on_change
+        else:
+            await member.close(self._reason)
 
     async def _first_topics(self, plan: Plan) -> Mapping[str, int] | None:
         """The topics to begin with; None: the worker was stopped meanwhile."""
@@ -161,7 +189,7 @@ class WorkerRun:
         if self.finished.done():
             phase = "stopped"
         member_id = "" if member is None else member.member_id
-        return state_of(self.core, phase, member_id, self._watch.blocked_by)
+        return state_of(self.core, phase, member_id, self._grants, self._watch.blocked_by)
 
     # --- Turns ---
 
@@ -195,8 +223,9 @@ class WorkerRun:
             self._timer = self._loop.call_later(pause_s, self._wake)
         next_step.set()
 
-    def _hear(self, member: WorkersMember, now_ms: int) -> None:
+    def _hear(self, member: Member, now_ms: int) -> None:
         for event in member.take_events():
+            self._grants += isinstance(event, Granted)
             if isinstance(event, Stopping) and member.failure is not None:
                 self.core.errors.append(member.failure)
             self.core.hear(event, now_ms)
@@ -213,6 +242,8 @@ class WorkerRun:
             case CancelRun(run):
                 self._set_revoked(run.scope)
                 self._runs.cancel(run)
+            case GiveBack() | Ready() if self._plan.is_lent and self.core.stopping_because:
+                pass  # The member's owner goes on with what it holds.
             case GiveBack(scope, "") if self.member is not None:
                 # A join that is replaced in the same turn is never sent: all share the last one.
                 position = scope.committed if scope.is_located else -1
@@ -232,9 +263,9 @@ class WorkerRun:
                 self._log(level, text + stack, error)
 
     def _drain(self, reason: str, within_ms: int, *, leave: bool) -> None:
-        by_order = self.member is not None and self.member.drain(
-            max(1, within_ms), reason, leave=leave
-        )
+        by_order = False
+        if self.member is not None and not self._plan.is_lent:
+            by_order = self.member.drain(max(1, within_ms), reason, leave=leave)
         self.core.draining(self.environment.now_ms(), by_order=by_order)
 
     def _log(self, level: int, text: str, error: BaseException | None = None) -> None:
@@ -451,7 +482,7 @@ class WorkerRun:
                 continue
             if now != before:
                 self._log(logging.INFO, f"the topics have changed from {before} to {now}")
-                await member.subscribe(now)
+                await self._declare(member, now)
 
     async def _follow_log_ends(self) -> None:
         """Ask where the logs end, and report it for lag, again and again."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -20,14 +20,13 @@ from coordinator.client.errors import CommitFailed, StaleMember
 from coordinator.client.member.blocking import BlockingMember
 from coordinator.client.worker import Partition, Worker
 from coordinator.client.worker.adapting import until_may_begin
-from coordinator.client.worker.environment import Environment, environment_here
+from coordinator.client.worker.environment import environment_here
 from coordinator.client.worker.handlers import Handlers
-from coordinator.client.worker.member import LentMember
 from coordinator.client.worker.plan import Plan
 from coordinator.client.worker.policy import ErrorPolicy, Limits, check_number
 from coordinator.client.worker.positions import StartPolicy
 from coordinator.client.worker.running import refuse_running_loop, run_on_new_loop
-from coordinator.client.worker.topics import TOPICS_REFRESH_MS, TopicCounts, Topics
+from coordinator.client.worker.topics import TOPICS_REFRESH_MS, Topics
 from coordinator.sources.base import Source
 from coordinator.sources.group.commits import commit
 from coordinator.sources.group.measures import topics_of_source
@@ -143,7 +142,6 @@ class _Consumer:
     ) -> None:
         self._member = member
         self._inner, self._loop = member.lend()
-        self._lent: LentMember | None = None
         self._source, self._work = source, work
         self._ends = {TopicPartition(source.topic, number): end for number, end in ends.items()}
         self._awaited = [
@@ -156,7 +154,7 @@ class _Consumer:
         self._lock = asyncio.Lock()
         plan = Plan(
             group_id=member.group_id,
-            new_member=self._lend,
+            new_member=lambda topics, environment: self._inner,
             handlers=Handlers(),
             # The member's max_poll_interval_ms and `Stalled` stand in for it.
             limits=Limits(progress_timeout_ms=None),
@@ -164,6 +162,7 @@ class _Consumer:
             start=StartPolicy("earliest", None, None),
             log_ends=None,
             log_ends_interval_s=LOOK_S,
+            is_lent=True,
             blocks_loop=True,
         )
         self._worker = Worker.of(plan, ErrorPolicy(retry_backoff_ms=RETRY_MS))
@@ -173,8 +172,8 @@ class _Consumer:
         """See `consume`."""
         if not environment_here().runs(lambda: self._serve(progress_timeout_s), self._stop):
             run_on_new_loop(self._serve(progress_timeout_s))
-        assert self._lent is not None
-        return Summary(self._lent.member_id, self._rows, self._commits, self._lent.assignments)
+        grants = self._worker.state.grants
+        return Summary(self._inner.member_id, self._rows, self._commits, grants)
 
     async def _serve(self, progress_timeout_s: float) -> None:
         async with self._worker:
@@ -190,12 +189,6 @@ class _Consumer:
         """End as a process does that is told to; on virtual time."""
         self._is_over = True
         self._worker.stop(reason, grace_ms=grace_ms)
-
-    def _lend(
-        self, topics: TopicCounts, environment: Environment, on_change: Callable[[], None]
-    ) -> LentMember:
-        self._lent = LentMember(self._inner, topics, on_change)
-        return self._lent
 
     # --- In the calling thread ---
 
@@ -274,6 +267,5 @@ class _Consumer:
 
     async def _look(self) -> dict[TopicPartition, int]:
         """Show progress, and read the committed offsets; on the protocol's loop."""
-        if self._lent is not None:
-            self._lent.alive()
+        self._inner.count_as_poll()
         return {} if self._forever else await self._inner.committed(self._awaited)
