@@ -32,7 +32,6 @@ from typing import TypeVar, cast
 
 from coordinator.assignors import TopicPartition
 from coordinator.client.errors import (
-    CommitFailed,
     CoordinatorError,
     FatalError,
     StaleMember,
@@ -292,29 +291,6 @@ class MemberMachine:
     def note_failure(self, error: Exception) -> None:
         """See `PartContext`."""
         self._failure = self._failure or error
-
-    # --- What a commit has to know ---
-
-    @property
-    def pause_most_s(self) -> float:
-        """See `Standing`."""
-        return self.part.pause_most_s
-
-    def identity(self) -> calls.Identity:
-        """See `Standing`."""
-        return self.part.identity()
-
-    def suspended(self, claimed: frozenset[Holding], now_ms: int) -> list[TopicPartition]:
-        """See `Standing`."""
-        return self.part.suspended(claimed, now_ms)
-
-    def between_assignments(self) -> str:
-        """See `Standing`."""
-        return self.part.between_assignments()
-
-    def out_of_date(self, refusal: CommitFailed, sent: calls.Identity, now_ms: int) -> bool:
-        """See `Standing`."""
-        return self.part.out_of_date(refusal, sent, now_ms)
 
     # --- What the part asks for ---
 

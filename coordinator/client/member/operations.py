@@ -25,6 +25,7 @@ from coordinator.client.member import calls
 from coordinator.client.member.calls import Code, Next
 from coordinator.client.member.events import spelled
 from coordinator.client.member.ledger import FOREVER_MS, Holding, Ledger
+from coordinator.client.member.part import ProtocolPart
 from coordinator.client.member.retry import MOST_S, BackOff
 from coordinator.client.offsets import Commit, OffsetAndMetadata, offset_number
 
@@ -153,26 +154,11 @@ class Operation(ABC):
         """Take in the final answer. Raises CoordinatorError if it is a refusal."""
 
 
-class Standing(Protocol):
-    """The member of a commit, as far as it matters to it."""
+class CommittingMember(Protocol):
+    """The member of a commit."""
 
     ledger: Ledger
-
-    @property
-    def pause_most_s(self) -> float:
-        """Limit of the pauses between two attempts."""
-
-    def identity(self) -> calls.Identity:
-        """The member as the coordinator knows it now."""
-
-    def suspended(self, claimed: frozenset[Holding], now_ms: int) -> list[TopicPartition]:
-        """Partitions of holdings under which no effect may leave the process now."""
-
-    def between_assignments(self) -> str:
-        """Event that a commit has to wait for; empty: the member is not between assignments."""
-
-    def out_of_date(self, refusal: CommitFailed, sent: calls.Identity, now_ms: int) -> bool:
-        """Take in a refusal; True if it speaks of a generation that the member goes on from."""
+    part: ProtocolPart
 
     def log_stale(self, error: StaleMember) -> None:
         """Log a commit that came too late."""
@@ -195,19 +181,19 @@ class CommitOperation(Operation):
         self,
         commit: Commit,
         claimed: frozenset[Holding],
-        standing: Standing,
+        member: CommittingMember,
         random: Callable[[], float],
         now_ms: int,
         timeout_ms: int = GIVE_UP_MS,
         *,
         waits: bool = False,
     ) -> None:
-        super().__init__(random, now_ms, timeout_ms, most_s=standing.pause_most_s)
+        super().__init__(random, now_ms, timeout_ms, most_s=member.part.pause_most_s)
         self.claimed = claimed
         self._commit = commit
-        self._standing = standing
+        self._member, self._part = member, member.part
         self._waits = waits
-        self._sent = standing.identity()
+        self._sent = member.part.identity()
         self.is_waiting = False
         """True while the member is between assignments, and the commit was refused for that."""
         self._suspended_ms: int | None = None
@@ -220,7 +206,7 @@ class CommitOperation(Operation):
         """
         if not self.is_out and not self.is_done:
             try:
-                self._standing.ledger.check(self.claimed, repeated=self.repeated)
+                self._member.ledger.check(self.claimed, repeated=self.repeated)
                 self._look_at_pauses(now_ms)
             except StaleMember as error:
                 self.end(error)
@@ -235,10 +221,10 @@ class CommitOperation(Operation):
         """End the operation; a commit that came too late is logged."""
         super().end(error)
         if isinstance(error, StaleMember):
-            self._standing.log_stale(error)
+            self._member.log_stale(error)
 
     def _look_at_pauses(self, now_ms: int) -> None:
-        suspended = self._standing.suspended(self.claimed, now_ms)
+        suspended = self._part.suspended(self.claimed, now_ms)
         if suspended and not self._waits:
             raise StaleMember(
                 f"nothing was sent, for {spelled(suspended)} is suspended: the coordinator has not "
@@ -250,7 +236,7 @@ class CommitOperation(Operation):
             self._until_ms += now_ms - self._suspended_ms
             self._suspended_ms = None
             self.ask_anew(now_ms)
-        elif self.is_waiting and not self._standing.between_assignments():
+        elif self.is_waiting and not self._part.between_assignments():
             self.is_waiting = False
             self.ask_anew(now_ms)
 
@@ -258,27 +244,27 @@ class CommitOperation(Operation):
         if not self.is_waiting:
             return super()._timed_out()
         return RebalanceInProgress(
-            f"waited {self._timeout_ms / 1000:g} s for {self._standing.between_assignments()}"
+            f"waited {self._timeout_ms / 1000:g} s for {self._part.between_assignments()}"
         )
 
     def _request(self) -> calls.CommitOffsets:
-        self._sent = self._standing.identity()
+        self._sent = self._part.identity()
         tokens = {held.partition: held.token for held in self.claimed if held.token}
         return calls.CommitOffsets(self._sent, self._commit, tokens or None)
 
     def _answered(self, reply: calls.Reply, now_ms: int) -> None:
         assert isinstance(reply, calls.Committed)
-        standing = self._standing
+        ledger = self._member.ledger
         try:
             judge(reply, self._commit, repeated=self.repeated)
         except (RebalanceInProgress, StaleMember) as refusal:
-            moved = standing.out_of_date(refusal, self._sent, now_ms)
-            if not moved or standing.ledger.why_ended(self.claimed):
+            moved = self._part.out_of_date(refusal, self._sent, now_ms)
+            if not moved or ledger.why_ended(self.claimed):
                 raise
             self.is_waiting = True
             self.look(now_ms)
             return
-        lost = standing.ledger.why_ended(held for held in self.claimed if held.token)
+        lost = ledger.why_ended(held for held in self.claimed if held.token)
         if lost:  # A sink of the next holder's may not count what is under this token.
             raise StaleMember(
                 "a partition was lost while the commit was under way, so that it is stored, and "
