@@ -147,6 +147,16 @@ def test_a_partition_that_nobody_asked_for_may_be_given_back(world, one):
     assert one.member.generation == 2
 
 
+def test_an_answer_for_a_holding_gives_back_no_later_one_of_its_partition(world, one):
+    answered = one.holding(2)
+    give_back(one, 2)
+    world.until(lambda: one.member.phase is Phase.STABLE)
+    hear(one)
+    one.machine.give_back([answered], world.now_ms)
+    assert one.machine.ledger.lasts(one.holding(2))
+    assert one.member.phase is Phase.STABLE
+
+
 def test_a_member_that_drains_keeps_its_partitions_and_takes_no_more(world, one):
     other = world.member()
     first, second = sorted(revoked(world, one))

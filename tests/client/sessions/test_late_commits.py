@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
 from coordinator.assignors import TopicPartition
@@ -44,4 +46,42 @@ async def test_work_of_an_earlier_holding_does_not_commit_under_the_newest_token
     process.mend()
     await group.until(lambda: refused)
     assert shown[0].token < shown[1].token
+    assert group.committed() == {P: 100}
+
+
+async def test_a_task_of_an_earlier_holding_does_not_commit_under_the_newest_token(virtual_group):
+    """It names no holding: it was handed out what its maker was, as of then."""
+    group = virtual_group()
+    tasks: list[asyncio.Task[None]] = []
+    refused: list[str] = []
+
+    async def work(member: Member, goes_on: asyncio.Event, offset: int) -> None:
+        await goes_on.wait()
+        await member.commit({P: offset})
+
+    async def own() -> None:
+        goes_on = asyncio.Event()
+        async with Member("anywhere:1", "g", {"t": 1}, protocol="session") as member:
+            async for event in member.events():
+                match event:
+                    case Granted():
+                        offset = 100 if tasks else 7
+                        tasks.append(asyncio.create_task(work(member, goes_on, offset)))
+                        if len(tasks) == 2:
+                            break
+                    case Lost(holdings):
+                        member.released(holdings)
+            goes_on.set()
+            first, second = tasks
+            await second
+            with pytest.raises(StaleMember, match="nothing was sent") as raised:
+                await first
+            refused.append(str(raised.value))
+
+    process = group.start(own)
+    await group.until(lambda: tasks)
+    process.cut()
+    await group.advance(60)
+    process.mend()
+    await group.until(lambda: refused)
     assert group.committed() == {P: 100}
