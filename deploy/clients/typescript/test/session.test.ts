@@ -18,6 +18,9 @@ type Told = readonly [number, pb.Wanted_Order, number];
 
 class Coordinator {
   nowMs = 0;
+  leaseMs = LEASE_MS;
+  /** Time that each search for the coordinator had. */
+  readonly finds: (number | undefined)[] = [];
   readonly said: pb.SessionRequest[] = [];
   readonly events: MemberEvent[] = [];
   readonly machine: Machine;
@@ -56,8 +59,8 @@ class Coordinator {
       sessionId: "s",
       memberId: "m",
       coordinatorEpoch: 5n,
-      leaseMs: LEASE_MS,
-      heartbeatIntervalMs: LEASE_MS / 4,
+      leaseMs: this.leaseMs,
+      heartbeatIntervalMs: this.leaseMs / 4,
       wanted: this.wanted(told),
     });
     this.hear({ attached });
@@ -145,6 +148,7 @@ class Coordinator {
       }
       if (action.kind !== "call") continue;
       if (action.request.kind === "find") {
+        this.finds.push(action.timeoutMs);
         this.machine.handle(action, { kind: "found", address: "a:1" }, this.nowMs);
       } else this.out.push(action);
     }
@@ -202,6 +206,18 @@ test("a suspended holding commits nothing; the whole that answers resumes it", (
   assert.deepEqual(c.handOut(), ["resumed 0"]);
   c.commit(holding);
   assert.deepEqual(c.stored("FENCED_TOKEN"), [10]);
+});
+
+test("a silent stream is given up after a lease; however short it is, a search has a second", () => {
+  const c = new Coordinator();
+  c.leaseMs = 2_000;
+  c.attach([0, ACTIVE, 10]);
+  c.wait(1_999);
+  assert.deepEqual(c.finds, [1_000]);
+  c.wait(1_000);
+  assert.deepEqual(c.finds, [1_000, 1_000]);
+  c.attach([0, ACTIVE, 10]);
+  assert.deepEqual(c.handOut(), ["granted 0", "suspended 0", "resumed 0"]);
 });
 
 test("what is prepared for is no holding to commit for", () => {

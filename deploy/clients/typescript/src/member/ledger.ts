@@ -17,40 +17,27 @@ import { nameOf, type TopicPartition } from "../partitions.js";
 export const MEMBERSHIP: TopicPartition = { topic: "", partition: -1 };
 const MEMBERSHIP_NAME = nameOf(MEMBERSHIP);
 
-/** What a grant says of one partition; of a classic group, all but the generation is unset. */
-export interface Grant extends TopicPartition {
-  readonly generation?: number;
-  readonly token?: number;
-  readonly offset?: bigint;
-  readonly position?: bigint;
-}
-
 /** One grant of one partition, until it ends. Compared by identity. */
 export class Holding implements TopicPartition {
-  readonly topic: string;
-  /** Counts from 0. */
-  readonly partition: number;
   readonly name: string;
-  /** The generation in which it began; -1: it is of a session group. */
-  readonly generation: number;
-  /**
-   * Greater with each grant of the partition: in the whole group in a session group, else in this
-   * process. 0: the partition is not granted, only to be prepared for.
-   */
-  readonly token: number;
-  /** The offset committed when it was granted, -1n: none; undefined: not told. */
-  readonly offset: bigint | undefined;
-  /** Mode copy: where the holder before has stopped; undefined: not told. */
-  readonly position: bigint | undefined;
 
-  constructor({ topic, partition, generation = -1, token = 0, offset, position }: Grant) {
-    this.topic = topic;
-    this.partition = partition;
+  constructor(
+    readonly topic: string,
+    /** Counts from 0. */
+    readonly partition: number,
+    /**
+     * Greater with each grant of the partition: in the whole group in a session group, else in
+     * this process. 0: the partition is not granted, only to be prepared for.
+     */
+    readonly token: number,
+    /** The generation in which it began; -1: it is of a session group. */
+    readonly generation: number,
+    /** The offset committed when it was granted, -1n: none; undefined: not told. */
+    readonly offset?: bigint,
+    /** Mode copy: where the holder before has stopped; undefined: not told. */
+    readonly position?: bigint,
+  ) {
     this.name = nameOf(this);
-    this.generation = generation;
-    this.token = token;
-    this.offset = offset;
-    this.position = position;
   }
 }
 
@@ -62,18 +49,21 @@ export class Ledger {
 
   // --- The machine's side ---
 
-  /** Begin holdings; those without a token are counted here. */
-  begin(grants: Iterable<Grant>): Holding[] {
-    return [...grants].map((grant) => {
-      const holding = new Holding({ token: ++this.granted, ...grant });
-      this.lasting.set(holding.name, holding);
-      return holding;
-    });
+  /** Begin holdings of a generation; their tokens are counted here. */
+  begin(partitions: Iterable<TopicPartition>, generation: number): Holding[] {
+    return [...partitions].map(({ topic, partition }) =>
+      this.beginOne(new Holding(topic, partition, ++this.granted, generation)),
+    );
+  }
+
+  beginOne(holding: Holding): Holding {
+    this.lasting.set(holding.name, holding);
+    return holding;
   }
 
   /** Begin to be a member, if this is none. */
   beginMembership(generation: number): void {
-    if (!this.isOfAMember) this.begin([{ ...MEMBERSHIP, generation }]);
+    if (!this.lasting.has(MEMBERSHIP_NAME)) this.begin([MEMBERSHIP], generation);
   }
 
   end(names: Iterable<string>, reason: string): void {
@@ -89,11 +79,6 @@ export class Ledger {
     for (const holding of holdings) this.handedOut.set(holding.name, holding);
     const membership = this.lasting.get(MEMBERSHIP_NAME);
     if (membership !== undefined) this.handedOut.set(MEMBERSHIP_NAME, membership);
-  }
-
-  /** False before the first assignment, and after everything was lost. */
-  private get isOfAMember(): boolean {
-    return this.lasting.has(MEMBERSHIP_NAME);
   }
 
   /** Holdings of these partitions that last, and that the owner knows; by name. */

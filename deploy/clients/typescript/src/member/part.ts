@@ -10,6 +10,7 @@ import type { MemberState } from "./state.js";
 
 const CALL_TIMEOUT_MS = 10_000;
 const FINDS_A_SESSION = 10;
+const FIND_LEAST_MS = 1_000; // To connect takes some round trips.
 export const LEAVE_TIMEOUT_MS = 2_000;
 
 /** What a part does with what its owner has finished with. */
@@ -82,8 +83,10 @@ export abstract class ProtocolPart {
   /** How long to wait for the answer to a request; undefined: for any time. */
   timeoutMs(request: Request): number | undefined {
     switch (request.kind) {
-      case "find":
-        return Math.min(Math.floor(this.patienceMs / FINDS_A_SESSION), CALL_TIMEOUT_MS);
+      case "find": {
+        const shareMs = Math.floor(this.patienceMs / FINDS_A_SESSION);
+        return Math.min(Math.max(shareMs, FIND_LEAST_MS), CALL_TIMEOUT_MS);
+      }
       case "leave":
         return LEAVE_TIMEOUT_MS;
       case "attach":

@@ -382,12 +382,7 @@ export class ClassicPart extends ProtocolPart {
   private grant(partitions: Partitions): void {
     if (partitions.size === 0) return;
     const { ledger, events, generation } = this.state;
-    const granted = [...partitions.values()].map(({ topic, partition }) => ({
-      topic,
-      partition,
-      generation,
-    }));
-    events.push({ kind: "granted", holdings: ledger.begin(granted) });
+    events.push({ kind: "granted", holdings: ledger.begin(partitions.values(), generation) });
   }
 
   /** What is being revoked still; the owner goes on with what it was never told of. */

@@ -261,8 +261,8 @@ export class SessionPart extends ProtocolPart {
   }
 
   private grant({ topic, partition, token, offset }: Order): Held {
-    const [holding] = this.state.ledger.begin([{ topic, partition, token, offset }]);
-    const held = new Held(holding!);
+    const holding = new Holding(topic, partition, token, -1, offset);
+    const held = new Held(this.state.ledger.beginOne(holding));
     this.preparations.delete(held.holding.name);
     this.done.delete(held.holding.name);
     this.held.set(held.holding.name, held);
@@ -279,8 +279,7 @@ export class SessionPart extends ProtocolPart {
       return;
     }
     this.drop(name);
-    const told = position === undefined ? {} : { position };
-    const holding = new Holding({ topic, partition, offset, ...told });
+    const holding = new Holding(topic, partition, 0, -1, offset, position);
     this.preparations.set(name, { holding, handoffId, isReady: false });
     this.tell("warming", holding);
   }
