@@ -22,7 +22,7 @@
 | `handlers.py`, `policy.py`, `making.py` | what was registered; error policies; its members |
 | `positions.py`, `topics.py` | where partitions begin, which there are |
 | `source.py`, `adapting.py` | what is needed of a source; what adapters of handlers need |
-| `running.py`, `watch.py` | signals and the interpreter's end; a loop that is blocked |
+| `running.py`, `watch.py` | the loop of `run`, the interpreter's end; a loop that is blocked |
 | `state.py`, `metrics.py` | what a worker shows |
 
 Hooks are `async def` functions of a `Partition` or `def` functions of a `BlockingPartition`, and
