@@ -366,7 +366,8 @@ class Member(MemberView):
             timeout: seconds to wait if there is no event; the wait counts as progress. None: until
                 there is one.
         Raises:
-            FatalError: the group refuses this member; what it held is lost.
+            FatalError: the group refuses this member; what it held is lost, which the call before
+                has told.
         """
         events = await self._poll(timeout)
         self._owners.polled()
@@ -383,12 +384,15 @@ class Member(MemberView):
             await self._wait_for_news(seconds)
         finally:
             part.poll_ends(self._clock())
-        failure = self._machine.failure
-        if failure is not None:
-            raise failure
         events = self.take_events()
         self._driver.turn()
-        return events
+        failure = self._machine.failure
+        if failure is None:
+            return events
+        told: list[MemberEvent] = [each for each in events if not isinstance(each, Stopping)]
+        if not told:
+            raise failure
+        return told
 
     async def events(self) -> AsyncIterator[MemberEvent]:
         """Iterate over the events of `poll`; ends after `Stopping`. Raises as `poll`."""
