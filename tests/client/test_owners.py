@@ -1,6 +1,6 @@
 """Owners of a member: what a commit counts for that shows no holdings, and what a poll gives back.
 
-Commits of tasks, at a coordinator: tests/client/sessions/test_late_commits.py.
+Commits of tasks, at a coordinator: tests/client/test_late_commits.py.
 """
 
 from __future__ import annotations
@@ -28,6 +28,10 @@ def hand_out(ledger: Ledger) -> Holding:
     return holding
 
 
+def polled(owners: Owners) -> None:
+    owners.poll_ends(owners.poll_begins())
+
+
 def in_another_thread(act) -> list[BaseException]:
     """Errors of a function in a thread of its own."""
     errors: list[BaseException] = []
@@ -48,7 +52,7 @@ def test_a_thread_that_does_not_poll_is_to_show_its_holdings():
     ledger = Ledger()
     owners = Owners(ledger)
     holding = hand_out(ledger)
-    owners.polled()
+    polled(owners)
     assert owners.handed_out() == {P: holding}
     (error,) = in_another_thread(owners.handed_out)
     assert "handed out to this thread: pass holdings=" in str(error)
@@ -58,8 +62,8 @@ def test_the_thread_that_polled_last_is_the_owner():
     ledger = Ledger()
     owners = Owners(ledger)
     hand_out(ledger)
-    owners.polled()
-    assert not in_another_thread(lambda: (owners.polled(), owners.handed_out()))
+    polled(owners)
+    assert not in_another_thread(lambda: (polled(owners), owners.handed_out()))
 
 
 def test_a_planned_batch_counts_for_what_the_owner_was_told():

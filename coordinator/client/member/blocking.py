@@ -162,8 +162,10 @@ class BlockingMember(MemberView):
 
     def poll(self, timeout: float | None = 0.0) -> list[MemberEvent]:
         """Return the events since the last call; see `Member.poll`."""
+        owners = self._member._owners
+        poll = owners.poll_begins()
         events = self._call(self._member._poll(timeout))
-        self._member._owners.polled()
+        owners.poll_ends(poll)
         return events
 
     commit = _in_plain_code(Member.commit, refusal=StaleMember)

@@ -10,7 +10,15 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import (
+    AsyncIterator,
+    Callable,
+    Collection,
+    Coroutine,
+    Iterable,
+    Mapping,
+    Sequence,
+)
 from typing import TYPE_CHECKING, Any, Self, Unpack
 
 from coordinator.assignors import TopicPartition
@@ -35,7 +43,7 @@ from coordinator.client.member.ledger import UNKNOWN_OFFSET, Holding
 from coordinator.client.member.machine import MemberMachine
 from coordinator.client.member.making import part_of
 from coordinator.client.member.operations import GIVE_UP_MS
-from coordinator.client.member.owners import Owners
+from coordinator.client.member.owners import Owners, Poll
 from coordinator.client.member.part import Leaving, ProtocolPart
 from coordinator.client.member.state import MemberState
 from coordinator.client.offsets import Commit, OffsetAndMetadata, Offsets
@@ -352,10 +360,7 @@ class Member(MemberView):
 
     # --- Events ---
 
-    async def poll(
-        self,
-        timeout: float | None = 0.0,  # noqa: ASYNC109  # BlockingMember.poll has it as well.
-    ) -> list[MemberEvent]:
+    def poll(self, timeout: float | None = 0.0) -> Coroutine[Any, Any, list[MemberEvent]]:
         """Return the events since the last call, and count it as progress.
 
         It also gives back what the last call has told to be revoked or lost, if the setting
@@ -369,8 +374,12 @@ class Member(MemberView):
             FatalError: the group refuses this member; what it held is lost, which the call before
                 has told.
         """
+        # Not a coroutine function: what it tells is for whoever calls it, be it awaited elsewhere.
+        return self._poll_for(self._owners.poll_begins(), timeout)
+
+    async def _poll_for(self, poll: Poll, timeout: float | None) -> list[MemberEvent]:  # noqa: ASYNC109
         events = await self._poll(timeout)
-        self._owners.polled()
+        self._owners.poll_ends(poll)
         return events
 
     async def _poll(self, timeout: float | None) -> list[MemberEvent]:  # noqa: ASYNC109

@@ -3,6 +3,9 @@
 The one that polls has been handed out what its last poll told. A task that it makes inherits that,
 as of then, since tasks inherit context variables: work that began under an earlier holding does not
 commit under a later one, also if it names none. Another thread has been handed out nothing.
+
+A poll counts for whoever calls it, though another task may await it: `asyncio.wait_for` makes one
+before Python 3.12.
 """
 
 from __future__ import annotations
@@ -10,25 +13,25 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import threading
+from collections.abc import Mapping
 from dataclasses import dataclass
+from weakref import WeakKeyDictionary
 
 from coordinator.client.errors import StaleMember
 from coordinator.client.member.ledger import Holdings, Ledger
 
 
-@dataclass(frozen=True, slots=True)
-class _HandedOut:
-    """Holdings that an owner was handed out by its last poll."""
+@dataclass(slots=True)
+class Poll:
+    """One poll; `holdings`: what it has told, or until it returns the one before it."""
 
-    owners: Owners
-    poller: object
+    by: object
     holdings: Holdings
 
 
-_HANDED_OUT: contextvars.ContextVar[_HandedOut | None] = contextvars.ContextVar(
-    "handed_out", default=None
-)
-"""Set for the member that was polled last in this context."""
+_POLLS: contextvars.ContextVar[Mapping[Owners, Poll]] = contextvars.ContextVar("polls")
+"""The last poll of each member in this context. Replaced, never changed."""
+_NOTHING: Holdings = {}
 
 
 class Owners:
@@ -36,12 +39,28 @@ class Owners:
 
     def __init__(self, ledger: Ledger) -> None:
         self._ledger = ledger
-        self._poller: object = None
+        self._last: object = None
+        """The one whose poll has returned last."""
+        self._told: WeakKeyDictionary[object, Holdings] = WeakKeyDictionary()
+        """What those who poll were told last, by themselves or by tasks that they have made."""
 
-    def polled(self) -> None:
-        """Note that the caller has been told everything."""
-        self._poller = _caller()
-        _HANDED_OUT.set(_HandedOut(self, self._poller, self._ledger.handed_out))
+    def poll_begins(self) -> Poll:
+        """Note that the caller polls."""
+        polls = WeakKeyDictionary(_POLLS.get({}))
+        before = polls.get(self)
+        if before is not None and _runs(before.by):
+            # A task that polls, and was made by one that does, does so on its behalf.
+            by, told = before.by, self._told.get(before.by, before.holdings)
+        else:
+            by, told = _caller(), _NOTHING
+        poll = polls[self] = Poll(by, told)
+        _POLLS.set(polls)
+        return poll
+
+    def poll_ends(self, poll: Poll) -> None:
+        """Note that whoever polls has been told everything."""
+        self._last = poll.by
+        poll.holdings = self._told[poll.by] = self._ledger.handed_out
 
     def handed_out(self) -> Holdings:
         """The holdings of the caller, for a commit that shows none.
@@ -49,16 +68,22 @@ class Owners:
         Raises:
             StaleMember: nothing was handed out to this thread.
         """
-        seen, caller = _HANDED_OUT.get(), _caller()
-        if seen is not None and seen.owners is self:
-            is_poller = caller is seen.poller or caller is self._poller
-            return self._ledger.handed_out if is_poller else seen.holdings
-        if isinstance(self._poller, threading.Thread) and caller is not self._poller:
+        caller = _caller()
+        if caller in self._told:
+            return self._told[caller]
+        poll = _POLLS.get({}).get(self)
+        if poll is not None:
+            return poll.holdings
+        if isinstance(self._last, threading.Thread):
             raise StaleMember(
                 "nothing was sent, for nothing was handed out to this thread: pass "
                 "holdings=[member.holding(partition)], taken when the work began"
             )
         return self._ledger.handed_out
+
+
+def _runs(owner: object) -> bool:
+    return not owner.done() if isinstance(owner, asyncio.Task) else True
 
 
 def _caller() -> object:
