@@ -52,9 +52,11 @@ def test_the_member_holds_the_client_and_the_layers_that_it_may_import(hooks):
             "py.typed",
             "assignors",
             "client",
+            "commit_metadata",
             "dial",
             "environment",
             "handshake",
+            "operator",
             "sources",
             "v1",
         )
