@@ -13,7 +13,7 @@ from coordinator.assignors import TopicPartition
 from coordinator.client.errors import StaleMember
 from coordinator.client.member.events import Granted, Revoking
 from coordinator.client.member.face import Member
-from coordinator.client.member.ledger import Holding, Ledger
+from coordinator.client.member.ledger import MEMBERSHIP, Holding, Ledger
 from coordinator.client.member.owners import Owners
 
 P = TopicPartition("t", 0)
@@ -73,6 +73,16 @@ def test_a_planned_batch_counts_for_what_the_owner_was_told():
     ledger.end((P,), "it was lost")
     ledger.begin((Holding(P),))
     assert ledger.of_planned_batch({P: 5}) == []
+
+
+def test_a_membership_that_was_lost_and_begun_anew_between_two_polls_is_handed_out():
+    ledger = Ledger()
+    for _ in range(2):
+        ledger.begin((Holding(MEMBERSHIP), Holding(P)))
+        ledger.hand_out(ledger.current((P,)))
+        ledger.check(ledger.claim((), None))
+        assert ledger.known((MEMBERSHIP,))
+        ledger.end_all("the session has ended")
 
 
 @pytest.mark.virtual_time

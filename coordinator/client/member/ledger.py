@@ -100,8 +100,9 @@ class Ledger:
     def hand_out(self, granted: Iterable[Holding] = ()) -> None:
         """Note what the owner has been told: these holdings, and the membership."""
         news = {holding.partition: holding for holding in granted}
-        if MEMBERSHIP in self._lasting and MEMBERSHIP not in self._known:
-            news[MEMBERSHIP] = self._lasting[MEMBERSHIP]
+        membership = self._lasting.get(MEMBERSHIP)
+        if membership is not None and self._known.get(MEMBERSHIP) is not membership:
+            news[MEMBERSHIP] = membership
         if news or len(self._known) > len(self._lasting):
             lasting = {p: held for p, held in self._known.items() if self.lasts(held)}
             self._known = {**lasting, **news}
