@@ -144,6 +144,8 @@ class Checker:
             self.seen[f"{kind} refused"] += 1
             return
         assert None not in claimed, f"{kind} was never handed out {wants}"
+        given_up = self.ledger.given_up & self.ledger.lasting & set(claimed)
+        assert not given_up, f"{kind} has given up {given_up}"
         self.claims[begun] = frozenset(claimed)
         self.seen[f"{kind} {'begun' if lasts else 'too late'}"] += 1
 
