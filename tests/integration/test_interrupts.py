@@ -22,6 +22,7 @@ BEGIN = """
 import asyncio, os, sys
 from coordinator.client import BlockingMember, Member
 SETTINGS = {"assignors": "range", "heartbeat_interval_ms": 50, "client_id": "worker"}
+IN_SESSION = {"protocol": "session", "wishes": {"lease_ms": 300_000}}
 """
 BLOCKING = """
 with BlockingMember(sys.argv[1], "g", {"t": 2}, **SETTINGS) as member:
@@ -44,12 +45,40 @@ asyncio.run(main())
 """
 SESSION = """
 async def main():
-    async with Member(sys.argv[1], "s", {"t": 2}, protocol="session") as member:
+    async with Member(sys.argv[1], "s", {"t": 2}, **IN_SESSION) as member:
         while len(member.assignment) < 2:
             await member.poll(timeout=1.0)
         print("ready", flush=True)
         while True:
             await member.poll(timeout=None)
+
+asyncio.run(main())
+"""
+BLOCKING_SESSION = """
+with BlockingMember(sys.argv[1], "s", {"t": 2}, **IN_SESSION) as member:
+    while len(member.assignment) < 2:
+        member.poll(timeout=1.0)
+    print("ready", flush=True)
+    while True:
+        member.poll(timeout=None)
+"""
+TWO_SESSIONS = """
+async def work(name, ready):
+    async with Member(sys.argv[1], "s", {"t": 2}, **IN_SESSION) as member:
+        while not member.assignment:
+            await member.poll(timeout=0.1)
+        ready.append(name)
+        while True:
+            await member.poll(timeout=0.1)
+
+async def main():
+    ready = []
+    async with asyncio.TaskGroup() as tasks:
+        tasks.create_task(work("one", ready))
+        tasks.create_task(work("two", ready))
+        while len(ready) < 2:
+            await asyncio.sleep(0.01)
+        print("ready", flush=True)
 
 asyncio.run(main())
 """
@@ -146,6 +175,9 @@ print(member.state)
 """
 
 
+FACES = ["asyncio", "blocking", "two tasks"]
+
+
 @pytest.fixture(scope="module")
 def server():
     with Process("--group-initial-rebalance-delay-ms", "0") as process:
@@ -211,10 +243,12 @@ def test_a_signal_ends_the_with_quietly_and_explain_says_why(server, text, numbe
             assert reason in explained(server)
 
 
+@pytest.mark.parametrize("text", [SESSION, BLOCKING_SESSION, TWO_SESSIONS], ids=FACES)
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-def test_a_session_member_leaves_at_a_signal(server, number, status):
-    with program(server, SESSION) as it:
-        it.stdout.readline()
+def test_a_session_member_leaves_at_a_signal(server, text, number, status):
+    """Its lease is five minutes long, so nobody would have its partitions if it did not."""
+    with program(server, text) as it:
+        assert it.stdout.readline() == "ready\n"
         it.send_signal(number)
         _, errors = it.communicate(timeout=HANG_S)
     assert "Traceback" not in errors
