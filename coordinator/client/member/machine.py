@@ -289,13 +289,11 @@ class MemberMachine:
         self.part.stop(reason or f"failed: {words_of(error)}")
 
     def note_failure(self, error: Exception) -> None:
-        """See `PartContext`."""
         self._failure = self._failure or error
 
     # --- What the part asks for ---
 
     def ask(self, asker: Asker) -> None:
-        """See `PartContext`."""
         self._queue.append(asker)
 
     def call(self, request: calls.Request, asker: Asker | Discovery) -> None:
@@ -306,28 +304,23 @@ class MemberMachine:
         self._actions.append(call)
 
     def cancel(self, asker: Asker | Discovery) -> None:
-        """See `PartContext`."""
         self._queue = deque(other for other in self._queue if other is not asker)
         for call in [call for call in self._out if call.asker is asker]:
             del self._out[call]
             self._actions.append(calls.Cancel(call))
 
     def act(self, action: calls.Action) -> None:
-        """See `PartContext`."""
         self._actions.append(action)
 
     def note_result(self, result: calls.Result, now_ms: int) -> None:
-        """See `PartContext`."""
         self._log_if(Level.INFO, self._reachability.take_in(result, now_ms))
 
     def hang_up(self, connection: int) -> None:
-        """See `PartContext`."""
         if self.discovery.is_connected and connection == self.discovery.connection:
             self.discovery.is_connected = False
             self._actions.append(calls.HangUp())
 
     def commits_are_out(self, holding: Holding | None = None) -> bool:
-        """See `PartContext`."""
         return any(
             isinstance(one, CommitOperation)
             and not one.is_done
@@ -336,7 +329,6 @@ class MemberMachine:
         )
 
     def end(self) -> None:
-        """See `PartContext`."""
         if not self._queue:
             self.cancel(self.discovery)
         self.hang_up(self.discovery.connection)
@@ -396,7 +388,6 @@ class MemberMachine:
     # --- The log and the state ---
 
     def log(self, level: Level, text: str) -> None:
-        """See `PartContext`."""
         line = " ".join(f"{self.name}: {text}".split())
         self._logs.append(calls.Log(level, line, self.group_id, self.part.member_id))
 

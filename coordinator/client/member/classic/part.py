@@ -42,7 +42,6 @@ class ClassicPart(ProtocolPart):
 
     @property
     def machine(self) -> PartContext:
-        """See `ProtocolPart`."""
         return self.membership.machine
 
     @machine.setter
@@ -58,40 +57,32 @@ class ClassicPart(ProtocolPart):
 
     @property
     def member_id(self) -> str:  # type: ignore[override]  # The membership's.
-        """See `ProtocolPart`."""
         return self.membership.member_id
 
     @property
     def generation(self) -> int:  # type: ignore[override]  # As above.
-        """See `ProtocolPart`."""
         return self.membership.generation
 
     @property
     def is_leader(self) -> bool:  # type: ignore[override]  # As above.
-        """See `ProtocolPart`."""
         return self.membership.is_leader
 
     def start(self, now_ms: int) -> None:
-        """See `ProtocolPart`."""
         self._schedule.start(now_ms)
 
     @property
     def name(self) -> str:
-        """See `ProtocolPart`."""
         return self.membership.name
 
     @property
     def is_stopped(self) -> bool:
-        """See `ProtocolPart`."""
         return self.membership.phase is Phase.STOPPED
 
     @property
     def wants_coordinator(self) -> bool:
-        """See `ProtocolPart`."""
         return self.membership.phase not in (Phase.IDLE, Phase.STOPPED)
 
     def state(self) -> str:
-        """See `ProtocolPart`."""
         membership = self.membership
         if membership.is_between_assignments and not self.machine.discovery.is_connected:
             return "connecting"
@@ -99,12 +90,10 @@ class ClassicPart(ProtocolPart):
 
     @property
     def trouble(self) -> str:
-        """See `ProtocolPart`."""
         return self.membership.trouble
 
     @property
     def is_assigned(self) -> bool:
-        """See `ProtocolPart`."""
         return bool(self.machine.ledger.known((MEMBERSHIP,)))
 
     @property
@@ -115,7 +104,6 @@ class ClassicPart(ProtocolPart):
     # --- Time and messages ---
 
     def turn(self, now_ms: int) -> None:
-        """See `ProtocolPart`."""
         self._schedule.pass_deadlines(now_ms)
 
     def take_step(self, now_ms: int) -> None:
@@ -132,36 +120,29 @@ class ClassicPart(ProtocolPart):
             self.machine.ask(schedule)
 
     def next_deadline(self) -> int | None:
-        """See `ProtocolPart`."""
         return self._schedule.next_deadline()
 
     def timeout_ms(self, request: calls.Request) -> int:
-        """See `ProtocolPart`."""
         return timeout_ms(request, self.config)
 
     # --- The owner ---
 
     def pass_deadlines(self, now_ms: int) -> None:
-        """See `ProtocolPart`."""
         self.membership.pass_deadlines(now_ms)
 
     def handed_out(self, events: Collection[MemberEvent]) -> None:
-        """See `ProtocolPart`."""
         self.membership.revocations.hand_out()
 
     def poll_begins(self, now_ms: int, *, gives_back: bool) -> None:
-        """See `ProtocolPart`."""
         self._schedule.poll_begins(now_ms)
         phase = self.membership.phase
         self.membership.polled(now_ms, gives_back=gives_back)
         self._hurry_if_moved(phase, now_ms)
 
     def poll_ends(self, now_ms: int) -> None:
-        """See `ProtocolPart`."""
         self._schedule.poll_ends(now_ms)
 
     def alive(self, now_ms: int) -> None:
-        """See `ProtocolPart`."""
         self._schedule.alive(now_ms)
 
     def give_back(
@@ -180,7 +161,6 @@ class ClassicPart(ProtocolPart):
 
     @property
     def topics(self) -> Mapping[str, int]:
-        """See `ProtocolPart`."""
         return self.config.topics
 
     def subscribe(self, topics: Mapping[str, int], now_ms: int) -> None:
@@ -197,7 +177,6 @@ class ClassicPart(ProtocolPart):
         return False
 
     def beat_now(self, now_ms: int) -> None:
-        """See `ProtocolPart`."""
         if self.membership.is_in_session:
             self._schedule.hurry(now_ms)
 
@@ -211,17 +190,14 @@ class ClassicPart(ProtocolPart):
         return membership.session_ends_ms if membership.is_in_session else FOREVER_MS
 
     def deadline_of(self, holding: Holding) -> int | None:
-        """See `ProtocolPart`."""
         return self.membership.revocations.deadline_of(holding.partition)
 
     # --- Commits ---
 
     def identity(self) -> calls.Identity:
-        """See `ProtocolPart`."""
         return self.membership.identity()
 
     def between_assignments(self) -> str:
-        """See `ProtocolPart`."""
         membership = self.membership
         if not membership.is_between_assignments:
             return ""
@@ -242,7 +218,6 @@ class ClassicPart(ProtocolPart):
     # --- Closing ---
 
     def stop(self, reason: str) -> None:
-        """See `ProtocolPart`."""
         self.membership.stop(reason)
 
     def begin_to_close(self, leaving: Leaving) -> None:

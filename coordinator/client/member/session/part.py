@@ -73,7 +73,6 @@ class SessionPart(ProtocolPart):
 
     @property
     def machine(self) -> PartContext:
-        """See `ProtocolPart`."""
         return self._machine
 
     @machine.setter
@@ -86,12 +85,10 @@ class SessionPart(ProtocolPart):
 
     @property
     def member_id(self) -> str:  # type: ignore[override]  # As the stream has heard it.
-        """See `ProtocolPart`."""
         return self.stream.member_id
 
     @property
     def name(self) -> str:
-        """See `ProtocolPart`."""
         config = self.config
         return member_name(config.group_id, config.member_name, self.member_id, config.client_id)
 
@@ -100,12 +97,10 @@ class SessionPart(ProtocolPart):
 
     @property
     def is_stopped(self) -> bool:
-        """See `ProtocolPart`."""
         return self.stream.is_stopped
 
     @property
     def wants_coordinator(self) -> bool:
-        """See `ProtocolPart`."""
         return not self.stream.is_stopped
 
     @property
@@ -114,7 +109,6 @@ class SessionPart(ProtocolPart):
         return self.stream.is_waiting
 
     def state(self) -> str:
-        """See `ProtocolPart`."""
         stream = self.stream
         if stream.is_stopped:
             return "stopped"
@@ -126,7 +120,6 @@ class SessionPart(ProtocolPart):
 
     @property
     def trouble(self) -> str:
-        """See `ProtocolPart`."""
         return self.stream.why
 
     @property
@@ -138,13 +131,11 @@ class SessionPart(ProtocolPart):
 
     @property
     def is_between_assignments(self) -> bool:
-        """See `ProtocolPart`."""
         return not self.member_id
 
     # --- Time and messages ---
 
     def turn(self, now_ms: int) -> None:
-        """See `ProtocolPart`."""
         stream = self.stream
         stream.turn(now_ms)
         if self._open is not None and stream.is_silent(now_ms):
@@ -170,7 +161,6 @@ class SessionPart(ProtocolPart):
             machine.ask(self._opener)
 
     def heard(self, heard: calls.Heard | calls.StreamEnded, now_ms: int) -> None:
-        """See `ProtocolPart`."""
         if heard.stream is not self._open:
             return
         if isinstance(heard, calls.StreamEnded):
@@ -192,11 +182,9 @@ class SessionPart(ProtocolPart):
             self.machine.hang_up(heard.stream.connection)
 
     def next_deadline(self) -> int | None:
-        """See `ProtocolPart`."""
         return self.stream.next_deadline(is_opening=self._opener_waits)
 
     def timeout_ms(self, request: calls.Request) -> int:
-        """See `ProtocolPart`."""
         lease_ms = self.stream.lease.length_ms
         if isinstance(request, calls.FindCoordinator) and lease_ms:
             return min(CALL_TIMEOUT_MS, max(FIND_MS, lease_ms // FINDS_A_LEASE))
@@ -208,12 +196,10 @@ class SessionPart(ProtocolPart):
         """See `ProtocolPart`: whoever asks about a holding compares with the time itself."""
 
     def handed_out(self, events: Collection[MemberEvent]) -> None:
-        """See `ProtocolPart`."""
         told = (event.holdings for event in events if isinstance(event, Revoking | Lost))
         self._told += (holding for holdings in told for holding in holdings)
 
     def poll_begins(self, now_ms: int, *, gives_back: bool) -> None:
-        """See `ProtocolPart`."""
         self.alive(now_ms)
         told, self._told = self._told, []
         if gives_back:
@@ -241,16 +227,13 @@ class SessionPart(ProtocolPart):
                 self._releases[holding] = position, refused
 
     def ready(self, holding: Holding) -> None:
-        """See `ProtocolPart`."""
         self.partitions.ready(holding)
 
     def set_ready(self, is_ready: bool, now_ms: int) -> None:  # It is the value.
-        """See `ProtocolPart`."""
         self.stream.set_ready(is_ready, now_ms)
 
     @property
     def topics(self) -> Mapping[str, int]:
-        """See `ProtocolPart`."""
         return self.stream.topics
 
     def subscribe(self, topics: Mapping[str, int], now_ms: int) -> None:
@@ -258,7 +241,6 @@ class SessionPart(ProtocolPart):
         self.stream.subscribe(sorted(topics.items()), now_ms)
 
     def warming(self) -> list[Holding]:
-        """See `ProtocolPart`."""
         return [warm.holding for warm in self.partitions.warming.values()]
 
     def drain(self, within_ms: int, reason: str, now_ms: int, *, leave: bool | None) -> bool:
@@ -275,7 +257,6 @@ class SessionPart(ProtocolPart):
     # --- Until when work may go on ---
 
     def ends_ms(self, holding: Holding) -> int:
-        """See `ProtocolPart`."""
         return self.partitions.ends_ms(holding)
 
     def may_begin(self, holding: Holding, now_ms: int) -> bool:
@@ -287,7 +268,6 @@ class SessionPart(ProtocolPart):
         return self.partitions.takes_work(holding, now_ms)
 
     def deadline_of(self, holding: Holding) -> int | None:
-        """See `ProtocolPart`."""
         return self.partitions.deadline_of(holding)
 
     # --- Commits and reports ---
@@ -299,15 +279,12 @@ class SessionPart(ProtocolPart):
         return min(MOST_S, self.stream.interval_ms / 1_000)
 
     def note_commit(self, now_ms: int) -> None:
-        """See `ProtocolPart`."""
         self.alive(now_ms)
 
     def identity(self) -> calls.Identity:
-        """See `ProtocolPart`."""
         return calls.Identity(self.config.group_id, -1, self.member_id, None)
 
     def suspended(self, claimed: frozenset[Holding], now_ms: int) -> list[TopicPartition]:
-        """See `ProtocolPart`."""
         ends_ms = self.partitions.ends_ms
         return [
             held.partition for held in claimed
@@ -322,7 +299,6 @@ class SessionPart(ProtocolPart):
     # --- Closing ---
 
     def stop(self, reason: str) -> None:
-        """See `ProtocolPart`."""
         self._close_stream()
         self.stream.stop(reason)
         self._tell_news()
@@ -339,7 +315,6 @@ class SessionPart(ProtocolPart):
         self._tell_news()
 
     def leave_by(self, now_ms: int) -> None:
-        """See `ProtocolPart`."""
         trouble = self.machine.unreachable_because or "no answer"
         self.machine.log(Level.WARNING, f"could not leave: {trouble}")
         self._close_stream()
