@@ -1,8 +1,9 @@
-"""Two checkouts beside each other: what a heartbeat and a barrier cost the server of each.
+"""Two checkouts beside each other: what a heartbeat and a barrier cost the server of each, and what
+a heartbeat, a commit and a hand-over cost its members.
 
-What is compared is `coordinator serve`, run from the code of each checkout. The benchmark, its
-calls and the data folders that it fills are those of this checkout for both, so that the other one
-may be older, and have other benchmarks or none.
+What is compared of servers is `coordinator serve`, run from the code of each checkout. The
+benchmark, its calls and the data folders that it fills are those of this checkout for both, so that
+the other one may be older, and have other benchmarks or none. Members: `member_costs.py`.
 
 Both are measured in one run, in pairs: one checkout and at once the other, the first of a pair
 alternating. A pair gives a ratio, new in old; whatever slows the machine for longer than a pair
@@ -12,6 +13,7 @@ checkout with itself to see what the machine makes of nothing.
 
 from __future__ import annotations
 
+import itertools
 import statistics
 import subprocess
 import sys
@@ -24,7 +26,8 @@ from tests.bench import h2load
 from tests.bench.barrier import form
 from tests.bench.figures import ROUNDS, CannotMeasure, Figures, Goal
 from tests.bench.heartbeat import A_PROCESS, messages, serving
-from tests.bench.servers import Usage, environment, scratch
+from tests.bench.member_costs import FLAGS, PROTOCOLS, WORK, MemberCosts
+from tests.bench.servers import Usage, environment, scratch, with_server
 
 OURS = Path(__file__).parents[2]
 AT_MOST = 1.03
@@ -35,17 +38,20 @@ AT_MOST = 1.03
 class Pairs:
     """Size of a run.
 
-    calls: of each half of a pair of heartbeats. barriers: members, of each barrier.
+    calls: of each half of a pair of heartbeats. barriers: members, of each barrier. commits,
+    hand_overs: of each half of a pair of members.
     """
 
     number: int = ROUNDS
     calls: int = 5_000
     barriers: tuple[int, ...] = (1_000, 3_000)
+    commits: int = 1_000
+    hand_overs: int = 10
 
     @classmethod
     def quick(cls) -> Pairs:
         """Seconds, not minutes: it only shows that the benchmark works."""
-        return cls(number=3, calls=500, barriers=(40,))
+        return cls(number=3, calls=500, barriers=(40,), commits=20, hand_overs=1)
 
 
 class LostMembers(CannotMeasure):
@@ -57,7 +63,7 @@ class NotComparable(CannotMeasure):
 
 
 def bench_compare(against: Path, pairs: Pairs) -> Figures:
-    """CPU of the server of this checkout in that of another one; all in one run.
+    """CPU of server and members of this checkout in that of another one; all in one run.
 
     Raises:
         NotComparable: see there.
@@ -65,13 +71,13 @@ def bench_compare(against: Path, pairs: Pairs) -> Figures:
     trees = {"old": against.resolve(), "new": OURS}
     for tree in trees.values():
         check(tree)
-    figures: Figures = {"compared": "CPU of `coordinator serve`; the new benchmark drives both"}
+    figures: Figures = {"compared": "CPU of `coordinator serve`, and of members; driven by the new"}
     for name, tree in trees.items():
         figures |= {name: str(tree), f"{name}: commit": _commit(tree)}
     figures |= _heartbeats(trees, pairs)
     for members in pairs.barriers:
         figures |= _barriers(trees, pairs, members)
-    return figures
+    return figures | _members(trees, pairs)
 
 
 def check(tree: Path) -> None:
@@ -146,6 +152,27 @@ def _barriers(trees: dict[str, Path], pairs: Pairs, members: int) -> Figures:
 
     what = f"a barrier of {members:,}, us a member"
     return spread(what, *in_pairs(cost, pairs.number))
+
+
+def _members(trees: dict[str, Path], pairs: Pairs) -> Figures:
+    """Members at a server of this checkout, in both protocols."""
+    figures: Figures = {}
+    groups = itertools.count()
+
+    def run(address: str, _: int) -> None:
+        costs = MemberCosts(address, pairs.commits, pairs.hand_overs)
+        for protocol in PROTOCOLS:
+            halves: dict[str, list[dict[str, float]]] = {"old": [], "new": []}
+            for number in range(pairs.number):
+                for name in ("old", "new") if number % 2 == 0 else ("new", "old"):
+                    group = f"{protocol}-{next(groups)}"
+                    halves[name].append(costs.measure(trees[name], protocol, group))
+            for work in WORK:
+                old, new = ([each[work] for each in halves[name]] for name in ("old", "new"))
+                figures.update(spread(f"{work} in a {protocol} member, us", old, new))
+
+    with_server(run, *FLAGS)
+    return figures
 
 
 def in_pairs(cost: Callable[[str], float], number: int) -> tuple[list[float], list[float], int]:
