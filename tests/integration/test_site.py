@@ -149,7 +149,7 @@ def test_a_method_is_in_the_reference_with_its_docstring(site):
     assert "Commit offsets; returns when they are durable." in page
     assert "<strong>expected</strong> – offsets that must be the ones stored now; -1: none." in page
     # A colon in the docstring of a property parts no type from a description.
-    assert "The group’s generation, as known to the member; -1: none." in page
+    assert "The group’s generation, as known to the member; -1: none, or a session group." in page
 
 
 def inventory(site: Path) -> set[str]:

@@ -33,9 +33,9 @@ def settings_of(cluster: standalone.Cluster, local: Path) -> dict[str, str]:
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.shuffle.partitions": "2",
         "spark.local.dir": str(local),
-        "spark.archives": f"{cluster.archive}#coordinator",
+        "spark.archives": f"{cluster.archive}#library",
         # Workers of a Connect session start in a folder below.
-        "spark.executorEnv.PYTHONPATH": "./coordinator:../coordinator",
+        "spark.executorEnv.PYTHONPATH": "./library:../library",
     }
 
 
