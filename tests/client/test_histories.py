@@ -161,7 +161,7 @@ class Checker:
         self.seen["sent"] += 1
 
     def look(self, now_ms: int) -> None:
-        """What was refused after it had begun."""
+        """Commits that were refused after they had begun."""
         for begun in [one for one in self.claims if one.is_done]:
             claimed = self.claims.pop(begun)
             told = str(begun.error)
@@ -180,7 +180,7 @@ def reference(monkeypatch):
 
 
 class ClassicHistory(Chance):
-    """As `Chance`, with owners that are late."""
+    """A history of chance, whose owners are late."""
 
     def __init__(self, seed: int, seen: Counter[str]) -> None:
         self.counted, self.checkers = seen, {}

@@ -42,7 +42,7 @@ class Owners:
         self._last: object = None
         """The one whose poll has returned last."""
         self._told: WeakKeyDictionary[object, Holdings] = WeakKeyDictionary()
-        """What those who poll were told last, by themselves or by tasks that they have made."""
+        """Holdings that those who poll were told last, by themselves or by tasks they have made."""
 
     def poll_begins(self) -> Poll:
         """Note that the caller polls."""
