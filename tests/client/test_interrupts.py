@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import dis
 import functools
 import itertools
 import signal
+import sys
 import threading
 
 import pytest
@@ -16,6 +18,8 @@ from coordinator.client.transport.interrupts import (
     Terminated,
     closing_reason,
 )
+from coordinator.client.transport.loop_thread import LoopThread, run_on
+from tests.patience import HANG_S
 
 
 @pytest.mark.parametrize(
@@ -108,3 +112,54 @@ def test_other_threads_take_no_signals(handlers):
     thread.start()
     thread.join()
     assert handlers() == plain
+
+
+class AtPoint:
+    """Raises in the calling thread at the n-th point where Python looks for signals.
+
+    Those are the beginnings of functions, the ends of calls and the turns of loops; in between,
+    the interpreter enters and leaves a `with` of a lock in one step.
+    """
+
+    def __init__(self, n: int) -> None:
+        self.left = n
+
+    def __enter__(self) -> None:
+        sys.settrace(self._trace)
+
+    def __exit__(self, *_: object) -> None:
+        sys.settrace(None)
+
+    def _trace(self, frame, event, _):
+        frame.f_trace_opcodes, frame.f_trace_lines = True, False
+        if event == "opcode" and _looks_for_signals(frame.f_code, frame.f_lasti):
+            self.left -= 1
+            if self.left < 0:
+                sys.settrace(None)
+                raise KeyboardInterrupt
+        return self._trace
+
+
+@functools.cache
+def _looks_for_signals(code, offset):
+    """True if the instruction before this one is one after which Python looks."""
+    names = {one.offset: one.opname for one in dis.get_instructions(code)}
+    before = [at for at in names if at < offset]
+    return bool(before) and names[max(before)].startswith(("RESUME", "CALL", "JUMP_BACKWARD"))
+
+
+def test_a_signal_at_any_point_of_a_blocking_call_leaves_the_loop_free():
+    async def work():
+        for _ in range(1000):  # So that most points come before its end.
+            await asyncio.sleep(0)
+
+    on, points = LoopThread.use(), 0
+    for points in itertools.count():
+        try:
+            with AtPoint(points):
+                on.result_of(run_on(on.loop, work))
+            break
+        except KeyboardInterrupt:
+            assert run_on(on.loop, functools.partial(asyncio.sleep, 0, "free")).result(HANG_S)
+    on.release()
+    assert points > 20

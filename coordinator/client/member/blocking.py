@@ -12,7 +12,8 @@ import asyncio
 import threading
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from concurrent.futures import CancelledError, Future
-from functools import wraps
+from contextlib import suppress
+from functools import partial, wraps
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypeVar, Unpack
 
 from coordinator.client.errors import StaleMember
@@ -22,7 +23,12 @@ from coordinator.client.member.face import Member, MemberView
 from coordinator.client.member.machine import MemberMachine
 from coordinator.client.settings.setting import GroupProtocol
 from coordinator.client.transport.interrupts import SignalGuard, closing_reason
-from coordinator.client.transport.loop_thread import LoopThread, check_process, is_forked_from
+from coordinator.client.transport.loop_thread import (
+    LoopThread,
+    check_process,
+    is_forked_from,
+    run_on,
+)
 from coordinator.client.transport.surroundings import ProtocolLoop
 
 if TYPE_CHECKING:
@@ -45,7 +51,7 @@ def _in_plain_code(
 
     @wraps(method)
     def call(self: BlockingMember, /, *args: P.args, **kwargs: P.kwargs) -> T:
-        return self._call(method(self._member, *args, **kwargs), refusal)
+        return self._call(lambda: method(self._member, *args, **kwargs), refusal)
 
     return call
 
@@ -60,7 +66,7 @@ def _on_loop(
         async def work() -> T:
             return method(self._member, *args, **kwargs)
 
-        return self._call(work())
+        return self._call(work)
 
     return call
 
@@ -103,6 +109,7 @@ class BlockingMember(MemberView):
         self._handles_signals = settings.get("handle_signals", True)
         self._guard: SignalGuard | None = None
         self._closing: Future[None] | None = None
+        self._has_closed = False
         self._on: ProtocolLoop | None = None
         # Held while a call is put on the loop, so that none comes after the close.
         # Reentrant: a signal handler may close the member in the middle of a call.
@@ -116,7 +123,7 @@ class BlockingMember(MemberView):
             return
         self._member = self._make()
         self._on = LoopThread.use()
-        self._call(self._member.start())
+        self._call(self._member.start)
 
     def close(
         self,
@@ -135,13 +142,15 @@ class BlockingMember(MemberView):
             if on is None:
                 return
             if self._closing is None:
-                closes = self._member.close(reason, leave=leave, return_within_ms=return_within_ms)
-                self._closing = asyncio.run_coroutine_threadsafe(self._close(closes), on.loop)
+                close = partial(
+                    self._member.close, reason, leave=leave, return_within_ms=return_within_ms
+                )
+                self._closing = run_on(on.loop, lambda: self._close(close))
             closing = self._closing
         try:
             on.result_of(closing)
         finally:
-            if closing.done():
+            if self._has_closed:
                 self._release()
 
     def __enter__(self) -> Self:
@@ -164,7 +173,7 @@ class BlockingMember(MemberView):
         """Return the events since the last call; see `Member.poll`."""
         owners = self._member._owners
         poll = owners.poll_begins()
-        events = self._call(self._member._poll(timeout))
+        events = self._call(lambda: self._member._poll(timeout))
         owners.poll_ends(poll)
         return events
 
@@ -214,41 +223,44 @@ class BlockingMember(MemberView):
 
     def _release(self) -> None:
         with self._lock:
-            on, self._on, self._closing = self._on, None, None
+            on, self._on, self._closing, self._has_closed = self._on, None, None, False
         if on is not None:  # Another thread may close the member, too.
             on.release()
 
-    async def _close(self, closes: Coroutine[Any, Any, None]) -> None:
+    async def _close(self, close: Callable[[], Coroutine[Any, Any, None]]) -> None:
         """Close the member, and cancel calls of other threads, since the loop may stop."""
-        await closes
-        for task in self._calls:
-            task.cancel()
-        await asyncio.gather(*self._calls, return_exceptions=True)
+        try:
+            await close()
+            for task in self._calls:
+                task.cancel()
+            await asyncio.gather(*self._calls, return_exceptions=True)
+        finally:
+            self._has_closed = True
 
-    async def _noted(self, work: Coroutine[Any, Any, T]) -> T:
+    async def _noted(self, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
         task = asyncio.current_task()
         assert task is not None
         self._calls.add(task)
         try:
-            return await work
+            return await work()
         finally:
             self._calls.discard(task)
 
-    def _call(self, work: Coroutine[Any, Any, T], refusal: type[Exception] = RuntimeError) -> T:
-        if is_forked_from(self._member.pid):
-            work.close()
+    def _call(
+        self,
+        work: Callable[[], Coroutine[Any, Any, T]],
+        refusal: type[Exception] = RuntimeError,
+    ) -> T:
         check_process(self._member.pid)
         with self._lock:
-            try:
-                on = self._running(refusal)
-            except refusal:
-                work.close()
-                raise
-            future: Future[T] = asyncio.run_coroutine_threadsafe(self._noted(work), on.loop)
+            on = self._running(refusal)
+            future = run_on(on.loop, lambda: self._noted(work))
         try:
             return on.result_of(future)
         except CancelledError:
             raise refusal("the member was closed meanwhile") from None
         except BaseException:
-            future.cancel()  # Ctrl-C: nobody waits for it any more.
+            # Ctrl-C: nobody waits for it any more. Only the loop may touch it before it is done.
+            with suppress(RuntimeError):  # Another thread has closed the member, and the loop.
+                on.loop.call_soon_threadsafe(future.cancel)
             raise

@@ -9,10 +9,11 @@ from __future__ import annotations
 import asyncio
 import os
 import threading
+from collections.abc import Callable, Coroutine
 from concurrent.futures import Future
-from typing import TypeVar
+from typing import Any, TypeVar
 
-from coordinator.client.transport.surroundings import SURROUNDINGS, ProtocolLoop
+from coordinator.client.transport.surroundings import SURROUNDINGS, ProtocolLoop, follow
 
 T = TypeVar("T")
 
@@ -65,6 +66,43 @@ class LoopThread:
         self.loop.call_soon_threadsafe(self.loop.stop)
         self._thread.join()
         self.loop.close()
+
+
+class Reply(Future[T]):
+    """A future whose result the main thread may await while signals raise exceptions.
+
+    Such an exception may leave the wait of a plain Future with its lock held, since that enters
+    and leaves it in Python code, and the loop would wait for the lock without end. This one is
+    awaited at a lock that is entered in one step; only the loop may do more with it until its end.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._ended = threading.Lock()
+        self._ended.acquire()
+        self.add_done_callback(lambda _: self._ended.release())
+
+    def result(self, timeout: float | None = None) -> T:
+        """See `Future.result`."""
+        if timeout is None:
+            with self._ended:
+                pass
+        return super().result(timeout)
+
+
+def run_on(loop: asyncio.AbstractEventLoop, work: Callable[[], Coroutine[Any, Any, T]]) -> Reply[T]:
+    """Run a coroutine on a loop of another thread, as `asyncio.run_coroutine_threadsafe` does.
+
+    It is made on the loop: Ctrl-C may interrupt the calling thread anywhere, and what it has made
+    by then would be reported as never awaited.
+    """
+    future: Reply[T] = Reply()
+
+    def begin() -> None:
+        follow(loop.create_task(work()), future, loop.call_soon_threadsafe)
+
+    loop.call_soon_threadsafe(begin)
+    return future
 
 
 def is_forked_from(pid: int | None) -> bool:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import time
+from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Protocol, TypeVar
 
@@ -79,6 +80,29 @@ def copy_outcome(source: Future[T] | asyncio.Future[T], target: Future[T]) -> No
         target.set_exception(error)
     else:
         target.set_result(source.result())
+
+
+def follow(
+    task: asyncio.Task[T], future: Future[T], post: Callable[[Callable[[], object]], object]
+) -> None:
+    """Have a future of another thread end as a task does, and cancel the task if it is cancelled.
+
+    Args:
+        post: puts a callback on the loop of the task, from any thread.
+    """
+
+    def tell(task: asyncio.Task[T]) -> None:
+        if task.cancelled():
+            future.cancel()
+        elif future.set_running_or_notify_cancel():
+            copy_outcome(task, future)
+
+    def withdraw(future: Future[T]) -> None:
+        if future.cancelled() and not task.done():
+            post(task.cancel)
+
+    task.add_done_callback(tell)
+    future.add_done_callback(withdraw)
 
 
 def opener(told: Credentials) -> Credentials:

@@ -22,7 +22,7 @@ from coordinator.client.member.face import Member
 from coordinator.client.member.ledger import FOREVER_MS
 from coordinator.client.member.naming import member_name
 from coordinator.client.offsets import OffsetAndMetadata
-from coordinator.client.transport.surroundings import copy_outcome
+from coordinator.client.transport.surroundings import follow
 from coordinator.client.worker.actions import (
     Action,
     CancelRun,
@@ -407,16 +407,8 @@ class WorkerRun:
         future: Future[T] = Future()
         context = contextvars.copy_context()
 
-        def tell(task: asyncio.Task[T]) -> None:
-            if not future.done():
-                copy_outcome(task, future)
-
         def begin() -> None:
-            task = self._keep(work, context)
-            task.add_done_callback(tell)
-            future.add_done_callback(
-                lambda future: future.cancelled() and self.environment.post(task.cancel)
-            )
+            follow(self._keep(work, context), future, self.environment.post)
 
         if self.finished.done() or not self.environment.post(begin):
             work.close()
