@@ -207,7 +207,7 @@ async def times_of_zero_and_of_centuries(channel):
     """They are allowed: a drain without time is forced at once, and it is free when released."""
     longest = 2**31 - 1
     wishes = pb.GroupPolicy(
-        lease_ms=2_000, drain_timeout_ms=0, warm_timeout_ms=longest, plan_window_ms=0,
+        lease_ms=60_000, drain_timeout_ms=0, warm_timeout_ms=longest, plan_window_ms=0,
         plan_interval_ms=0, join_quiet_ms=0, join_window_ms=longest, initial_delay_ms=0,
         handover_delay_ms=longest, max_return_ms=longest, degraded_hold_ms=longest,
     )  # fmt: skip

@@ -12,7 +12,7 @@ from coordinator.client.errors import StaleMember
 from tests.integration.waiting import until
 from tests.serving import running
 
-WISHES = {"lease_ms": 2_000, "join_quiet_ms": 0, "initial_delay_ms": 0}
+WISHES = {"lease_ms": 30_000, "join_quiet_ms": 0, "initial_delay_ms": 0}
 TOPICS = {"t": 3}
 
 

@@ -10,7 +10,7 @@ from coordinator.v1 import session_pb2 as pb
 from coordinator.v1 import session_pb2_grpc
 from tests.patience import HANG_S
 
-POLICY = pb.GroupPolicy(lease_ms=2_000, join_quiet_ms=0, initial_delay_ms=0)
+POLICY = pb.GroupPolicy(lease_ms=60_000, join_quiet_ms=0, initial_delay_ms=0)
 
 
 class Stream:
