@@ -16,7 +16,7 @@ from pathlib import Path, PurePath
 import pytest
 from hypothesis import HealthCheck, settings
 
-from coordinator.simulate.loop import SimulatedLoop
+from coordinator.testing.engine.loop import SimulatedLoop
 from tests.patience import FAST_TEST_S, PATIENCE, SLOW_TEST_S
 
 # No example fails because it took long, and the same examples are played in every run: a test that

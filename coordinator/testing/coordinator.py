@@ -16,10 +16,9 @@ from coordinator.runtime.node import Node
 from coordinator.runtime.watchers import Watchers
 from coordinator.service.grpc.server import CoordinatorServer
 from coordinator.settings import Settings
-from coordinator.simulate.channels import Addresses, SimulatedServer
-from coordinator.simulate.nodes import NumberedIds, ProcessClock
-from coordinator.simulate.process import Process
 from coordinator.storage.memory import MemoryLog
+from coordinator.testing.engine.channels import Addresses, SimulatedServer
+from coordinator.testing.engine.process import NumberedIds, Process, ProcessClock
 from coordinator.testing.loop import VirtualLoop
 
 HOST = "coordinator"

@@ -21,9 +21,9 @@ from coordinator.client.transport.surroundings import SURROUNDINGS, copy_outcome
 from coordinator.client.worker.environment import Environment
 from coordinator.dial import Credentials, Options
 from coordinator.runtime.clock import AnchoredClock
-from coordinator.simulate.channels import Addresses, SimulatedChannel, SimulatedCredentials
-from coordinator.simulate.process import PROCESS, Process
 from coordinator.testing.coordinator import ADDRESS
+from coordinator.testing.engine.channels import Addresses, SimulatedChannel, SimulatedCredentials
+from coordinator.testing.engine.process import PROCESS, Process
 from coordinator.testing.loop import VirtualLoop
 
 T = TypeVar("T")

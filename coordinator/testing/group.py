@@ -20,10 +20,10 @@ from coordinator.client import Worker
 from coordinator.client.transport.surroundings import SURROUNDINGS
 from coordinator.runtime.payloads import assignment_of
 from coordinator.settings import Settings
-from coordinator.simulate.channels import Addresses
-from coordinator.simulate.network import Network
-from coordinator.simulate.story import Story
 from coordinator.testing.coordinator import ADDRESS, GroupCoordinator
+from coordinator.testing.engine.channels import Addresses
+from coordinator.testing.engine.network import Network
+from coordinator.testing.engine.story import Story
 from coordinator.testing.environment import VirtualCredentials, VirtualEnvironment
 from coordinator.testing.loop import VirtualLoop
 from coordinator.testing.processes import LOOK_S, VirtualProcess, name_of, program_of

@@ -12,8 +12,8 @@ import warnings
 from collections.abc import Callable, Coroutine
 from typing import Any, Final, TypeVar, TypeVarTuple, Unpack
 
-from coordinator.simulate.loop import NS_PER_S, SimulatedLoop
-from coordinator.simulate.reports import describe_pending
+from coordinator.testing.engine.loop import NS_PER_S, SimulatedLoop
+from coordinator.testing.engine.reports import describe_pending
 from coordinator.testing.threads import TestEnded, ThreadHangs, Threads
 
 T = TypeVar("T")

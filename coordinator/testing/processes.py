@@ -10,8 +10,8 @@ from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 
 from coordinator.client import Worker
-from coordinator.simulate.clock import MachineClock
 from coordinator.testing.coordinator import HOST
+from coordinator.testing.engine.clock import MachineClock
 from coordinator.testing.environment import VirtualCredentials, VirtualEnvironment
 
 if TYPE_CHECKING:

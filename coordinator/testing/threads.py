@@ -26,7 +26,7 @@ from functools import partial
 from typing import Any, Final, TypeVar
 
 from coordinator.client.transport.surroundings import copy_outcome
-from coordinator.simulate.handles import SimulatedHandle
+from coordinator.testing.engine.handles import SimulatedHandle
 
 T = TypeVar("T")
 

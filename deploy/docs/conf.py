@@ -34,7 +34,7 @@ include_patterns = [
     "README.md",
     "tests/client/scripts/README.md",
     "tests/fuzz/README.md",
-    "coordinator/simulate/README.md",
+    "tests/worlds/README.md",
     "CHANGELOG.md",
     ".github/*.md",
     "coordinator/*.md",

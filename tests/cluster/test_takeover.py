@@ -15,10 +15,10 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from coordinator.cluster.runner import ClusterRunner, LeadershipCallbacks
 from coordinator.core.ids import ShardId
-from coordinator.simulate.loop import SimulatedLoop
 from coordinator.storage.coordination import NOBODY, NodeInfo, Session
 from coordinator.storage.log import Ambiguous, Unavailable
 from coordinator.storage.memory_coordination import MemoryCoordination
+from coordinator.testing.engine.loop import SimulatedLoop
 
 SHARDS = 3
 NUMBERS = st.integers(1, 3)

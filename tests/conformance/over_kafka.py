@@ -37,8 +37,8 @@ from coordinator.service.refusals import Malformed
 from coordinator.service.topics import Topics
 from coordinator.settings.sections import KafkaConfig
 from coordinator.shard.shard import Shard
-from coordinator.simulate.loop import SimulatedLoop
 from coordinator.testing import VirtualCoordinator
+from coordinator.testing.engine.loop import SimulatedLoop
 from coordinator.v1 import admin_pb2 as admin
 from coordinator.v1 import group_pb2 as pb
 

@@ -11,11 +11,11 @@ from typing import Any
 
 import grpc
 
-from coordinator.simulate.checkers.history import Line
-from coordinator.simulate.plain_member import Group, Member
 from coordinator.v1 import group_pb2 as pb
 from tests.faults.routes import Routes
 from tests.patience import HANG_S
+from tests.worlds.checkers.history import Line
+from tests.worlds.plain_member import Group, Member
 
 PATIENCE_S = 20.0
 PAUSE_S = 0.05

@@ -78,7 +78,7 @@ def write_history(path: Path, lines: list[dict]) -> None:
 
 def check(history: Path, dump: Path) -> subprocess.CompletedProcess[str]:
     """Run the offline checker, which shares no code with the coordinator."""
-    command = [sys.executable, "-m", "coordinator.simulate.checkers.check", history, dump]
+    command = [sys.executable, "-m", "tests.worlds.checkers.check", history, dump]
     return subprocess.run(command, capture_output=True, text=True, check=False)
 
 

@@ -19,9 +19,9 @@ from coordinator.runtime.shard_runner import RELEASE_SLICE, ShardRunner
 from coordinator.runtime.watchers import Watchers
 from coordinator.shard.followers import AckPolicy, FetchEntries
 from coordinator.shard.shard import Shard
-from coordinator.simulate.loop import SimulatedLoop
 from coordinator.storage.log import Damaged
 from coordinator.storage.memory import MemoryLog
+from coordinator.testing.engine.loop import SimulatedLoop
 from coordinator.testing.virtual import CountingIds
 
 SHARD = ShardId(0)

@@ -17,7 +17,7 @@ from coordinator.core.records import RETURNED, PartitionMove, RebalanceRecord
 from coordinator.core.requests import ListRebalances
 from coordinator.core.session_values.journal import PlanRecord
 from coordinator.observe.explain import explain
-from coordinator.simulate.clock import EPOCH_NS
+from coordinator.testing.engine.clock import EPOCH_NS
 
 TOPIC = "invoices"
 TOPICS = {TOPIC: 4}

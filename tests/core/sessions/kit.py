@@ -31,9 +31,9 @@ from coordinator.runtime.codec import decode, encode
 from coordinator.runtime.payloads import PAYLOADS
 from coordinator.shard.outbox import Append, Appended, AppendFailed, AppendFailure, Outbox, Tick
 from coordinator.shard.shard import Shard
-from coordinator.simulate.witness import Witness
 from coordinator.testing.virtual import CountingIds
 from tests.core.sessions.own_clock import OwnClock
+from tests.worlds.witness import Witness
 
 GROUP = "g"
 NO_STREAM = CallId(0)

@@ -21,7 +21,7 @@ from coordinator.service.kafka.listener import KafkaListener
 from coordinator.service.pipeline import Pipeline
 from coordinator.service.topics import Topics
 from coordinator.settings import Settings
-from coordinator.simulate.loop import SimulatedLoop
+from coordinator.testing.engine.loop import SimulatedLoop
 from tests.fuzz.targets.kafka_bodies import KINDS, example_of, head, written
 from tests.fuzz.targets.web_tokens import VERIFIER
 

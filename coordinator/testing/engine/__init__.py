@@ -1,0 +1,1 @@
+"""Simulated time: a loop whose clock jumps, processes that die and pause, and their network."""
