@@ -3,7 +3,8 @@
 `deploy/explain.svg` and `deploy/timeline.svg` show what `coordinator explain` and `timeline` say of
 an incident that is played on virtual time, so they are the same on every machine.
 `deploy/workers.svg` and `deploy/owners.svg` are drawn from recorded runs, of the README's worker
-(`tests/integration/recorded_workers.py`) and of `deploy/demo delays`. A test compares all four.
+(`tests/integration/clients/recorded_workers.py`) and of `deploy/demo delays`. A test compares all
+four.
 The pictures of the console (`tests/browser/pictures.py`) are photographs of a real one.
 """
 
@@ -29,7 +30,7 @@ TIMELINE = ROOT / "deploy/timeline.svg"
 WORKERS = ROOT / "deploy/workers.svg"
 OWNERS = ROOT / "deploy/owners.svg"
 RECORDED_WORKERS = ROOT / "deploy/examples/workers.json"
-"""The run that `python -m tests.integration.recorded_workers FILE` has recorded."""
+"""The run that `python -m tests.integration.clients.recorded_workers FILE` has recorded."""
 RECORDED = ROOT / "deploy/spark/flights/owners.json"
 """`.demo/delays/owners.json` of a run of `deploy/demo delays`."""
 WORKERS_TITLE = "Two workers share twelve partitions; one is killed, and a third one comes"

@@ -13,7 +13,7 @@ import pytest
 from packaging.requirements import Requirement
 
 from tests.documents import ROOT
-from tests.integration.shell import Shell, play_page
+from tests.integration.operations.shell import Shell, play_page
 from tests.kafka.clients import CLIENTS, Client
 
 PAGE = ROOT / "deploy/docs/kafka-clients.md"

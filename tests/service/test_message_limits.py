@@ -67,7 +67,7 @@ OF_NO_GROUP = {
     "coordinator.v1.TellLogEndsRequest",
     "coordinator.v1.WatchRebalancesRequest",
 }
-"""Requests without commands: tests/integration/test_message_limits.py sends them."""
+"""Requests without commands: tests/integration/hostile/test_message_limits.py sends them."""
 
 
 def is_limited(field) -> bool:

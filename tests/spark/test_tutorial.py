@@ -13,7 +13,7 @@ pytest.importorskip("pyspark", reason="Spark needs the extra `spark`")
 pytest.importorskip("deltalake", reason="the tutorial writes a Delta table")
 
 from tests.documents import ROOT, blocks, commands
-from tests.integration.shell import Shell, clone_this
+from tests.integration.operations.shell import Shell, clone_this
 
 pytestmark = pytest.mark.calm
 

@@ -1,0 +1,1 @@
+"""Tests with real sockets, processes or installations, in folders by subject."""

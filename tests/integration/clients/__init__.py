@@ -1,0 +1,1 @@
+"""Members and workers against real nodes: faces, processes, signals, and other languages."""

@@ -1,0 +1,1 @@
+"""Callers that harm: connections, messages, ids and metadata, and the limits that stop them."""

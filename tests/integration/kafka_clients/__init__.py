@@ -1,0 +1,1 @@
+"""Kafka's own clients against real nodes."""

@@ -1,0 +1,302 @@
+"""Kafka's connections at a real server: who is let in, for how long, and what is said."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import ssl
+import time
+
+import jwt
+import pytest
+from cryptography.hazmat.primitives.asymmetric import ec
+from jwt.algorithms import ECAlgorithm
+
+from coordinator.kafka import apis
+from coordinator.security.tokens import line_for, new_token
+from tests.certificates import Authority, replace
+from tests.integration.security.test_access import rule
+from tests.integration.waiting import until
+from tests.kafka.client import connected
+from tests.kafka.messages import frame
+from tests.patience import HANG_S
+from tests.serving import running
+
+FAILED, UNSUPPORTED, ILLEGAL_STATE = 58, 33, 34
+
+
+class Desk:
+    """Tokens, keys and rules of a node, which are exchanged as an operator does."""
+
+    def __init__(self, folder) -> None:
+        self.tokens = {name: new_token() for name in ("etl", "op")}
+        self._key = ec.generate_private_key(ec.SECP256R1())
+        jwk = ECAlgorithm.to_jwk(self._key.public_key(), as_dict=True)
+        self.settings = {
+            "kafka_listen": "127.0.0.1:0",
+            "auth_tokens_file": str(folder / "tokens"),
+            "auth_jwks": str(folder / "jwks.json"),
+            "auth_jwt_audience": "groups",
+            "auth_rules_file": str(folder / "rules.toml"),
+        }
+        replace(self.settings["auth_jwks"], json.dumps({"keys": [{**jwk, "kid": "k"}]}))
+        self.know("etl", "op")
+        self.allow()
+
+    def know(self, *names: str) -> None:
+        lines = [line_for(name, self.tokens[name]) for name in names]
+        replace(self.settings["auth_tokens_file"], "\n".join(lines) + "\n")
+
+    def allow(self, *more: str) -> None:
+        rules = [rule("token:op", "*", "*"), rule("jwt:*", "join", "jobs"), *more]
+        replace(self.settings["auth_rules_file"], "\n".join(rules))
+
+    def jwt(self, subject: str = "alice", lasts_s: float = 3_600) -> str:
+        claims = {"sub": subject, "aud": "groups", "exp": time.time() + lasts_s}
+        return jwt.encode(claims, self._key, algorithm="ES256", headers={"kid": "k"})
+
+
+@pytest.fixture
+def desk(tmp_path):
+    return Desk(tmp_path)
+
+
+def reloads(server) -> list[str]:
+    """Names of the files that the server reads again from now on."""
+    names: list[str] = []
+    server.security.on_reload = names.append
+    return names
+
+
+async def asked_again_and_again(client) -> None:
+    async with asyncio.timeout(HANG_S):
+        while True:
+            await client.ask(apis.LIST_GROUPS)
+            await asyncio.sleep(0.02)
+
+
+ETL = rule("token:etl", "join commit", "jobs")
+
+
+async def test_a_token_as_the_password_joins_and_rules_hold(desk):
+    desk.allow(ETL)
+    async with running(**desk.settings) as server, connected(server.kafka) as client:
+        told = await client.plain(desk.tokens["etl"], user="whoever")
+        assert (int(told.error_code), told.error_message) == (0, None)
+        assert told.session_lifetime.total_seconds() == 0
+        joined = await client.join("jobs")
+        assert int(joined.error_code) == 0
+        assert int((await client.join("other")).error_code) == 30
+        found = await client.ask(apis.OFFSET_FETCH, 5, group_id="other", topics=None)
+        assert int(found.error_code) == 30
+        assert [it.rule for it in server.refused] == ["none: denied by default"] * 2
+        assert {it.where for it in server.refused} == {"Kafka JoinGroup", "Kafka OffsetFetch"}
+        listed = await client.ask(apis.LIST_GROUPS)
+        assert listed.groups == ()
+    assert all(desk.tokens["etl"] not in repr(it) for it in server.refused)
+
+
+async def test_lists_show_what_the_caller_may_read(desk):
+    desk.allow(ETL, rule("token:etl", "read", "jobs"))
+    async with running(**desk.settings) as server:
+        async with connected(server.kafka) as client, connected(server.kafka) as operator:
+            await operator.plain(desk.tokens["op"])
+            for group in ("jobs", "secret"):
+                assert int((await operator.join(group)).error_code) == 0
+            await client.plain(desk.tokens["etl"])
+            shown = {it.group_id for it in (await client.ask(apis.LIST_GROUPS)).groups}
+            assert shown == {"jobs"}
+            shown = {it.group_id for it in (await operator.ask(apis.LIST_GROUPS)).groups}
+            assert shown == {"jobs", "secret"}
+            described = await client.ask(apis.DESCRIBE_GROUPS, groups=["jobs", "secret"])
+            codes = {it.group_id: int(it.error_code) for it in described.groups}
+            assert codes == {"jobs": 0, "secret": 30}
+            deleted = await client.ask(apis.DELETE_GROUPS, groups_names=["jobs"])
+            assert [int(it.error_code) for it in deleted.results] == [30]
+
+
+async def test_a_json_web_token_has_a_session_and_authenticates_again(desk):
+    async with running(**desk.settings) as server, connected(server.kafka) as client:
+        told = await client.oauth(desk.jwt(lasts_s=100))
+        assert int(told.error_code) == 0
+        assert 50 < told.session_lifetime.total_seconds() <= 100
+        assert int((await client.join("jobs")).error_code) == 0
+        again = await client.oauth(desk.jwt(lasts_s=1_000))
+        assert 900 < again.session_lifetime.total_seconds() <= 1_000
+        assert int((await client.ask(apis.LIST_GROUPS)).error_code) == 0
+        # As somebody else: not on this connection.
+        other = await client.oauth(desk.jwt("bob"))
+        assert int(other.error_code) == FAILED
+        assert "jwt:alice" in other.error_message
+        assert await client.is_closed()
+
+
+async def test_a_session_ends_with_its_token(desk):
+    async with running(**desk.settings) as server, connected(server.kafka) as client:
+        # Expired, but for the tolerated difference of clocks.
+        told = await client.oauth(desk.jwt(lasts_s=-29))
+        assert int(told.error_code) == 0
+        assert told.session_lifetime.total_seconds() == 0.001
+        with pytest.raises((asyncio.IncompleteReadError, ConnectionError)):
+            await asked_again_and_again(client)
+        assert server.refused[-1].reason == "unauthenticated"
+
+
+async def test_a_wrong_token_is_refused_in_words(desk):
+    async with running(**desk.settings) as server:
+        for token, oauth in ((new_token(), False), ("a.b.c", True), (desk.jwt(lasts_s=-99), True)):
+            async with connected(server.kafka) as client:
+                told = await (client.oauth(token) if oauth else client.plain(token))
+                assert int(told.error_code) == FAILED
+                assert "token" in told.error_message
+                assert told.auth_bytes == (b'{"status":"invalid_token"}' if oauth else b"")
+                assert await client.is_closed()
+        assert {it.reason for it in server.refused} == {"unauthenticated"}
+
+
+async def test_scram_is_refused_with_the_list_and_the_log_has_the_reason(desk):
+    async with running(**desk.settings) as server, connected(server.kafka) as client:
+        told = await client.ask(apis.SASL_HANDSHAKE, mechanism="SCRAM-SHA-256")
+        assert int(told.error_code) == UNSUPPORTED
+        assert told.mechanisms == ("PLAIN", "OAUTHBEARER")
+        assert await client.is_closed()
+        assert "SCRAM needs a salted hash" in server.refused[0].rule
+
+
+@pytest.mark.parametrize("is_right", [True, False])
+async def test_bare_tokens_follow_the_first_handshake(desk, is_right):
+    desk.allow(ETL)
+    async with running(**desk.settings) as server, connected(server.kafka) as client:
+        await client.ask(apis.SASL_HANDSHAKE, 0, mechanism="PLAIN")
+        token = desk.tokens["etl"] if is_right else new_token()
+        client.send(frame(f"\0me\0{token}".encode()))
+        if is_right:
+            assert await client.receive() == b""
+            assert int((await client.join("jobs")).error_code) == 0
+        else:  # Without a reply: an empty one would mean success.
+            assert await client.is_closed()
+
+
+async def test_a_bare_token_of_oauthbearer_has_the_error_of_its_rfc(desk):
+    async with running(**desk.settings) as server, connected(server.kafka) as client:
+        await client.ask(apis.SASL_HANDSHAKE, 0, mechanism="OAUTHBEARER")
+        client.send(frame(b"n,,\x01auth=Bearer a.b.c\x01\x01"))
+        assert json.loads(await client.receive()) == {"status": "invalid_token"}
+        assert await client.is_closed()
+
+
+async def test_nothing_but_versions_is_answered_before_authentication(desk):
+    async with running(**desk.settings) as server:
+        async with connected(server.kafka) as client:
+            versions = await client.ask(
+                apis.API_VERSIONS, client_software_name="x", client_software_version="1"
+            )
+            offered = {it.api_key for it in versions.api_keys}
+            assert {apis.SASL_HANDSHAKE.key, apis.SASL_AUTHENTICATE.key} <= offered
+            with pytest.raises(asyncio.IncompleteReadError):
+                await client.ask(apis.METADATA, topics=None)
+        async with connected(server.kafka) as client:
+            with pytest.raises(asyncio.IncompleteReadError):
+                await client.ask(apis.HEARTBEAT, group_id="jobs", member_id="m", generation_id=1)
+        async with connected(server.kafka) as client:
+            told = await client.ask(apis.SASL_AUTHENTICATE, auth_bytes=b"\0a\0b")
+            assert int(told.error_code) == ILLEGAL_STATE
+            assert await client.is_closed()
+        async with connected(server.kafka) as client:
+            client.send((40_000).to_bytes(4, "big"))  # Small after authentication only.
+            assert await client.is_closed()
+        assert any("before authentication" in what for _, _, what in server.malformed)
+        assert any("40000 bytes" in what for _, _, what in server.malformed)
+
+
+async def test_a_token_that_is_taken_away_ends_its_connections(desk):
+    desk.allow(ETL)
+    async with running(**desk.settings) as server:
+        async with connected(server.kafka) as client, connected(server.kafka) as operator:
+            await client.plain(desk.tokens["etl"])
+            await operator.plain(desk.tokens["op"])
+            joined = await client.join("jobs")
+            beat = {"group_id": "jobs", "member_id": joined.member_id, "generation_id": 1}
+            assert int((await client.ask(apis.HEARTBEAT, **beat)).error_code) in (0, 27)
+            reloaded = reloads(server)
+            desk.know("op")
+            await until(lambda: "tokens and keys" in reloaded)
+            with pytest.raises((asyncio.IncompleteReadError, ConnectionError)):
+                await client.ask(apis.HEARTBEAT, **beat)
+            assert int((await operator.ask(apis.LIST_GROUPS)).error_code) == 0
+        async with connected(server.kafka) as client:
+            assert int((await client.plain(desk.tokens["etl"])).error_code) == FAILED
+
+
+async def test_a_rule_that_is_taken_away_holds_for_open_connections(desk):
+    desk.allow(ETL)
+    async with running(**desk.settings) as server, connected(server.kafka) as client:
+        await client.plain(desk.tokens["etl"])
+        joined = await client.join("jobs")
+        beat = {"group_id": "jobs", "member_id": joined.member_id, "generation_id": 1}
+        reloaded = reloads(server)
+        desk.allow()
+        await until(lambda: "rules" in reloaded)
+        assert int((await client.ask(apis.HEARTBEAT, **beat)).error_code) == 30
+
+
+async def test_a_node_that_asks_nobody_does_not_take_a_password():
+    async with running(kafka_listen="127.0.0.1:0") as server, connected(server.kafka) as client:
+        told = await client.ask(apis.SASL_HANDSHAKE, mechanism="PLAIN")
+        assert (int(told.error_code), told.mechanisms) == (ILLEGAL_STATE, ())
+        told = await client.ask(apis.SASL_AUTHENTICATE, auth_bytes=b"\0me\0secret")
+        assert int(told.error_code) == ILLEGAL_STATE
+        assert "without SASL" in told.error_message
+
+
+# --- TLS ---
+
+
+@pytest.fixture
+def ca(tmp_path):
+    return Authority(tmp_path / "tls")
+
+
+def trusting(ca: Authority, certificate=None) -> ssl.SSLContext:
+    context = ssl.create_default_context(cafile=ca.file)
+    if certificate is not None:
+        context.load_cert_chain(*certificate)
+    return context
+
+
+async def test_a_certificate_names_the_caller(ca, tmp_path):
+    rules = tmp_path / "rules.toml"
+    replace(rules, rule("cert:worker-*", "join", "jobs"))
+    cert, key = ca.issue("node")
+    settings = {
+        "kafka_listen": "127.0.0.1:0", "tls_cert_file": cert, "tls_key_file": key,
+        "tls_client_ca_file": ca.file, "auth_rules_file": str(rules),
+    }  # fmt: skip
+    async with running(**settings) as server:
+        worker = trusting(ca, ca.issue("worker-1"))
+        async with connected(server.kafka, worker) as client:
+            assert int((await client.join("jobs")).error_code) == 0
+            assert int((await client.join("other")).error_code) == 30
+            assert {it.principal for it in server.refused} == {"cert:worker-1"}
+        with pytest.raises((ssl.SSLError, ConnectionError, asyncio.IncompleteReadError)):
+            async with connected(server.kafka, trusting(ca)) as client:
+                await client.ask(apis.METADATA, topics=None)
+        await until(lambda: any("TLS handshake" in what for _, _, what in server.malformed))
+
+
+async def test_new_connections_get_the_new_certificate(ca):
+    cert, key = ca.issue("node")
+    settings = {"kafka_listen": "127.0.0.1:0", "tls_cert_file": cert, "tls_key_file": key}
+
+    async def serial() -> bytes:
+        async with connected(server.kafka, trusting(ca)) as client:
+            return client.writer.get_extra_info("ssl_object").getpeercert(binary_form=True)
+
+    async with running(**settings) as server:
+        async with connected(server.kafka, trusting(ca)) as kept:
+            before = await serial()
+            reloaded = reloads(server)
+            ca.issue("node")
+            await until(lambda: "certificate" in reloaded)
+            assert await serial() != before
+            assert int((await kept.join("jobs")).error_code) == 0

@@ -1,0 +1,1 @@
+"""Nodes as processes: start, stop, restart, clusters, and trouble with folders and disks."""

@@ -1,0 +1,182 @@
+"""A user's `timer.py` or `coordinator.py` where Python looks for modules before our packages."""
+
+from __future__ import annotations
+
+import ast
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.patience import HANG_S
+from tests.serving import NODES_APART, free_port
+
+ROOT = Path(__file__).parents[3]
+USERS = "open('was_run', 'w').close()\nTICK = 1\n"
+"""A module of the user's. That it was run shows."""
+# The script that pip makes of the entry point in pyproject.toml.
+COMMAND = "import sys\nfrom coordinator.cli.main import main\nsys.exit(main())\n"
+
+
+def importers() -> list[str]:
+    """The modules of the product that import `timer`, by their statements."""
+    found = []
+    for path in sorted((ROOT / "coordinator").rglob("*.py")):
+        imported = {
+            node.module or ""
+            for node in ast.walk(ast.parse(path.read_text()))
+            if isinstance(node, ast.ImportFrom)
+        }
+        if any(name.partition(".")[0] == "timer" for name in imported):
+            found.append(".".join(path.relative_to(ROOT).with_suffix("").parts))
+    return found
+
+
+def command(*arguments: str | Path) -> list[str]:
+    return [sys.executable, *map(str, arguments)]
+
+
+def environment() -> dict[str, str]:
+    """The product is found, but after what is in the folder."""
+    return {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "1"}
+
+
+def run(folder: Path, *arguments: str | Path) -> subprocess.CompletedProcess:
+    return subprocess.run(
+        command(*arguments),
+        cwd=folder,
+        env=environment(),
+        check=False,
+        capture_output=True,
+        text=True,
+        timeout=HANG_S,
+    )
+
+
+@pytest.fixture(params=["timer.py", "timer/__init__.py"])
+def in_the_way(request, tmp_path) -> Path:
+    file = tmp_path / "work" / request.param
+    file.parent.mkdir(parents=True)
+    file.write_text(USERS)
+    return file
+
+
+@pytest.fixture
+def work(in_the_way, tmp_path) -> Path:
+    return tmp_path / "work"
+
+
+def sentence(file: Path) -> str:
+    return (
+        f"{file} is in the way of the package `timer` that the coordinator brings: "
+        "rename it, or start Python elsewhere"
+    )
+
+
+def test_serve_says_in_one_line_which_file_is_in_the_way(work, in_the_way):
+    ran = run(work, "-m", "coordinator", "serve")
+    assert (ran.returncode, ran.stdout) == (1, "")
+    assert ran.stderr == f"coordinator: {sentence(in_the_way)}\n"
+    assert not (work / "was_run").exists()
+
+
+def test_what_needs_no_timer_still_works(work):
+    ran = run(work, "-m", "coordinator", "groups", "--help")
+    assert ran.returncode == 0, ran.stderr
+    ran = run(work, "-c", "import coordinator.client, coordinator.assignors")
+    assert ran.returncode == 0, ran.stderr
+
+
+@pytest.mark.parametrize("module", ["coordinator.testing", "coordinator.testing.plugin"])
+def test_a_script_that_imports_the_testing_kit_is_told(work, in_the_way, module):
+    (work / "script.py").write_text(f"import {module}\n")
+    ran = run(work.parent, work / "script.py")
+    assert ran.returncode == 1
+    assert ran.stderr.splitlines()[-1] == f"ImportError: {sentence(in_the_way)}"
+    assert not (work.parent / "was_run").exists()
+
+
+def test_a_script_called_timer_is_told_that_it_is_in_the_way_itself(tmp_path):
+    script = tmp_path / "timer.py"
+    script.write_text("import coordinator.testing\n")
+    ran = run(tmp_path, script)
+    assert ran.stderr.splitlines()[-1] == f"ImportError: {sentence(script)}"
+
+
+def test_a_timer_that_the_user_has_imported_is_named(work, in_the_way):
+    ran = run(work, "-c", "import timer; timer.TICK; import coordinator.testing")
+    assert ran.stderr.splitlines()[-1] == f"ImportError: {sentence(in_the_way)}"
+
+
+def test_a_folder_without_code_is_not_in_the_way(tmp_path):
+    (tmp_path / "timer").mkdir()
+    (tmp_path / "timer" / "notes.txt").touch()
+    ran = run(tmp_path, "-c", "import coordinator.testing")
+    assert ran.returncode == 0, ran.stderr
+
+
+def test_whatever_imports_the_timer_first_says_it(tmp_path):
+    """One process per module would take long: each is imported in a fork."""
+    (tmp_path / "timer.py").write_text(USERS)
+    modules = importers()
+    assert {"coordinator.shard.shard", "coordinator.testing.virtual"} <= set(modules)
+    (tmp_path / "script.py").write_text(
+        "import importlib, os, sys\n"
+        "for module in sys.argv[1:]:\n"
+        "    child = os.fork()\n"
+        "    if not child:\n"
+        "        try:\n"
+        "            importlib.import_module(module)\n"
+        "        except ImportError as error:\n"
+        "            print(module, error.msg, flush=True)\n"
+        "        else:\n"
+        "            print(module, 'timer' in sys.modules, flush=True)\n"
+        "        os._exit(0)\n"
+        "    os.waitpid(child, 0)\n"
+    )
+    ran = run(tmp_path, "script.py", *modules)
+    said = dict(line.split(" ", 1) for line in ran.stdout.splitlines())
+    assert said.pop("coordinator.runtime.loop_probe") == "False", "imports it for types alone"
+    assert set(said) == set(modules) - {"coordinator.runtime.loop_probe"}, ran.stderr
+    assert {
+        name: words for name, words in said.items() if words != sentence(tmp_path / "timer.py")
+    } == {}
+    assert not (tmp_path / "was_run").exists()
+
+
+@pytest.mark.parametrize("nodes", [1, 2])
+def test_the_command_does_not_look_into_the_working_directory(tmp_path, nodes):
+    """Nor do the processes that it starts."""
+    work, bin_ = tmp_path / "work", tmp_path / "bin"
+    work.mkdir()
+    bin_.mkdir()
+    for name in ("timer.py", "coordinator.py"):
+        (work / name).write_text(USERS + "raise SystemExit(1)\n")
+    (bin_ / "coordinator").write_text(COMMAND)
+    port = free_port(NODES_APART)
+    process = subprocess.Popen(
+        [
+            *command(bin_ / "coordinator", "serve", "--log-format", "json"),
+            *("--nodes", str(nodes), "--listen", f"127.0.0.1:{port}"),
+            *("--metrics-listen", "", "--console-listen", "", "--data-dir", "data"),
+        ],
+        cwd=work,
+        env=environment(),
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    lines = []
+    try:
+        while sum('"event": "serving"' in line for line in lines) < nodes:
+            lines.append(process.stderr.readline())
+            assert lines[-1], lines
+        process.send_signal(signal.SIGTERM)
+        process.communicate(timeout=HANG_S)
+    finally:
+        process.kill()
+        process.wait()
+    assert process.returncode == 0
+    assert not (work / "was_run").exists()

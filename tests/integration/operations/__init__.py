@@ -1,0 +1,1 @@
+"""Tools of operators: commands, pages, metrics, alerts, explanations."""

@@ -1,0 +1,167 @@
+"""Pages work as they are printed: every program and command of them is run, in order."""
+
+from __future__ import annotations
+
+import ast
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import kubernetes_validate
+import pytest
+import yaml
+
+from tests.documents import ROOT, Block, Command, blocks, commands
+from tests.integration.operations.shell import Shell, clone_this, play_page
+from tests.test_packaging import NO_NETWORK
+
+README = ROOT / "README.md"
+DOCS = ROOT / "deploy/docs"
+# The page on tests is a suite of tests: test_testing_page.py.
+HOW_TO = sorted(it for it in (DOCS / "how-to").glob("*.md") if it.stem != "testing")
+# tests/spark/test_tutorial.py plays the one on Spark.
+TUTORIALS = (DOCS / "tutorial.md", DOCS / "tutorial-spark.md")
+EXAMPLE = "deploy/examples/worker.py"
+RUN_ELSEWHERE = {
+    "deploy/demo": "some minutes and Spark; tests/spark runs its parts",
+    "tests/run": "it runs this test",
+}
+"""Commands of the README's tables."""
+ENVIRONMENT = {
+    # `coordinator` and `python` are those of the interpreter that runs the tests.
+    "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
+}
+
+
+@pytest.fixture
+def shell(tmp_path: Path) -> Iterator[Shell]:
+    with Shell(tmp_path, ENVIRONMENT) as it:
+        yield it
+
+
+def test_the_tutorial_works_as_printed(shell, tmp_path):
+    play_page(DOCS / "tutorial.md", shell, tmp_path)
+    said = next(it for it in shell.output().splitlines() if "orders were shipped" in it)
+    twice = int(said.rpartition(", ")[2].partition(" ")[0])
+    assert twice <= 2, "one for each partition of the worker that was killed"
+    assert "Traceback" not in shell.output()
+
+
+@pytest.mark.parametrize("page", HOW_TO, ids=lambda page: page.stem)
+def test_a_page_works_as_printed(page, shell, tmp_path):
+    shell.run("export COORDINATOR_GROUP_INITIAL_REBALANCE_DELAY_MS=500")
+    shell.check(Command("coordinator serve 2> coordinator.log &"))
+    shell.check(Command("coordinator groups list"))
+    play_page(page, shell, tmp_path)
+
+
+@pytest.mark.parametrize("page", [*TUTORIALS, *HOW_TO], ids=lambda page: page.stem)
+def test_every_program_of_a_page_is_run_by_one_of_its_commands(page):
+    told = " ".join(block.text for block in blocks(page, "console"))
+    for block in blocks(page, "python"):
+        assert block.name, block.text
+        assert f"python {block.name}" in told
+
+
+def test_the_programs_of_the_pages_are_typed(tmp_path):
+    for page in (README, *TUTORIALS, *HOW_TO):
+        for block in blocks(page, "python"):
+            # Two pages have a worker.py.
+            name = f"{page.stem.replace('-', '_')}_{Path(block.name).name}"
+            (tmp_path / name).write_text(block.text)
+    command = [sys.executable, "-m", "mypy", tmp_path]  # Strict, by pyproject.toml.
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_the_manifest_is_what_kubernetes_takes():
+    (block,) = blocks(DOCS / "how-to/kubernetes.md", "yaml")
+    kubernetes_validate.validate(yaml.safe_load(block.text), "1.31", strict=True)
+
+
+def test_the_programs_of_the_timers_page_print_what_it_says(tmp_path):
+    program = "\n".join(block.text for block in blocks(ROOT / "timer/README.md", "python"))
+    (tmp_path / "program.py").write_text(program)
+    done = subprocess.run(
+        [sys.executable, "program.py"], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    tea, soon, answer = done.stdout.splitlines()
+    assert (tea, answer) == ("tea at 240000", "answer: ['apple', 'pear']")
+    assert soon.startswith("soon at ")
+
+
+PAGES = subprocess.run(
+    ["git", "ls-files", "*.md"], cwd=ROOT, capture_output=True, text=True, check=False
+).stdout.split()
+
+
+EXCERPTS = {"deploy/spark/flights/README.md"}  # tests/flights finds its lines in files.
+
+
+@pytest.mark.parametrize(
+    "page", [it for it in PAGES if it not in EXCERPTS and blocks(ROOT / it, "python")]
+)
+def test_what_a_page_imports_is_there(page):
+    """Fragments that need a Spark, a Kafka or another machine are not run; their names exist."""
+    for block in blocks(ROOT / page, "python"):
+        for node in ast.walk(ast.parse(block.text)):
+            if isinstance(node, ast.ImportFrom) and node.module.startswith(
+                ("coordinator", "timer")
+            ):
+                module = pytest.importorskip(node.module)
+                missing = [it.name for it in node.names if not hasattr(module, it.name)]
+                assert missing == [], node.module
+
+
+# --- README ----------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def clone(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return clone_this(tmp_path_factory.mktemp("clone") / "coordinator")
+
+
+def test_the_readme_works_as_printed_on_a_fresh_clone(clone):
+    told = [command for block in blocks(README, "console") for command in commands(block.text)]
+    install = [command for command in told if is_installation(command)]
+    assert told[: len(install)] == install, "first of all it is installed"
+    for command in install:
+        # In the network of this machine: packages come from an index.
+        done = subprocess.run(
+            ["bash", "-c", command.text], cwd=clone, capture_output=True, text=True, check=False
+        )
+        if done.returncode != 0 and any(sign in done.stderr for sign in NO_NETWORK):
+            pytest.skip(f"no index answers: {done.stderr.splitlines()[-1]}")
+        assert done.returncode == 0, f"$ {command.text}\n{done.stdout}\n{done.stderr}"
+    before = changed_in(clone)
+    with Shell(clone) as shell:
+        for command in told[len(install) :]:
+            shell.check(command)
+        assert "Traceback" not in shell.output()
+        begun = re.findall(r"^invoices\[\d+\] from \d+$", shell.output(), re.MULTILINE)
+        assert len(begun) >= 12 + 6, "the survivor went on with six"
+    assert changed_in(clone) == before, "everything that the commands leave behind is ignored"
+
+
+def changed_in(clone: Path) -> str:
+    command = ["git", "-C", str(clone), "status", "--porcelain"]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+
+
+def is_installation(command: Command) -> bool:
+    return " -m venv " in command.text or "pip install" in command.text
+
+
+def test_the_worker_of_the_readme_is_the_one_in_the_repository():
+    assert blocks(README, "python") == [Block("python", (ROOT / EXAMPLE).read_text())]
+
+
+def test_every_command_of_the_readmes_table_has_a_test_of_its_own():
+    rows = [line for line in README.read_text().splitlines() if line.startswith("| `")]
+    assert {row.split("`")[1] for row in rows} == set(RUN_ELSEWHERE)
+    for name in RUN_ELSEWHERE:
+        assert os.access(ROOT / name, os.X_OK)

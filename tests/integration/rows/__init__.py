@@ -1,0 +1,1 @@
+"""Sources and sinks against real nodes and stores, without Spark or with it."""

@@ -1,0 +1,1 @@
+"""Access to nodes: TLS, tokens, certificates and rules."""

@@ -1,0 +1,250 @@
+"""Each extra is put alone into an empty environment, and used there."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import textwrap
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from tests.linked_environment import install, make_environment
+from tests.test_packaging import NO_NETWORK
+
+ROOT = Path(__file__).parents[3]
+EXTRAS = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+NO_INDEX = [*NO_NETWORK, "dns error", "Connection refused", "client error (Connect)", "timed out"]
+
+# Uses of each extra, as a few lines of Python that run in the folder of the test.
+USES = {
+    "fast": """
+        import asyncio, uvloop
+        from coordinator.runtime.loop import run
+        async def main():
+            assert isinstance(asyncio.get_running_loop(), uvloop.Loop)
+            return 7
+        assert run(main()) == 7
+        """,
+    "files": """
+        import pyarrow, pyarrow.parquet, pathlib
+        from coordinator.sources.location import open_source
+        pathlib.Path("log/part=0").mkdir(parents=True)
+        pyarrow.parquet.write_table(pyarrow.table({"x": [1, 2]}), "log/part=0/a.parquet")
+        source = open_source("parquet:log")
+        assert source.schema().names == ["x", "part"]
+        """,
+    "kafka": """
+        from coordinator.sources.location import open_source
+        source = open_source("kafka://127.0.0.1:1/flights#socket.timeout.ms=100")
+        assert "offset" in source.schema().names
+        import confluent_kafka
+        confluent_kafka.Consumer({"bootstrap.servers": "127.0.0.1:1", "group.id": "g"}).close()
+        """,
+    "kafka-listener": """
+        import coordinator.service.kafka.listener
+        from coordinator.kafka import apis, codec
+        from coordinator.kafka.headers import RequestHeader
+        header = RequestHeader(apis.LIST_GROUPS, 4, 1, "", 0)
+        assert codec.decode(header, bytes([2, 7, *b"Stable", 0])).states_filter == ("Stable",)
+        """,
+    "sql": """
+        import sqlite3
+        from coordinator.sources.location import open_source
+        with sqlite3.connect("t.db") as connection:
+            connection.execute("CREATE TABLE flights (id INTEGER PRIMARY KEY, origin TEXT)")
+            connection.execute("INSERT INTO flights VALUES (1, 'EWR'), (2, 'JFK')")
+        source = open_source("sql:sqlite:///t.db#table=flights&key=id")
+        (batch,) = source.read(0, 0, source.end_offset(0))
+        assert batch.num_rows == 2, batch
+        """,
+    "zookeeper": """
+        import asyncio
+        from coordinator.runtime.stores import open_to_read
+        from coordinator.settings.sections import StorageConfig
+        from coordinator.storage.log import CannotOpen
+        try:
+            asyncio.run(open_to_read(StorageConfig(store="zookeeper://127.0.0.1:1/x")))
+        except CannotOpen as error:
+            assert "pip install" not in str(error), error
+        """,
+    "etcd": """
+        import asyncio
+        from coordinator.runtime.stores import open_to_read
+        from coordinator.settings.sections import StorageConfig
+        from coordinator.storage.log import CannotOpen
+        try:
+            asyncio.run(open_to_read(StorageConfig(store="etcd://127.0.0.1:1/x")))
+        except CannotOpen:
+            pass
+        """,
+    "otel": """
+        from coordinator.service.calls import JOIN_GROUP, Call
+        from coordinator.service.otel import open_tracer
+        tracer, end = open_tracer("http://127.0.0.1:1", 0, "here:1")
+        class OneGroup(Call):
+            system, groups = "here", ["g"]
+        with tracer.call(OneGroup(JOIN_GROUP)) as span:
+            span.parked()
+            span.answered("NONE")
+        end()
+        """,
+    "tls": """
+        import datetime
+        from cryptography import x509
+        from cryptography.hazmat.primitives import hashes, serialization
+        from cryptography.hazmat.primitives.asymmetric import ec
+        from coordinator.security.tls import ServerTls
+        key = ec.generate_private_key(ec.SECP256R1())
+        name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "localhost")])
+        now = datetime.datetime.now(datetime.timezone.utc)
+        day = datetime.timedelta(days=1)
+        certificate = (
+            x509.CertificateBuilder().subject_name(name).issuer_name(name)
+            .public_key(key.public_key()).serial_number(1)
+            .not_valid_before(now - day).not_valid_after(now + day)
+            .add_extension(x509.SubjectAlternativeName([x509.DNSName("localhost")]), False)
+            .sign(key, hashes.SHA256())
+        )
+        pem = serialization.Encoding.PEM
+        open("cert", "wb").write(certificate.public_bytes(pem))
+        open("key", "wb").write(key.private_bytes(
+            pem, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()))
+        assert ServerTls("cert", "key").material.is_for("localhost")
+        """,
+    "jwt": """
+        import json, time, jwt
+        from cryptography.hazmat.primitives.asymmetric import ec
+        from coordinator.security.jwt import JwtVerifier, keys_of_text
+        key = ec.generate_private_key(ec.SECP256R1())
+        public = json.loads(jwt.algorithms.ECAlgorithm.to_jwk(key.public_key()))
+        keys = keys_of_text(json.dumps({"keys": [{**public, "kid": "1", "alg": "ES256"}]}))
+        claims = {"sub": "etl", "aud": "me", "exp": time.time() + 600}
+        token = jwt.encode(claims, key, "ES256", headers={"kid": "1"})
+        verifier = JwtVerifier(keys, audience="me", issuer="", claim="sub")
+        assert verifier.verify(token).subject == "etl"
+        """,
+    "png": """
+        from pathlib import Path
+        from coordinator.cli.why import _write_picture
+        svg = '<svg xmlns="http://www.w3.org/2000/svg" width="9" height="9"/>'
+        _write_picture(Path("x.png"), svg)
+        assert Path("x.png").read_bytes().startswith(b"\\x89PNG")
+        """,
+    "docs": """
+        import pathlib, subprocess, sys
+        root = sys.argv[1]
+        command = [sys.executable, "-m", "sphinx", "-q", "-W", "-b", "html"]
+        out = pathlib.Path("out").absolute()
+        # Without pyspark and pyarrow: the site imitates them for the reference.
+        subprocess.run([*command, "-c", f"{root}/deploy/docs", root, out], check=True)
+        page = (out / "deploy/docs/reference/spark.html").read_text()
+        assert "furo" in page and "run_members" in page
+        """,
+    "delta": """
+        import pyarrow
+        from coordinator.spark.sinks.delta import DeltaSink
+        from coordinator.spark.sinks.protocol import Decision
+        sink = DeltaSink("table")
+        token = sink.stage(pyarrow.table({"x": [1, 2]}), "a")
+        sink.commit(token, Decision("g", 1, "n", token))
+        assert sink.recover(Decision("g", 1)) == 1
+        """,
+    "iceberg": """
+        import os, pyarrow
+        from coordinator.spark.sinks.iceberg import IcebergSink
+        from coordinator.spark.sinks.protocol import Decision
+        here = os.getcwd()
+        catalog = {"type": "sql", "uri": f"sqlite:///{here}/c.db", "warehouse": f"file://{here}/w"}
+        sink = IcebergSink("ns.t", "lake", catalog)
+        token = sink.stage(pyarrow.table({"x": [1, 2]}), "a")
+        sink.commit(token, Decision("g", 1, "n", token))
+        assert sink.recover(Decision("g", 1)) == 1
+        """,
+    "spark": """
+        from coordinator.spark.stream import ConsumerGroupSource
+        import pandas, pyarrow, pyarrow.parquet, pyspark
+        import coordinator.spark.exactly_once
+        assert ConsumerGroupSource.name() == "consumer_group"
+        """,
+    "connect": """
+        # What PySpark checks when Connect is imported; PySpark itself is not in this extra.
+        import google.rpc, grpc, grpc_status, pandas, pyarrow, zstandard
+        assert tuple(map(int, zstandard.__version__.split(".")[:2])) >= (0, 25)
+        """,
+    "demo": """
+        import sys, matplotlib
+        from coordinator.spark import consume
+        sys.path.insert(0, sys.argv[1] + "/deploy/spark")
+        from flights import dataset
+        assert len(dataset.read()) == dataset.FLIGHTS
+        """,
+}
+# The tools of developers, as they are called in a checkout.
+PYTEST = ["-m", "pytest", "-p", "no:cacheprovider"]
+COMMANDS = {
+    "test": [
+        [*PYTEST, "--version"],
+        [*PYTEST, "--collect-only", "-q"],
+        [*PYTEST, "-q", "tests/timer/test_wheel_examples.py"],
+        ["-c", "import matplotlib, sortedcontainers, tests.bench.__main__"],
+    ],
+    "fuzz": [["-c", "import atheris, tests.fuzz"]],
+    "dev": [
+        ["-m", "ruff", "--version"],
+        ["-m", "mypy", "--version"],
+        ["-m", "importlinter.cli", "--help"],
+        ["-m", "poethepoet", "--help"],
+        ["-m", "uv", "--version"],
+        ["-m", "pip_audit", "--version"],
+        ["protos/generate.py", "--check"],
+    ],
+}
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory) -> Path:
+    out = tmp_path_factory.mktemp("wheel")
+    command = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", out]
+    subprocess.run(command, cwd=ROOT, check=True, capture_output=True)
+    (built,) = out.glob("*.whl")
+    return built
+
+
+def installed(wheel: Path, extra: str, home: Path) -> Path:
+    """The interpreter of a new environment with one extra, and nothing else."""
+    python, missing = make_environment(home, wheel, extra)
+    if missing and (done := install(python, missing)).returncode != 0:
+        if any(sign in done.stderr for sign in NO_INDEX):
+            pytest.skip(f"no index answers: {done.stderr.splitlines()[-1]}")
+        pytest.fail(done.stderr, pytrace=False)
+    return python
+
+
+def run(python: Path, *arguments: str, cwd: Path) -> None:
+    done = subprocess.run(
+        [python, *arguments], cwd=cwd, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, f"{arguments[:3]}\n{done.stdout[-3000:]}\n{done.stderr[-3000:]}"
+
+
+def test_each_extra_is_used_by_a_test():
+    assert set(USES) | set(COMMANDS) == set(EXTRAS)
+
+
+@pytest.mark.parametrize("extra", USES)
+def test_an_extra_alone_does_what_it_is_for(wheel, tmp_path, extra):
+    python = installed(wheel, extra, tmp_path / "home")
+    work = tmp_path / "work"
+    work.mkdir()
+    run(python, "-I", "-c", textwrap.dedent(USES[extra]), str(ROOT), cwd=work)
+
+
+@pytest.mark.parametrize("extra", COMMANDS)
+def test_the_tools_of_developers_start_with_their_extra_alone(wheel, tmp_path, extra):
+    if extra == "fuzz" and not (sys.platform == "linux" and sys.version_info < (3, 14)):
+        pytest.skip("atheris has no wheel for this platform")
+    python = installed(wheel, extra, tmp_path / "home")
+    for command in COMMANDS[extra]:
+        run(python, *command, cwd=ROOT)
