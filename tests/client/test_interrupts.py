@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import _weakrefset
 import asyncio
 import dis
 import functools
@@ -118,7 +119,8 @@ class AtPoint:
     """Raises in the calling thread at the n-th point where Python looks for signals.
 
     Those are the beginnings of functions, the ends of calls and the turns of loops; in between,
-    the interpreter enters and leaves a `with` of a lock in one step.
+    the interpreter enters and leaves a `with` of a lock in one step. Callbacks of weak references
+    are left out: Python drops what is raised in one, so no call could be interrupted there.
     """
 
     def __init__(self, n: int) -> None:
@@ -131,6 +133,8 @@ class AtPoint:
         sys.settrace(None)
 
     def _trace(self, frame, event, _):
+        if frame.f_code.co_filename == _weakrefset.__file__:
+            return None
         frame.f_trace_opcodes, frame.f_trace_lines = True, False
         if event == "opcode" and _looks_for_signals(frame.f_code, frame.f_lasti):
             self.left -= 1

@@ -9,7 +9,7 @@ import pytest
 
 from coordinator.v1 import errors_pb2
 from coordinator.v1 import session_pb2 as pb
-from tests.service.session_client import Stream, orders
+from tests.service.session_client import POLICY, Stream, orders
 from tests.serving import running
 
 
@@ -22,7 +22,7 @@ async def channel():
 async def test_partitions_are_pushed_and_handed_over(channel):
     a, b = Stream(channel), Stream(channel)
     attached = await a.attach("w-a", b"1" * 16)
-    assert attached.lease_ms == 2_000
+    assert attached.lease_ms == POLICY.lease_ms
     assert attached.heartbeat_interval_ms == 500
     assert attached.wanted.why == "window"
     granted = (await a.next("wanted")).wanted
