@@ -1,10 +1,14 @@
-"""Break each rule of mutations.toml in a copy of the project, and see a test go red.
+"""Break each rule of `rules/` in a copy of the project, and see a test go red.
 
     python -m tests.mutations.run [PART ...] [--changed [COMMIT]] [--workers N]
 
 A PART is a part of a rule or of its place; without any, all rules are broken. `--changed` takes
 those in files that differ from a commit, or whose tests do. The test that is red has to be green
 without the mutation. Exit status: 0 if every mutation was caught.
+
+A file of `rules/` holds the rules of one room. In each entry `place` is a file and what is defined
+in it (see `places.py`), `old` is there once and becomes `new`, and `suites` is what pytest runs, as
+narrow as holds the rule.
 """
 
 from __future__ import annotations
@@ -56,9 +60,12 @@ class Mutation:
 
 
 def mutations() -> list[Mutation]:
-    """Mutations of mutations.toml, in its order."""
-    found = tomllib.loads((Path(__file__).parent / "mutations.toml").read_text())["mutation"]
-    return [Mutation(**{**entry, "suites": tuple(entry.get("suites", SUITES))}) for entry in found]
+    """Mutations of all rooms, each room's in the order of its file."""
+    return [
+        Mutation(**{**entry, "suites": tuple(entry.get("suites", SUITES))})
+        for room in sorted((Path(__file__).parent / "rules").glob("*.toml"))
+        for entry in tomllib.loads(room.read_text())["mutation"]
+    ]
 
 
 # --- A copy of the project, and one rule broken in it -------------------------------------------
