@@ -23,7 +23,7 @@ async def test_partitions_are_pushed_and_handed_over(channel):
     a, b = Stream(channel), Stream(channel)
     attached = await a.attach("w-a", b"1" * 16)
     assert attached.lease_ms == POLICY.lease_ms
-    assert attached.heartbeat_interval_ms == 500
+    assert attached.heartbeat_interval_ms == POLICY.lease_ms // 4
     assert attached.wanted.why == "window"
     granted = (await a.next("wanted")).wanted
     assert orders(granted) == {0: "ACTIVE", 1: "ACTIVE", 2: "ACTIVE"}
