@@ -40,7 +40,7 @@ def check(machine: GroupMachine, timers: GroupTimers, writes: WriteQueue, now_ms
             _expect(group, not own & tokens, "a token is used in two places of the shard")
             _expect(group, max(own, default=0) <= machine.numbers.last_token, "a token to come")
             tokens |= own
-    for stream_id, (group_id, member_id) in machine.sessions.streams.items():
+    for stream_id, (group_id, member_id) in machine.context.streams.items():
         served = machine.groups.get(group_id)
         holds = isinstance(served, SessionGroup) and any(
             member.stream_id == stream_id and member.member_id == member_id

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from coordinator.core.config import GroupConfig
+from coordinator.core.context import ShardContext
 from coordinator.core.errors import ErrorCode, InvariantViolated
 from coordinator.core.group_table import GroupTable
 from coordinator.core.ids import CallId, Place
@@ -28,13 +29,14 @@ from coordinator.core.session_values.records import Phase
 from coordinator.core.sessions.group import SessionGroup
 from coordinator.core.sessions.invariants import TokenHistory
 from coordinator.shard.shard import Shard
+from coordinator.testing.virtual import CountingIds
 
 
 class Witness:
     """Follows one shard, over all its owners."""
 
     def __init__(self, config: GroupConfig) -> None:
-        self.durable = GroupTable(config, lambda _metadata: None)
+        self.durable = GroupTable(ShardContext(config, CountingIds()), lambda _metadata: None)
         self._tokens = TokenHistory()
         self._commits: dict[CallId, dict[Place, str]] = {}
         """Commits on their way: why a partition of each may not be committed."""

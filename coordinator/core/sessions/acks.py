@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from coordinator.core.config import GroupConfig
 from coordinator.core.ids import Place
+from coordinator.core.numbers import Numbers
 from coordinator.core.outcome import Outcome
 from coordinator.core.session_values.events import PartitionRefused
 from coordinator.core.session_values.records import Phase
@@ -12,7 +13,6 @@ from coordinator.core.sessions import handoff as handoffs
 from coordinator.core.sessions import last_work, windows
 from coordinator.core.sessions.group import SessionGroup
 from coordinator.core.sessions.member import SessionMember
-from coordinator.core.sessions.numbers import Numbers
 
 BACK_OFF_MS, MAX_BACK_OFF_MS = 10_000, 600_000
 REFUSALS_IN_A_ROW = 3

@@ -8,6 +8,7 @@ from __future__ import annotations
 from coordinator.core.config import GroupConfig
 from coordinator.core.errors import ErrorCode, MustWait, Refused, session_refused
 from coordinator.core.ids import NO_TIME, IdSource, Place
+from coordinator.core.numbers import Numbers
 from coordinator.core.outcome import Outcome
 from coordinator.core.records import Record
 from coordinator.core.session_values.policy import Policy
@@ -22,7 +23,6 @@ from coordinator.core.sessions import flaps, heirs, last_work, lease, wanted, wi
 from coordinator.core.sessions.group import SessionGroup
 from coordinator.core.sessions.holdings import grants_of
 from coordinator.core.sessions.member import SessionMember
-from coordinator.core.sessions.numbers import Numbers
 from coordinator.core.written import Unawaited
 
 _OLD_STREAM = Refused(ErrorCode.FENCED_INSTANCE_ID, "the session has a newer stream, or this ended")

@@ -11,8 +11,10 @@ from __future__ import annotations
 import math
 
 from coordinator.core.config import GroupConfig
+from coordinator.core.context import ShardContext
 from coordinator.core.errors import ErrorCode, Refused, session_refused
 from coordinator.core.ids import NO_TIME, IdSource
+from coordinator.core.numbers import Numbers
 from coordinator.core.outcome import Outcome
 from coordinator.core.session_values.policy import MAX_LEASE_MS
 from coordinator.core.session_values.records import EndCause, SessionMemberStored
@@ -22,7 +24,6 @@ from coordinator.core.sessions import admission, ends, flaps, heirs, resuming
 from coordinator.core.sessions import handoff as handoffs
 from coordinator.core.sessions.group import SessionGroup
 from coordinator.core.sessions.member import SessionMember
-from coordinator.core.sessions.numbers import Numbers
 from coordinator.core.written import Unawaited
 
 
@@ -58,10 +59,7 @@ def attach(
     command: Attach,
     now_ms: int,
     out: Outcome,
-    *,
-    config: GroupConfig,
-    ids: IdSource,
-    numbers: Numbers,
+    context: ShardContext,
 ) -> None:
     """Admit, resume, or refuse a process.
 
@@ -72,6 +70,7 @@ def attach(
         MustWait: the end of its name's member, or an Attach of this process or name, or the end of
             the group is being written.
     """
+    config, ids, numbers = context.config, context.ids, context.numbers
     check(command, config)
     if command.incarnation in group.arriving or command.name in group.arriving_names:
         raise admission.must_wait(now_ms, config)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 
 from coordinator.core.ids import Place
+from coordinator.core.numbers import Numbers
 from coordinator.core.outcome import Outcome
 from coordinator.core.session_values.records import Grant, PartitionsGranted
 from coordinator.core.session_values.written import SessionWritten
@@ -17,7 +18,6 @@ from coordinator.core.sessions import last_work
 from coordinator.core.sessions.group import SessionGroup
 from coordinator.core.sessions.holdings import grants_of
 from coordinator.core.sessions.member import SessionMember
-from coordinator.core.sessions.numbers import Numbers
 from coordinator.core.written import Unawaited
 
 Claims = Iterable[tuple[str, int, int]]

@@ -6,10 +6,10 @@ ranges in the transport's slices.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Iterator
 
 from coordinator.core.config import GroupConfig
+from coordinator.core.context import ShardContext
 from coordinator.core.group import GroupState
 from coordinator.core.ids import NO_TIME, Place
 from coordinator.core.outcome import Outcome
@@ -49,7 +49,7 @@ def describe(
     command: DescribeSessionGroup,
     now_ms: int,
     out: Outcome,
-    config: GroupConfig,
+    context: ShardContext,
 ) -> None:
     """Answer with everything that an operator may want to know about a group now."""
     declared = group.declared()
@@ -60,7 +60,7 @@ def describe(
         is_policy_stored=group.is_policy_stored,
         now_ms=now_ms,
         planned_at_ms=group.planned_at_ms,
-        plan_due_ms=windows.due(group, config),
+        plan_due_ms=windows.due(group, context.config),
         members=tuple(_members(group)),
         topics=tuple(
             TopicRow(name, declared.get(name, 0), tuple(topic.holders), topic.tokens[:])
@@ -77,9 +77,7 @@ def describe(
     out.reply(command.call_id, reply)
 
 
-def _describe_as_group(
-    group: SessionGroup, command: DescribeGroup, out: Outcome, _: GroupConfig
-) -> None:
+def describe_as_group(group: SessionGroup, command: DescribeGroup, out: Outcome) -> None:
     """Answer DescribeGroups: members with what they hold, as of a consumer group."""
     members = tuple(
         DescribedMember(
@@ -101,10 +99,13 @@ def _describe_as_group(
     out.reply(command.call_id, reply)
 
 
-def _list_journal(
-    group: SessionGroup, command: ListRebalances, out: Outcome, _: GroupConfig
-) -> None:
-    """Answer ListRebalances: plans and hand-offs, newest first."""
+def list_journal(group: SessionGroup, command: ListRebalances, now_ms: int, out: Outcome) -> None:
+    """Answer ListRebalances: plans and hand-offs, newest first.
+
+    Raises:
+        MustWait: a record of the journal is being written.
+    """
+    group.check_journal(command.has_waited, now_ms)
     journal = group.journal
     reply = RebalancesReply(
         plans=tuple(journal.plans)[::-1], handoffs=tuple(journal.handoffs)[::-1]
@@ -112,8 +113,8 @@ def _list_journal(
     out.reply(command.call_id, reply)
 
 
-def _describe_phase(
-    group: SessionGroup, command: DescribePhase, out: Outcome, config: GroupConfig
+def describe_phase(
+    group: SessionGroup, command: DescribePhase, _now_ms: int, out: Outcome, *, config: GroupConfig
 ) -> None:
     """Answer DescribePhase: the members whose word is awaited, or the time of the next plan."""
     state = group.current_state()
@@ -152,15 +153,6 @@ def _awaited(member: SessionMember) -> AwaitedMember:
         last_heard_ms=member.last_beat_ms,
         session_timeout_ms=member.lease_ms,
     )
-
-
-# Any: each function takes the request of its row.
-ANSWERS: dict[type, Callable[[SessionGroup, Any, Outcome, GroupConfig], None]] = {
-    DescribeGroup: _describe_as_group,
-    ListRebalances: _list_journal,
-    DescribePhase: _describe_phase,
-}
-"""Answers to requests about groups of any kind."""
 
 
 # --- Rows ---------------------------------------------------------------------------------------

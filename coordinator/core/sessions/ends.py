@@ -12,7 +12,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from coordinator.core.context import ShardContext
 from coordinator.core.errors import SESSION_ENDED, ErrorCode
+from coordinator.core.numbers import Numbers
 from coordinator.core.outcome import DeferLease, MemberKey, Outcome
 from coordinator.core.pauses import Pause
 from coordinator.core.records import Record
@@ -23,7 +25,6 @@ from coordinator.core.session_values.written import LogAnswered, SessionEnded
 from coordinator.core.sessions import handoff, heirs
 from coordinator.core.sessions.group import SessionGroup
 from coordinator.core.sessions.member import SessionMember
-from coordinator.core.sessions.numbers import Numbers
 from coordinator.core.written import Unawaited
 
 PASSED_ON_MAX = 1_000
@@ -41,9 +42,8 @@ def expire(
     group: SessionGroup,
     command: LeaseExpired,
     now_ms: int,
-    numbers: Numbers,
     out: Outcome,
-    pauses: Sequence[Pause],
+    context: ShardContext,
 ) -> None:
     """The deadline of a lease has passed: end the session, unless nobody could hear it."""
     member = group.members.get(command.member_id)
@@ -54,11 +54,11 @@ def expire(
         out.defer(DeferLease(group.group_id, member.member_id, end_ms))
         return
     quarter_ms = member.lease_ms // 4
-    if not member.was_excused and _stood_still(pauses, end_ms, now_ms, quarter_ms):
+    if not member.was_excused and _stood_still(context.pauses, end_ms, now_ms, quarter_ms):
         member.was_excused = True
         out.defer(DeferLease(group.group_id, member.member_id, now_ms + quarter_ms))
         return
-    end(group, member, EndCause.LEASE_EXPIRED, now_ms, numbers, out, GONE)
+    end(group, member, EndCause.LEASE_EXPIRED, now_ms, context.numbers, out, GONE)
 
 
 def _put_off(group: SessionGroup, member: SessionMember, now_ms: int, out: Outcome) -> None:
@@ -72,7 +72,7 @@ def _put_off(group: SessionGroup, member: SessionMember, now_ms: int, out: Outco
 
 
 def log_answered(
-    group: SessionGroup, done: LogAnswered, now_ms: int, numbers: Numbers, out: Outcome
+    group: SessionGroup, done: LogAnswered, now_ms: int, out: Outcome, context: ShardContext
 ) -> None:
     """The log is available again: end the leases that have run out. Else ask it again.
 
@@ -84,7 +84,7 @@ def log_answered(
     for member_id in sorted(overdue):
         if done.error is ErrorCode.NONE:
             member = group.members[member_id]
-            end(group, member, EndCause.LEASE_EXPIRED, now_ms, numbers, out, GONE)
+            end(group, member, EndCause.LEASE_EXPIRED, now_ms, context.numbers, out, GONE)
         else:
             out.defer(DeferLease(group.group_id, member_id, again_ms))
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from coordinator.core.context import ShardContext
 from coordinator.core.errors import ErrorCode, Refused
 from coordinator.core.outcome import Outcome
 from coordinator.core.session_values.operators import EvictMember, EvictReply
@@ -20,12 +21,11 @@ from coordinator.core.session_values.written import SessionWritten
 from coordinator.core.sessions import ends, leave
 from coordinator.core.sessions.group import SessionGroup
 from coordinator.core.sessions.member import SessionMember
-from coordinator.core.sessions.numbers import Numbers
 from coordinator.core.written import AnswerDurable
 
 
 def evict(
-    group: SessionGroup, command: EvictMember, now_ms: int, numbers: Numbers, out: Outcome
+    group: SessionGroup, command: EvictMember, now_ms: int, out: Outcome, context: ShardContext
 ) -> None:
     """Evict a member, or a name; answered when that is durable.
 
@@ -44,7 +44,7 @@ def evict(
     if command.is_dry_run:
         out.reply(command.call_id, reply)
     elif command.is_gone:
-        ends.end(group, member, EndCause.EVICTED, now_ms, numbers, out, leave.EVICTED)
+        ends.end(group, member, EndCause.EVICTED, now_ms, context.numbers, out, leave.EVICTED)
         out.persist((), AnswerDurable(command, reply))  # It shares the result of that write.
     else:
         record = member.decided = replace(member.decided, leaves=True, evicted=True)

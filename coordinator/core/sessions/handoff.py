@@ -14,9 +14,12 @@ A drain that was ordered is never taken back. No change of successor gives a pha
 
 from __future__ import annotations
 
+from coordinator.core.context import ShardContext
 from coordinator.core.ids import NO_TIME, Place
+from coordinator.core.numbers import Numbers
 from coordinator.core.outcome import DeferPhase, DeferRetry, Outcome
 from coordinator.core.records import Record
+from coordinator.core.session_values.commands import PhaseOverdue
 from coordinator.core.session_values.journal import HandoffOutcome
 from coordinator.core.session_values.policy import Mode
 from coordinator.core.session_values.records import (
@@ -31,7 +34,6 @@ from coordinator.core.sessions import transitions as to
 from coordinator.core.sessions.group import SessionGroup
 from coordinator.core.sessions.holdings import Handoff
 from coordinator.core.sessions.member import SessionMember
-from coordinator.core.sessions.numbers import Numbers
 from coordinator.core.written import Unawaited
 
 DRAINING = (Phase.DRAIN, Phase.FORCED)
@@ -206,6 +208,21 @@ def _pass_on(
         if successor:
             return to.copy(group, place, handoff, successor, now_ms, numbers)
     return to.switch(group, place, handoff.successor, now_ms, numbers, outcome)
+
+
+def phase_overdue(
+    group: SessionGroup, command: PhaseOverdue, now_ms: int, out: Outcome, context: ShardContext
+) -> None:
+    """The time of a phase is up, unless the phase is another one by now."""
+    place = command.topic, command.partition
+    handoff = group.handoff(place)
+    if (
+        handoff is not None
+        and handoff.handoff_id == command.handoff_id
+        and handoff.phase.value == command.phase
+    ):
+        handoff.is_overdue = True
+        reconcile(group, place, now_ms, context.numbers, out)
 
 
 # --- A holder ends ---

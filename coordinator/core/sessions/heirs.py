@@ -11,6 +11,7 @@ from dataclasses import replace
 
 from coordinator.core.errors import ErrorCode, Refused
 from coordinator.core.ids import Place
+from coordinator.core.numbers import Numbers
 from coordinator.core.outcome import Outcome
 from coordinator.core.records import Record
 from coordinator.core.session_values.messages import Wanted
@@ -33,7 +34,6 @@ from coordinator.core.sessions.group import SessionGroup
 from coordinator.core.sessions.handoff import DRAINING
 from coordinator.core.sessions.holdings import grants_of
 from coordinator.core.sessions.member import SessionMember
-from coordinator.core.sessions.numbers import Numbers
 
 SUPERSEDED = GoAway(GoAwayReason.SUPERSEDED)
 """The end of a stream whose member has a newer one, or whose name another process has."""

@@ -12,12 +12,12 @@ from collections.abc import Iterable, Iterator
 from coordinator.core.config import GroupConfig
 from coordinator.core.errors import InvariantViolated
 from coordinator.core.ids import NO_TIME, NO_TOKEN, Place
+from coordinator.core.numbers import Numbers
 from coordinator.core.session_values.records import Phase
 from coordinator.core.sessions import handoff as handoffs
 from coordinator.core.sessions import leave, successors, windows
 from coordinator.core.sessions.group import SessionGroup
 from coordinator.core.sessions.holdings import Handoff
-from coordinator.core.sessions.numbers import Numbers
 
 
 def check(group: SessionGroup, config: GroupConfig, now_ms: int) -> None:

@@ -8,6 +8,7 @@ from coordinator.core import log_ends
 from coordinator.core.config import GroupConfig
 from coordinator.core.errors import ErrorCode
 from coordinator.core.ids import NO_TIME, Place
+from coordinator.core.numbers import Numbers
 from coordinator.core.outcome import DeferLease, Outcome
 from coordinator.core.session_values.journal import TriggerCause
 from coordinator.core.session_values.policy import OnStall
@@ -18,7 +19,6 @@ from coordinator.core.session_values.requests import (
 from coordinator.core.sessions import claims, handoff, last_work, windows
 from coordinator.core.sessions.group import SessionGroup
 from coordinator.core.sessions.member import SessionMember
-from coordinator.core.sessions.numbers import Numbers
 from coordinator.core.written import Unawaited
 
 ATTACH_MS = 1.5

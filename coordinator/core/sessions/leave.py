@@ -5,9 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 
 from coordinator.core.config import GroupConfig
+from coordinator.core.context import ShardContext
 from coordinator.core.errors import ErrorCode
 from coordinator.core.ids import NO_TIME
+from coordinator.core.numbers import Numbers
 from coordinator.core.outcome import DeferKeeping, DeferLeave, Outcome
+from coordinator.core.session_values.commands import KeepingOver, LeaveOverdue
 from coordinator.core.session_values.records import EndCause, KeptFreed
 from coordinator.core.session_values.requests import (
     GoAway,
@@ -17,10 +20,9 @@ from coordinator.core.session_values.requests import (
     StreamRefused,
 )
 from coordinator.core.session_values.written import SessionWritten
-from coordinator.core.sessions import ends, flaps, handoff, windows
+from coordinator.core.sessions import admission, ends, flaps, handoff, windows
 from coordinator.core.sessions.group import SessionGroup
 from coordinator.core.sessions.member import SessionMember
-from coordinator.core.sessions.numbers import Numbers
 from coordinator.core.written import Unawaited
 
 LEFT = GoAway(GoAwayReason.LEFT)
@@ -108,15 +110,16 @@ def finish(
         ends.end(group, member, EndCause.DRAINED, now_ms, numbers, out, DRAINED)
 
 
-def force_rest(
-    group: SessionGroup, member: SessionMember, now_ms: int, numbers: Numbers, out: Outcome
+def overdue(
+    group: SessionGroup, command: LeaveOverdue, now_ms: int, out: Outcome, context: ShardContext
 ) -> None:
     """The deadline of Leave(DRAIN) has passed: force the rest, it may still be worked on."""
-    if member.leaves_at_ms > now_ms:
+    member = group.members.get(command.member_id)
+    if member is None or member.is_ended or member.leaves_at_ms > now_ms:
         return  # It was shortened, or is another one's.
     member.must_stop = True
     for place in list(group.places_of(member.member_id)):
-        handoff.reconcile(group, place, now_ms, numbers, out)
+        handoff.reconcile(group, place, now_ms, context.numbers, out)
 
 
 def keep(group: SessionGroup, name: str, now_ms: int, out: Outcome) -> None:
@@ -125,16 +128,25 @@ def keep(group: SessionGroup, name: str, now_ms: int, out: Outcome) -> None:
     out.defer(DeferKeeping(group.group_id, name, until_ms))
 
 
-def is_over(group: SessionGroup, name: str, now_ms: int) -> bool:
+def keeping_over(
+    group: SessionGroup, command: KeepingOver, now_ms: int, out: Outcome, context: ShardContext
+) -> None:
+    """The time for which a name was kept is up: a process that waits for it gets what was kept."""
+    if not _is_over(group, command.name, now_ms):
+        return
+    heir = group.waiting.get(command.name)
+    if heir is None or heir.stream_id is None:
+        written = SessionWritten(group.group_id, kept_name=command.name)
+        record = KeptFreed(group.group_id, command.name)
+        out.persist((record,), Unawaited(group.group_id), settled=written)
+    else:
+        admission.admit_heir(group, heir, now_ms, out, context.numbers)
+
+
+def _is_over(group: SessionGroup, name: str, now_ms: int) -> bool:
     """True if a name is kept, and its time is up."""
     return (
         name in group.kept_names
         and name not in group.arriving_names
         and group.kept_until_ms.get(name, 0) <= now_ms
     )
-
-
-def free_kept(group: SessionGroup, name: str, out: Outcome) -> None:
-    """The time for which a name was kept is up: what was kept for it is free."""
-    written = SessionWritten(group.group_id, kept_name=name)
-    out.persist((KeptFreed(group.group_id, name),), Unawaited(group.group_id), settled=written)

@@ -8,6 +8,7 @@ from dataclasses import replace
 from coordinator.core.config import GroupConfig
 from coordinator.core.errors import ErrorCode, Refused, session_refused
 from coordinator.core.ids import NO_TIME, Place
+from coordinator.core.numbers import Numbers
 from coordinator.core.outcome import Outcome
 from coordinator.core.records import Record
 from coordinator.core.session_values.journal import TriggerCause
@@ -18,7 +19,6 @@ from coordinator.core.sessions import admission, claims, flaps, heirs, last_work
 from coordinator.core.sessions import handoff as handoffs
 from coordinator.core.sessions.group import SessionGroup
 from coordinator.core.sessions.member import SessionMember
-from coordinator.core.sessions.numbers import Numbers
 from coordinator.core.written import Unawaited
 
 Call = Callable[[SessionGroup, int, Outcome, GroupConfig], None]

@@ -17,6 +17,7 @@ from collections.abc import Iterable, Iterator
 from itertools import islice, repeat
 
 from coordinator.core.ids import NO_TIME, Place
+from coordinator.core.numbers import Numbers
 from coordinator.core.outcome import Outcome
 from coordinator.core.session_values.plans import NOBODY, Numbered, Plan, Range
 from coordinator.core.session_values.records import Grant, PartitionsGranted
@@ -26,7 +27,6 @@ from coordinator.core.sessions import successors
 from coordinator.core.sessions.group import SessionGroup
 from coordinator.core.sessions.holdings import cut, grant_bytes, ranges_of, size_of
 from coordinator.core.sessions.member import SessionMember
-from coordinator.core.sessions.numbers import Numbers
 from coordinator.core.sessions.planning import Taking
 from coordinator.core.written import Unawaited
 

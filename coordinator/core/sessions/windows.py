@@ -14,15 +14,16 @@ from __future__ import annotations
 from typing import TypeVar
 
 from coordinator.core.config import GroupConfig
+from coordinator.core.context import ShardContext
 from coordinator.core.events import PlanFailed
 from coordinator.core.ids import NO_TIME, Place
+from coordinator.core.numbers import Numbers
 from coordinator.core.outcome import DeferPlan, Outcome
-from coordinator.core.session_values.commands import PlanComputed
+from coordinator.core.session_values.commands import PlanComputed, PlanDue
 from coordinator.core.session_values.plans import MoveReason, Numbered, Plan
 from coordinator.core.sessions import budget, plan_input, successors, taking
 from coordinator.core.sessions import handoff as handoffs
 from coordinator.core.sessions.group import SessionGroup
-from coordinator.core.sessions.numbers import Numbers
 from coordinator.core.sessions.plan_journal import Draft
 from coordinator.core.sessions.planner import plan
 from coordinator.core.sessions.planning import Planning, Taking
@@ -167,10 +168,9 @@ def forget(group: SessionGroup) -> None:
 # --- A plan ---
 
 
-def run(
-    group: SessionGroup, now_ms: int, numbers: Numbers, out: Outcome, config: GroupConfig
-) -> None:
+def run(group: SessionGroup, _: PlanDue, now_ms: int, out: Outcome, context: ShardContext) -> None:
     """The time of a plan has come: make it, or have it made, and begin what it says."""
+    config, numbers = context.config, context.numbers
     due_ms = due(group, config)
     if due_ms == NO_TIME:
         return
@@ -211,11 +211,11 @@ def computed(
     group: SessionGroup,
     done: PlanComputed,
     now_ms: int,
-    numbers: Numbers,
     out: Outcome,
-    config: GroupConfig,
+    context: ShardContext,
 ) -> None:
     """A plan was computed outside of the shard, or could not be."""
+    config, numbers = context.config, context.numbers
     planning = group.planning
     numbered = planning.computing
     if numbered is None or done.number != planning.number:

@@ -207,7 +207,7 @@ def test_who_may_still_work_is_not_followed_by_another():
     world, a, _b = g2()
     world.to(4_000)
     a.cut()
-    world.shard.machine.sessions.streams.clear()
+    world.shard.machine.context.streams.clear()
     place = a.active[0]
     world.to(11_499)
     assert a.clock.works_on(place, 11_499)

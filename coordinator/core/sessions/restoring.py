@@ -1,0 +1,60 @@
+"""A session group that was read from the log: full leases and full phases, from now."""
+
+from __future__ import annotations
+
+from coordinator.core.context import ShardContext
+from coordinator.core.outcome import Outcome
+from coordinator.core.session_values.journal import TriggerCause
+from coordinator.core.sessions import (
+    handoff,
+    last_work,
+    lease,
+    leave,
+    settling,
+    upkeep,
+    windows,
+)
+from coordinator.core.sessions.group import SessionGroup
+
+
+def restore(
+    group: SessionGroup, grace_ms: int, now_ms: int, out: Outcome, context: ShardContext
+) -> None:
+    """Serve a group that was read from the log.
+
+    Args:
+        grace_ms: time beyond its lease that each member gets; see `lease.grace_ms`.
+    """
+    group.journal.begin()
+    group.journal.note(TriggerCause.FAIL_OVER)
+    upkeep.give_back(group)
+    group.newcomers.clear()
+    group.planning.last_record_ms = last_work.last_record_ms(group)
+    for member in group.members.values():
+        lease.restore(group, member, grace_ms, now_ms, out)
+        if member.record.evicted:
+            for place in list(group.places_of(member.member_id)):
+                handoff.reconcile(group, place, now_ms, context.numbers, out)
+    if group.policy.handover_delay_ms:
+        _delay_free(group, now_ms)
+    for place, _ in list(group.open_handoffs()):
+        handoff.restore(group, place, now_ms, context.numbers, out)
+    for member in group.members.values():
+        leave.restore(group, member, now_ms, out)
+    for name in group.kept_names:
+        leave.keep(group, name, now_ms, out)
+    group.state = group.current_state()
+    windows.restored(group, now_ms, out, context.config)
+    settling.settle(group, now_ms, out, context)
+
+
+def _delay_free(group: SessionGroup, now_ms: int) -> None:
+    """Delay grants of free partitions as after a lease's end: how it ended is not known.
+
+    A member that has announced to return has stopped, and gets what is kept for it at once.
+    """
+    for name, topic in group.topics.items():
+        for partition, holder in enumerate(topic.holders):
+            kept = topic.kept.get(partition)
+            if not holder and (kept is None or kept.is_delayed):
+                group.not_before[name, partition] = now_ms + group.policy.handover_delay_ms

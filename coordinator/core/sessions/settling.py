@@ -1,0 +1,68 @@
+"""What follows of every command about a session group.
+
+After every command but a heartbeat that changes nothing, members are told what has changed,
+hand-offs are opened for which there is room again, and the sessions end of leavers that have handed
+everything over.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from coordinator.core.context import ShardContext
+from coordinator.core.outcome import Outcome
+from coordinator.core.session_values.requests import SessionHeartbeat
+from coordinator.core.sessions import lease, leave, upkeep, windows
+from coordinator.core.sessions.group import SessionGroup
+
+# Any: one command of session groups.
+SessionHandler = Callable[[SessionGroup, Any, int, Outcome, ShardContext], None]
+
+
+def handle(
+    handler: SessionHandler,
+    group: SessionGroup,
+    command: Any,
+    now_ms: int,
+    out: Outcome,
+    context: ShardContext,
+) -> None:
+    """Handle one command about one group, settle the group, and note streams that open and end."""
+    opened, ended, called_ms = len(out.opened), len(out.ended), group.call_at_ms
+    handler(group, command, now_ms, out, context)
+    is_heartbeat = type(command) is SessionHeartbeat
+    if not is_heartbeat or out.writes or group.call_at_ms != called_ms:
+        settle(group, now_ms, out, context)
+    for stream_id, group_id, member_id in out.opened[opened:]:
+        context.streams[stream_id] = group_id, member_id
+    for stream_id, _ in out.ended[ended:]:
+        context.streams.pop(stream_id, None)
+
+
+def settle(group: SessionGroup, now_ms: int, out: Outcome, context: ShardContext) -> None:
+    """Do what a change of a group calls for."""
+    for member_id in group.newcomers:
+        if member_id in group.members:  # From now on, whether or not it has heard of it.
+            lease.renew(group, group.members[member_id], now_ms, out)
+    group.newcomers.clear()
+    for member_id, places in group.touched.items():
+        member = group.members.get(member_id)
+        if member is not None and places:
+            member.mailbox.dirty |= places
+            out.wake(member.stream_id)
+    group.touched.clear()
+    group.choices = 0
+    windows.tell(group, now_ms, out, context.config)
+    windows.open_next(group, now_ms, context.numbers, out)
+    for member_id in list(group.leavers):
+        member = group.members.get(member_id)
+        if member is not None and leave.has_drained(group, member):
+            leave.finish(group, member, now_ms, context.numbers, out)
+    if group.declarations.shrunk and not group.in_flight and not group.arriving:
+        upkeep.give_back(group)
+    if not group.members:
+        windows.forget(group)
+    state = group.current_state()
+    if state is not group.state:
+        group.state, group.state_changed_at_ms = state, now_ms
