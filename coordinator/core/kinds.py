@@ -74,7 +74,7 @@ def join_session_group(
         MustWait: a member's admission is being written.
     """
     _check_nobody_arrives(table, group, now_ms)
-    if not group.is_deserted or group.in_flight:
+    if not group.is_deserted or group.written_partitions:
         raise Refused(IS_OF_SESSIONS.error, IS_OF_SESSIONS.message)
     classic = table.groups[group.group_id] = table.as_classic(group, now_ms)
     join.join_group(classic, command, now_ms, out, config=table.config, ids=table.context.ids)

@@ -73,7 +73,7 @@ def _check_timers(
         overdue = PhaseOverdue(group.group_id, *place, handoff.handoff_id, handoff.phase.value)
         _expect(
             group,
-            handoff.is_overdue or overdue in pending or place in group.in_flight,
+            handoff.is_overdue or overdue in pending or group.motion(place).writes_pending > 0,
             f"the phase of {place} has no timer",
         )
 
@@ -81,7 +81,7 @@ def _check_timers(
 def _check_ends(group: SessionGroup, timers: GroupTimers, writes: WriteQueue, now_ms: int) -> None:
     """Announcements of members end in time, or their end is being written."""
     pending = set(timers.pending(group.group_id))
-    if group.failed or group.failed_ends:
+    if group.refused_writes or group.failed_ends:
         is_armed = WriteRetry(group.group_id) in pending
         _expect(group, is_armed, "what the log has refused is not tried again")
     for name in group.kept_names:
@@ -101,7 +101,7 @@ def _check_ends(group: SessionGroup, timers: GroupTimers, writes: WriteQueue, no
 def _check_writes(group: SessionGroup, writes: WriteQueue) -> None:
     if writes.pending:
         return
-    _expect(group, not group.in_flight, f"{group.in_flight} wait for a write that there is not")
+    _expect(group, not group.written_partitions, "partitions wait for a write that there is not")
     _expect(group, not group.arriving, "an admission waits for a write that there is not")
     _expect(group, not group.overdue, "the log is not asked whether leases may end")
     again = {end.member_id for end in group.failed_ends}

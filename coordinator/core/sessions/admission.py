@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from coordinator.core.config import GroupConfig
 from coordinator.core.errors import ErrorCode, MustWait, Refused, session_refused
-from coordinator.core.ids import NO_TIME, IdSource, Place
+from coordinator.core.ids import IdSource, Place
 from coordinator.core.numbers import Numbers
 from coordinator.core.outcome import Outcome
 from coordinator.core.records import Record
@@ -76,7 +76,7 @@ def admit_new(
     record = record_of(group, command, ids, policy)
     admission, places = records_of(group, record, now_ms, numbers)
     records += admission
-    group.fly(places, record.member_id)
+    group.note_write_pending(places, record.member_id)
     group.arrives(command)
     admitted = SessionAdmitted(
         group.group_id, command, record.member_id, tuple(places), is_new=True
@@ -127,9 +127,8 @@ def _kept_for(group: SessionGroup, name: str, now_ms: int) -> list[Place]:
     """Partitions that a process of a name inherits, without those that others wait for as well."""
     if not group.may_grant(now_ms):
         return []
-    return [
-        place for place in group.kept_for(name) if group.not_before.get(place, NO_TIME) <= now_ms
-    ]
+    kept = group.kept_for(name)
+    return [place for place in kept if group.motion(place).not_before_ms <= now_ms]
 
 
 def admit_heir(
@@ -137,7 +136,7 @@ def admit_heir(
 ) -> None:
     """Admit a process that has waited until what was kept for its name may be worked on again."""
     records, places = records_of(group, heir.record, now_ms, numbers)
-    group.fly(places, heir.member_id)
+    group.note_write_pending(places, heir.member_id)
     group.arriving_names.add(heir.record.name)
     settled = SessionWritten(
         group.group_id, tuple(places), kept_name=heir.record.name, heir_id=heir.member_id

@@ -13,7 +13,7 @@ import math
 from coordinator.core.config import GroupConfig
 from coordinator.core.context import ShardContext
 from coordinator.core.errors import ErrorCode, Refused, session_refused
-from coordinator.core.ids import NO_TIME, IdSource
+from coordinator.core.ids import IdSource
 from coordinator.core.numbers import Numbers
 from coordinator.core.outcome import Outcome
 from coordinator.core.session_values.policy import MAX_LEASE_MS
@@ -148,7 +148,7 @@ def _waits_without_a_member(group: SessionGroup, command: Attach, now_ms: int) -
 def _is_delayed(group: SessionGroup, name: str, now_ms: int) -> bool:
     """True while `handover_delay_ms` runs for what is kept for a name."""
     kept = group.kept_for(name)
-    return any(group.not_before.get(place, NO_TIME) > now_ms for place in kept)
+    return any(group.motion(place).not_before_ms > now_ms for place in kept)
 
 
 def _wait_on(

@@ -42,16 +42,18 @@ class Budget:
             self._count(group, place, target)
 
     def _count(self, group: SessionGroup, place: Place, target: str) -> None:
-        open_now, is_in_flight = group.handoff(place), place in group.in_flight
-        if _is_exempt(group, place) or (open_now is None and not is_in_flight):
+        open_now = group.handoff(place)
+        if _is_exempt(group, place):
             del group.planning.balancing[place]
-        elif open_now is None:
+        elif open_now is None and group.motion(place).writes_pending:
             self.take(target)
+        elif open_now is None:
+            del group.planning.balancing[place]
         elif open_now.phase is Phase.DRAIN:
             self.draining -= 1
         elif open_now.phase is Phase.PREPARE and not open_now.is_ready:
             self._preparing[open_now.successor] = self._preparing.get(open_now.successor, 0) + 1
-        elif open_now.phase is Phase.PREPARE and is_in_flight:
+        elif open_now.phase is Phase.PREPARE and group.motion(place).writes_pending:
             self.draining -= 1  # Its DRAIN is on its way.
         elif open_now.phase is Phase.PREPARE:
             self.ready.append(place)

@@ -18,6 +18,7 @@ from coordinator.core.sessions import last_work
 from coordinator.core.sessions.group import SessionGroup
 from coordinator.core.sessions.holdings import grants_of
 from coordinator.core.sessions.member import SessionMember
+from coordinator.core.sessions.partition import Release
 from coordinator.core.written import Unawaited
 
 Claims = Iterable[tuple[str, int, int]]
@@ -47,12 +48,12 @@ def compare(
     mailbox.dirty.update(filter(mailbox.has_seen, _wrong(group, member.member_id, claimed)))
     grants, places = granted_anew(group, member, missing, now_ms, numbers)
     if grants:
-        group.fly(places, member.member_id)
+        group.note_write_pending(places, member.member_id)
         record = PartitionsGranted(group.group_id, grants)
         written = SessionWritten(group.group_id, tuple(places))
         out.persist((record,), Unawaited(group.group_id), settled=written)
     for place in missing:
-        if place in group.released:
+        if group.motion(place).release is not None:
             handoffs.reconcile(group, place, now_ms, numbers, out)
     return places
 
@@ -82,7 +83,7 @@ def unclaimed(
     return sorted(
         place
         for place in group.places_of(member.member_id)
-        if place not in group.released and not _is_claimed(group, place, claimed)
+        if group.motion(place).release is None and not _is_claimed(group, place, claimed)
     )
 
 
@@ -107,10 +108,11 @@ def granted_anew(
     for place in missing:
         handoff = group.handoff(place)
         is_drained = handoff is not None and handoff.phase in handoffs.DRAINING
-        if is_drained or place in group.in_flight or not group.may_grant(now_ms):
+        if is_drained or group.motion(place).writes_pending or not group.may_grant(now_ms):
             last_work.release(group, place, now_ms)
         else:
             places.append(place)
-            group.released[place] = group.token(place)  # No commit under it counts any more.
+            # No commit under its token counts any more.
+            group.set_in_motion(place).release = Release(group.token(place))
     member_id = member.member_id
     return grants_of(member_id, places, numbers.next_tokens, member_id), places

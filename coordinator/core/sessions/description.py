@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from coordinator.core.config import GroupConfig
 from coordinator.core.context import ShardContext
 from coordinator.core.group import GroupState
-from coordinator.core.ids import NO_TIME, Place
+from coordinator.core.ids import NO_OFFSET, NO_TIME, Place
 from coordinator.core.outcome import Outcome
 from coordinator.core.replies import (
     AwaitedMember,
@@ -59,7 +59,7 @@ def describe(
         policy=group.policy,
         is_policy_stored=group.is_policy_stored,
         now_ms=now_ms,
-        planned_at_ms=group.planned_at_ms,
+        planned_at_ms=group.planning.planned_at_ms,
         plan_due_ms=windows.due(group, context.config),
         members=tuple(_members(group)),
         topics=tuple(
@@ -118,7 +118,7 @@ def describe_phase(
 ) -> None:
     """Answer DescribePhase: the members whose word is awaited, or the time of the next plan."""
     state = group.current_state()
-    since_ms, deadline_ms = group.call_at_ms, windows.due(group, config)
+    since_ms, deadline_ms = group.planning.call_at_ms, windows.due(group, config)
     awaited: dict[str, AwaitedMember] = {}
     if state is GroupState.RECONCILING:
         opened = [handoff for _, handoff in group.open_handoffs()]
@@ -200,7 +200,7 @@ def _open(group: SessionGroup) -> Iterator[tuple[Place, Handoff]]:
 
 
 def _handoff(group: SessionGroup, place: Place, handoff: Handoff) -> HandoffRow:
-    line = handoff.line
+    line, position = handoff.line, group.motion(place).position
     since_ms = {Phase.DRAIN: line.drain_at_ms, Phase.FORCED: line.forced_at_ms}.get(
         handoff.phase, line.opened_at_ms
     )
@@ -215,14 +215,15 @@ def _handoff(group: SessionGroup, place: Place, handoff: Handoff) -> HandoffRow:
         handoff.deadline_ms,
         waited_for(group, place, handoff),
         handoff.is_ready,
-        group.positions.get(place, handoff.position),
+        handoff.position if position == NO_OFFSET else position,
         line.reason,
     )
 
 
 def waited_for(group: SessionGroup, place: Place, handoff: Handoff) -> str:
     """Id of the member whose word a hand-off waits for; empty: none's."""
-    if place in group.in_flight or place in group.released:
+    motion = group.motion(place)
+    if motion.writes_pending or motion.release is not None:
         return ""
     if handoff.phase in (Phase.PREPARE, Phase.COPY):
         return "" if handoff.is_ready else handoff.successor
@@ -263,9 +264,10 @@ def _unheld(topic: TopicHoldings, declared: int) -> Iterator[int]:
 
 
 def _why_free(group: SessionGroup, place: Place, now_ms: int) -> str:
-    if group.backed_off.get(place, (0, 0))[0] > now_ms:
+    motion = group.motion(place)
+    if motion.back_off is not None and motion.back_off.until_ms > now_ms:
         return FREE_BACKED_OFF
-    if max(group.not_before.get(place, 0), group.grants_from_ms) > now_ms:
+    if max(motion.not_before_ms, group.grants_from_ms) > now_ms:
         return FREE_DELAYED
-    unplaced = group.unplaced.get(place)
+    unplaced = group.planning.unplaced.get(place)
     return FREE_NEXT_PLAN if unplaced is None else unplaced.value

@@ -14,6 +14,7 @@ from dataclasses import replace
 
 from coordinator.core.context import ShardContext
 from coordinator.core.errors import SESSION_ENDED, ErrorCode
+from coordinator.core.ids import NO_TIME
 from coordinator.core.numbers import Numbers
 from coordinator.core.outcome import DeferLease, MemberKey, Outcome
 from coordinator.core.pauses import Pause
@@ -102,9 +103,10 @@ def take_back(
     member = group.members[done.member_id]
     member.is_ended = False
     for place in group.places_of(member.member_id):
-        if place not in group.released:
-            group.not_before.pop(place, None)
-            group.rests.pop(place, None)
+        if group.motion(place).release is None:
+            group.set_in_motion(place).not_before_ms = NO_TIME
+            group.rest_if_over(place)
+            group.topics[place[0]].rests.pop(place[1], None)
     if not has_stream:
         member.lose_stream(now_ms)
     heir = group.waiting.get(member.record.name)
@@ -158,7 +160,8 @@ def write_end(
         delay_ms += max(0, member.ends_at_ms - now_ms)
     delay_ms = max(delay_ms, group.grants_from_ms - now_ms)
     if delay_ms > 0:
-        group.not_before.update(dict.fromkeys(places, now_ms + delay_ms))
+        for place in places:
+            group.set_in_motion(place).not_before_ms = now_ms + delay_ms
     if heir is not None:
         keep_ms = max(0, delay_ms)  # Longer than that, it need not wait for its own.
         heir = None if delay_ms > 0 else heir
@@ -186,7 +189,7 @@ def write_end(
     records.append(
         SessionMemberEnded(group.group_id, member.member_id, ended.cause, now_ms, keep_ms)
     )
-    group.fly(places)
+    group.note_write_pending(places)
     settled = replace(
         ended,
         places=tuple(places),

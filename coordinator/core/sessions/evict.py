@@ -49,7 +49,7 @@ def evict(
     else:
         record = member.decided = replace(member.decided, leaves=True, evicted=True)
         places = tuple(group.places_of(member.member_id))
-        group.fly(places)
+        group.note_write_pending(places)
         written = SessionWritten(group.group_id, places, leaver=member.member_id)
         out.persist((record,), AnswerDurable(command, reply), settled=written)
 

@@ -54,7 +54,7 @@ def open_one(
     reason: str = "",
 ) -> None:
     """Begin to take a partition from its holder; `successor` may be empty."""
-    assert place not in group.in_flight
+    assert not group.motion(place).writes_pending
     is_warm = group.policy.mode is Mode.WARM and successor
     phase = Phase.PREPARE if is_warm else Phase.DRAIN
     _write(group, place, to.begin(group, place, phase, successor, now_ms, numbers, reason), out)
@@ -79,13 +79,13 @@ def reconcile(
 
     Nothing while a record of it is in flight, nor until the retry of one that was refused.
     """
-    if place in group.in_flight or place in group.failed:
+    if group.motion(place).writes_pending or place in group.refused_writes:
         return
     record = decide(group, place, now_ms, numbers)
     if record is None:
         return
     if isinstance(record, PartitionSwitched) and group.holder(place):
-        if place not in group.released and record.line is not None and record.line.stop:
+        if group.motion(place).release is None and record.line is not None and record.line.stop:
             last_work.force(group, place, record.line.stop)
             _delay(group, place, now_ms)
     _write(group, place, record, out)
@@ -95,13 +95,13 @@ def _delay(group: SessionGroup, place: Place, now_ms: int) -> None:
     """After an end without consent, others wait for a while."""
     delay_ms = group.policy.handover_delay_ms
     if delay_ms and not group.policy.sinks_check_tokens:
-        group.not_before[place] = now_ms + delay_ms
+        group.set_in_motion(place).not_before_ms = now_ms + delay_ms
 
 
 def decide(group: SessionGroup, place: Place, now_ms: int, numbers: Numbers) -> Decision | None:
     """Return the record that the phase of a partition, and what is known of it, call for."""
     handoff = group.handoff(place)
-    is_released = place in group.released
+    is_released = group.motion(place).release is not None
     if not is_released and _must_stop(group, place):
         if handoff is None:
             return to.begin(group, place, Phase.FORCED, "", now_ms, numbers)
@@ -130,7 +130,7 @@ def _must_stop(group: SessionGroup, place: Place) -> bool:
 def _decide_prepare(
     group: SessionGroup, place: Place, handoff: Handoff, now_ms: int, numbers: Numbers
 ) -> Decision | None:
-    if place in group.released:
+    if group.motion(place).release is not None:
         return to.switch(group, place, handoff.successor, now_ms, numbers)
     if (handoff.is_ready and budget.may_drain(group, place)) or (
         handoff.is_overdue and _leaves(group, handoff.source)
@@ -148,7 +148,7 @@ def _decide_prepare(
 def _decide_drain(
     group: SessionGroup, place: Place, handoff: Handoff, now_ms: int, numbers: Numbers
 ) -> Decision | None:
-    if place in group.released:
+    if group.motion(place).release is not None:
         return _pass_on(group, place, handoff, now_ms, numbers)
     if handoff.is_overdue:
         return to.go_on(group, place, handoff, Phase.FORCED, now_ms)
@@ -158,8 +158,9 @@ def _decide_drain(
 def _decide_forced(
     group: SessionGroup, place: Place, handoff: Handoff, now_ms: int, numbers: Numbers
 ) -> Decision | None:
-    if place in group.released:
-        successor = "" if place in group.not_before else handoff.successor
+    motion = group.motion(place)
+    if motion.release is not None:
+        successor = handoff.successor if motion.not_before_ms == NO_TIME else ""
         return to.switch(group, place, successor, now_ms, numbers)
     is_checked = group.policy.sinks_check_tokens
     if is_checked or handoff.is_overdue:
@@ -252,8 +253,9 @@ def end_of_holder(
     records: list[Record] = []
     for place in sorted(group.places_of(member.member_id)):
         handoff = group.handoff(place)
-        is_released = place in group.released
-        if handoff is None or (is_released and place in group.in_flight):
+        motion = group.motion(place)
+        is_released = motion.release is not None
+        if handoff is None or (is_released and motion.writes_pending):
             continue  # It is free, or goes on by the record that is in flight.
         if is_inherited and handoff.phase is Phase.PREPARE and not is_released:
             continue
@@ -299,9 +301,9 @@ def settled(
 ) -> None:
     """A record about a partition is durable, or the log refused it: look at it again."""
     if is_refused:
-        if not group.failed:
+        if not group.refused_writes:
             out.defer(DeferRetry(group.group_id, now_ms + RETRY_MS))
-        group.failed.add(place)
+        group.refused_writes.add(place)
         return
     entered(group, place, now_ms, out)
     reconcile(group, place, now_ms, numbers, out)
@@ -309,8 +311,8 @@ def settled(
 
 def retry(group: SessionGroup, now_ms: int, numbers: Numbers, out: Outcome) -> None:
     """Look again at the partitions about which the log refused a record."""
-    failed, group.failed = group.failed, set()
-    for place in sorted(failed):
+    refused, group.refused_writes = group.refused_writes, set()
+    for place in sorted(refused):
         reconcile(group, place, now_ms, numbers, out)
 
 
@@ -352,7 +354,7 @@ def remaining_ms(handoff: Handoff, now_ms: int) -> int:
 
 def _write(group: SessionGroup, place: Place, record: Decision, out: Outcome) -> None:
     receiver = record.successor if isinstance(record, PhaseEntered) else record.member_id
-    group.fly((place,), receiver)
+    group.note_write_pending((place,), receiver)
     out.persist(
         (record,), Unawaited(group.group_id), settled=SessionWritten(group.group_id, (place,))
     )

@@ -155,7 +155,7 @@ def records(
         last_work.resume(group, heir.member_id, mine, now_ms)
         found.append(PartitionsGranted(group.group_id, grants))
     for place, handoff in group.open_handoffs():
-        if handoff.successor != member.member_id or place in group.in_flight:
+        if handoff.successor != member.member_id or group.motion(place).writes_pending:
             continue
         is_new = handoff.phase in (Phase.PREPARE, Phase.COPY)
         mine.append(place)
@@ -178,7 +178,7 @@ def records(
 def _goes_on(group: SessionGroup, place: Place) -> bool:
     handoff = group.handoff(place)
     is_drained = handoff is not None and handoff.phase in DRAINING
-    return is_drained or place in group.released
+    return is_drained or group.motion(place).release is not None
 
 
 def inherit(group: SessionGroup, heir_id: str, now_ms: int) -> SessionMember | None:

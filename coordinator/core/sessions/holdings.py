@@ -77,6 +77,7 @@ class TopicHoldings:
     """Holdings of one topic.
 
     holders: member id of each partition; empty: nobody. tokens: of the grant; 0: none.
+    rests: partitions that nobody works on, until they are granted. It is soft.
     """
 
     topic: str
@@ -84,6 +85,7 @@ class TopicHoldings:
     tokens: array[int] = field(default_factory=lambda: array("q"))
     open: dict[int, Handoff] = field(default_factory=dict)
     kept: dict[int, Kept] = field(default_factory=dict)
+    rests: dict[int, Rest] = field(default_factory=dict)
 
     def grow(self, count: int) -> None:
         """Have room for `count` partitions at least."""
@@ -100,6 +102,8 @@ class TopicHoldings:
         ):
             size -= 1
         del self.holders[size:], self.tokens[size:]
+        for partition in [p for p in self.rests if p >= size]:
+            del self.rests[partition]
         return size
 
     def set(self, partition: int, member_id: str, token: int) -> None:

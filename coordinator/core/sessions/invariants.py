@@ -18,6 +18,7 @@ from coordinator.core.sessions import handoff as handoffs
 from coordinator.core.sessions import leave, successors, windows
 from coordinator.core.sessions.group import SessionGroup
 from coordinator.core.sessions.holdings import Handoff
+from coordinator.core.sessions.partition import AT_REST
 
 
 def check(group: SessionGroup, config: GroupConfig, now_ms: int) -> None:
@@ -32,7 +33,7 @@ def check(group: SessionGroup, config: GroupConfig, now_ms: int) -> None:
     _check_holdings(group)
     for place, handoff in group.open_handoffs():
         _check_handoff(group, place, handoff)
-    _check_in_flight(group)
+    _check_motions(group)
     _check_nothing_is_undecided(group, now_ms)
     _check_free_partitions_are_planned(group, config, now_ms)
     _expect(group, group.state is group.current_state(), "7: the state is not the current one")
@@ -95,8 +96,9 @@ def _check_holdings(group: SessionGroup) -> None:
     )
     for name in group.kept_names:
         _expect(group, name not in group.names, "2: kept for a name that has a member")
-    for place, token in group.released.items():
-        _expect(group, group.token(place) == token, "2: released under a token that has ended")
+    for place, motion in group.motions.items():
+        is_ended = motion.release is not None and motion.release.token != group.token(place)
+        _expect(group, not is_ended, "2: released under a token that has ended")
     preparing: dict[str, set[Place]] = {}
     for place, handoff in group.open_handoffs():
         if handoff.is_prepared_for:
@@ -122,21 +124,28 @@ def _check_handoff(group: SessionGroup, place: Place, handoff: Handoff) -> None:
     )
     _expect(
         group,
-        handoff.deadline_ms != NO_TIME or place in group.in_flight,
+        handoff.deadline_ms != NO_TIME or group.motion(place).writes_pending > 0,
         f"3: the phase of {place} has no end",
     )
 
 
-def _check_in_flight(group: SessionGroup) -> None:
-    _expect(group, all(n > 0 for n in group.in_flight.values()), "4: nothing is in flight")
+def _check_motions(group: SessionGroup) -> None:
+    for place, motion in group.motions.items():
+        _expect(group, not motion.is_at_rest, f"4: {place} is in motion, and nothing happens to it")
+        _expect(group, motion.writes_pending >= 0, f"4: nothing is written about {place}")
+    written = sum(motion.writes_pending > 0 for motion in group.motions.values())
+    _expect(group, written == group.written_partitions, "4: the count of pending writes is wrong")
+    _expect(group, AT_REST.is_at_rest, "4: something happens to all partitions at rest")
     arriving = {each.name for each in group.arriving.values() if each is not None and each.name}
     _expect(group, arriving <= group.arriving_names, "4: a name is not known to be on its way")
 
 
 def _check_nothing_is_undecided(group: SessionGroup, now_ms: int) -> None:
     """Reconciling again would change nothing: no order and no message waits for a wake-up."""
-    places = {*group.released, *(place for place, _ in group.open_handoffs())}
-    for place in places - group.in_flight.keys() - group.failed:
+    released = {place for place, motion in group.motions.items() if motion.release is not None}
+    for place in (released | {place for place, _ in group.open_handoffs()}) - group.refused_writes:
+        if group.motion(place).writes_pending:
+            continue
         handoff = group.handoff(place)
         leaver = None if handoff is None else group.members.get(handoff.successor)
         if leaver is not None and leaver.is_ended:
@@ -161,7 +170,7 @@ def _is_free(group: SessionGroup, place: Place) -> bool:
     return (
         not group.holder(place)
         and group.handoff(place) is None
-        and place not in group.in_flight
+        and not group.motion(place).writes_pending
         and place[1] not in group.topics[place[0]].kept
     )
 

@@ -18,6 +18,7 @@ from coordinator.core.session_values.records import EndCause
 from coordinator.core.sessions.group import SessionGroup
 from coordinator.core.sessions.holdings import Rest
 from coordinator.core.sessions.member import SessionMember
+from coordinator.core.sessions.partition import Release
 
 DRAIN_MAX_MS = 60_000
 """Age of a commit above which its partition is taken to have had no rows since, not no holder."""
@@ -27,9 +28,7 @@ SILENT = (EndCause.LEASE_EXPIRED, EndCause.EVICTED, EndCause.RESTORED)
 
 def release(group: SessionGroup, place: Place, now_ms: int, position: int = NO_OFFSET) -> None:
     """Note that a holder has given a partition up: its token counts no more."""
-    group.released[place] = group.token(place)
-    if position != NO_OFFSET:
-        group.positions[place] = position
+    group.set_in_motion(place).release = Release(group.token(place), position)
     _note(group, place, Stop(StoppedBy.RELEASED, _told_ms(group, place, now_ms), now_ms))
 
 
@@ -41,13 +40,14 @@ def stop_by_force(group: SessionGroup, place: Place, now_ms: int) -> Stop:
 
 def force(group: SessionGroup, place: Place, stop: Stop) -> None:
     """Note that a holder's time is up: its token counts no more."""
-    group.released[place] = group.token(place)
+    group.set_in_motion(place).release = Release(group.token(place))
     _rest(group, place, stop)
 
 
 def end(group: SessionGroup, member: SessionMember, cause: EndCause, now_ms: int) -> None:
     """Note that a member's session has ended, with all of its tokens."""
-    held = [place for place in group.places_of(member.member_id) if place not in group.released]
+    places = group.places_of(member.member_id)
+    held = [place for place in places if group.motion(place).release is None]
     if cause in SILENT:
         stop = _silence(group, member, now_ms)
         for place in held:
@@ -88,14 +88,15 @@ def come_back(
     if not unknown and now_ms - heard_ms >= doubt_ms:
         stop = replace(stop, known_by=StoppedBy.SUSPENDED)
         for place in group.places_of(member.member_id):
-            if place not in group.released:
+            if group.motion(place).release is None:
                 rests[place] = _rest_of(group, place, stop)
-    group.planning.draft.add_returns(rests, member.member_id, rests, now_ms)
+    group.planning.draft.add_returns(rests, member.member_id, now_ms)
 
 
 def resume(group: SessionGroup, member_id: str, places: Iterable[Place], now_ms: int) -> None:
     """Note that a member gets partitions that rested, and no plan says so."""
-    group.planning.draft.add_returns(group.rests, member_id, places, now_ms)
+    rests = {place: rest for place in places if (rest := group.rest(place)) is not None}
+    group.planning.draft.add_returns(rests, member_id, now_ms)
 
 
 def last_record_ms(group: SessionGroup) -> int:
@@ -145,12 +146,12 @@ def _told_ms(group: SessionGroup, place: Place, now_ms: int) -> int:
 
 
 def _note(group: SessionGroup, place: Place, stop: Stop) -> None:
-    group.rests[place] = _rest_of(group, place, stop)
+    group.topics[place[0]].rests[place[1]] = _rest_of(group, place, stop)
 
 
 def _rest(group: SessionGroup, place: Place, stop: Stop) -> None:
     holder = group.members[group.holder(place)]
-    group.rests[place] = Rest(holder.member_id, holder.name, stop)
+    group.topics[place[0]].rests[place[1]] = Rest(holder.member_id, holder.name, stop)
 
 
 def _rest_of(group: SessionGroup, place: Place, stop: Stop) -> Rest:

@@ -57,4 +57,5 @@ def _delay_free(group: SessionGroup, now_ms: int) -> None:
         for partition, holder in enumerate(topic.holders):
             kept = topic.kept.get(partition)
             if not holder and (kept is None or kept.is_delayed):
-                group.not_before[name, partition] = now_ms + group.policy.handover_delay_ms
+                motion = group.set_in_motion((name, partition))
+                motion.not_before_ms = now_ms + group.policy.handover_delay_ms

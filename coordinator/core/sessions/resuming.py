@@ -51,7 +51,7 @@ def resume(
         admission.check_count(group.declarations.total_with(command.topics), config)
     claimed = {(topic, partition): token for topic, partition, token in command.held}
     missing = claims.unclaimed(group, member, claimed)
-    if any(place in group.in_flight for place in missing):
+    if any(group.motion(place).writes_pending for place in missing):
         raise admission.must_wait(now_ms, config)
     records = _changed(group, member, command)
     grants, again = claims.granted_anew(group, member, missing, now_ms, numbers)
@@ -66,11 +66,11 @@ def resume(
     if not records:
         out.reply(command.call_id, admission.answer(group, member, command, now_ms))
     else:
-        group.fly(again, member.member_id)
+        group.note_write_pending(again, member.member_id)
         done = SessionAdmitted(group.group_id, command, member.member_id, tuple(again))
         out.persist(records, Unawaited(group.group_id), settled=done)
     for place in missing:
-        if place in group.released:
+        if group.motion(place).release is not None:
             handoffs.reconcile(group, place, now_ms, numbers, out)
     if call is not None:
         call(group, now_ms, out, config)
@@ -120,13 +120,13 @@ def _call_of(
     receives = command.ready and not member.is_ready
     if receives or command.capacity > record.capacity:
         return windows.call_for_arrival
-    missed = member.is_suspect and group.planned_at_ms >= member.suspect_since_ms
+    missed = member.is_suspect and group.planning.planned_at_ms >= member.suspect_since_ms
     is_other = (record.topics, record.capacity, record.max_partitions) != (
         command.topics,
         command.capacity,
         command.max_partitions,
     )
-    is_due = group.call_at_ms != NO_TIME
+    is_due = group.planning.call_at_ms != NO_TIME
     if missed or is_other or is_due or any(group.handoff(place) is not None for place in again):
         return windows.call
     return None

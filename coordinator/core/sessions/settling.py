@@ -29,10 +29,10 @@ def handle(
     context: ShardContext,
 ) -> None:
     """Handle one command about one group, settle the group, and note streams that open and end."""
-    opened, ended, called_ms = len(out.opened), len(out.ended), group.call_at_ms
+    opened, ended, called_ms = len(out.opened), len(out.ended), group.planning.call_at_ms
     handler(group, command, now_ms, out, context)
     is_heartbeat = type(command) is SessionHeartbeat
-    if not is_heartbeat or out.writes or group.call_at_ms != called_ms:
+    if not is_heartbeat or out.writes or group.planning.call_at_ms != called_ms:
         settle(group, now_ms, out, context)
     for stream_id, group_id, member_id in out.opened[opened:]:
         context.streams[stream_id] = group_id, member_id
@@ -59,7 +59,7 @@ def settle(group: SessionGroup, now_ms: int, out: Outcome, context: ShardContext
         member = group.members.get(member_id)
         if member is not None and leave.has_drained(group, member):
             leave.finish(group, member, now_ms, context.numbers, out)
-    if group.declarations.shrunk and not group.in_flight and not group.arriving:
+    if group.declarations.shrunk and not group.written_partitions and not group.arriving:
         upkeep.give_back(group)
     if not group.members:
         windows.forget(group)

@@ -12,7 +12,7 @@ from collections.abc import Set as AbstractSet
 from functools import cached_property
 from zlib import crc32
 
-from coordinator.core.ids import NO_TIME, Place
+from coordinator.core.ids import Place
 from coordinator.core.sessions.group import SessionGroup
 from coordinator.core.sessions.member import SessionMember
 
@@ -26,7 +26,7 @@ def may_have(group: SessionGroup, place: Place, member_id: str) -> bool:
     member = group.members.get(member_id)
     if member is None or member.is_ended or member.is_leaving:
         return False
-    if group.back_offs.get((place, member.name), (NO_TIME, 0))[0] != NO_TIME:
+    if group.motion(place).is_backed_off_of(member.name):
         return False
     return place[1] < member.declares(place[0])
 
@@ -64,10 +64,11 @@ class Loads:
     def _on_their_way(self) -> Counter[str]:
         """Partitions that each member is to get, less those that it is to hand over."""
         group, found = self._group, Counter[str]()
-        bound = dict(group.bound_for)
-        for place, handoff in group.open_handoffs():
-            bound.setdefault(place, handoff.successor)
-        for place, successor in bound.items():
+        receivers = {place: handoff.successor for place, handoff in group.open_handoffs()}
+        for place, motion in group.motions.items():
+            if motion.pending_successor is not None:
+                receivers[place] = motion.pending_successor
+        for place, successor in receivers.items():
             if successor:
                 found[successor] += 1
                 found[group.holder(place)] -= 1
@@ -79,7 +80,7 @@ def choose(group: SessionGroup, place: Place, but: AbstractSet[str]) -> str:
 
     Nobody gets one that was refused three times in a row, for a while.
     """
-    if group.backed_off.get(place, (NO_TIME, 0))[0] != NO_TIME or group.choices >= MOST_CHOICES:
+    if group.motion(place).is_backed_off or group.choices >= MOST_CHOICES:
         return ""
     group.choices += 1
     loads = Loads(group)

@@ -13,10 +13,10 @@ from __future__ import annotations
 
 import sys
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice, repeat
 
-from coordinator.core.ids import NO_TIME, Place
+from coordinator.core.ids import Place
 from coordinator.core.numbers import Numbers
 from coordinator.core.outcome import Outcome
 from coordinator.core.session_values.plans import NOBODY, Numbered, Plan, Range
@@ -38,7 +38,7 @@ RECORD_BYTES = 512 * 1024
 
 def begin(group: SessionGroup, made: Plan, numbered: Numbered, now_ms: int) -> Taking:
     """Begin to take a plan, in place of what is left of the one before."""
-    group.targets.clear()
+    group.planning.targets.clear()
     group.planning.waiting.clear()
     taking = group.planning.taking = Taking(
         numbered,
@@ -64,7 +64,7 @@ def go_on(group: SessionGroup, taking: Taking, now_ms: int, numbers: Numbers, ou
         left -= 1
     if left <= 0:
         return True
-    group.unplaced = taking.found_unplaced
+    group.planning.unplaced = taking.found_unplaced
     return False
 
 
@@ -75,10 +75,10 @@ def _take_moves(group: SessionGroup, taking: Taking, most: int) -> int:
     for move in moves:
         place = numbered.topics[move.topic], move.partition
         target = "" if move.target == NOBODY else numbered.member_ids[move.target]
-        if target and group.backed_off.get(place, (NO_TIME, 0))[0] != NO_TIME:
+        if target and group.motion(place).is_backed_off:
             continue  # Nobody is asked for a while; the end of that calls for a plan.
         if _counts(group, place, numbered.member_ids[move.source], target):
-            group.targets[place] = target, move.reason
+            group.planning.targets[place] = target, move.reason
             group.planning.waiting[target] += 1
         else:
             taking.is_stale = True
@@ -129,7 +129,7 @@ class _Grants:
                 taking.topics.appendleft((number, later))
             left -= size_of(now)
             left_bytes -= size_bytes
-            taking.draft.add_grant(group.rests, topic, member_id, now, self._now_ms)
+            taking.draft.add_grant(group.topics[topic].rests, topic, member_id, now, self._now_ms)
             self._grant(member_id, topic, now, numbers)
         if self._grants:
             written = SessionWritten(group.group_id, tuple(self._places))
@@ -154,14 +154,16 @@ class _Grants:
             return
         looking = self._looking.get(topic, ())
         redirected = _redirect(group, topic, ranges, member, looking, self._out)
-        still = _still_free(group, topic, ranges, member, taking.room - redirected)
+        places = list(_places(topic, ranges))
+        still = _still_free(group, topic, ranges, places, member, taking.room - redirected)
         count = size_of(still)
         taking.is_stale = taking.is_stale or count + redirected < size_of(ranges)
         taking.room -= count + redirected
         if count:
             self._grants.append(Grant(member_id, topic, still, numbers.next_tokens(count)))
-            places = list(_places(topic, still))
-            group.fly(places, member_id)
+            if still is not ranges:
+                places = list(_places(topic, still))
+            group.note_write_pending(places, member_id)
             self._places += places
 
 
@@ -174,7 +176,7 @@ def _looking(group: SessionGroup) -> dict[str, list[int]]:
     """Partitions that are drained and have no successor."""
     found: dict[str, list[int]] = {}
     for place, open_now in group.open_handoffs():
-        if open_now.phase in handoffs.DRAINING and place not in group.in_flight:
+        if open_now.phase in handoffs.DRAINING and not group.motion(place).writes_pending:
             found.setdefault(place[0], []).append(place[1])
     return found
 
@@ -198,29 +200,32 @@ def _redirect(
 
 
 def _still_free(
-    group: SessionGroup, topic: str, ranges: tuple[Range, ...], member: SessionMember, room: int
+    group: SessionGroup,
+    topic: str,
+    ranges: tuple[Range, ...],
+    places: Sequence[Place],
+    member: SessionMember,
+    room: int,
 ) -> tuple[Range, ...]:
-    """Partitions of `ranges` that a member may be given now."""
+    """Partitions of `ranges`, which `places` names, that a member may be given now."""
     holdings, declared = group.topics[topic], member.declares(topic)
-    is_plain = not (holdings.open or holdings.kept or group.back_offs)
+    is_plain = not (holdings.open or holdings.kept)
     if is_plain and room >= size_of(ranges) and ranges[-1][1] < declared:
         # The way of a first plan: no look at each partition, but for those on their way.
         holders = holdings.holders
         if all(
             holders[first : last + 1].count("") == last + 1 - first for first, last in ranges
-        ) and group.in_flight.keys().isdisjoint(_places(topic, ranges)):
+        ) and group.motions.keys().isdisjoint(places):
             return ranges
     found: list[int] = []
-    for first, last in ranges:
-        for partition in range(first, min(last + 1, declared)):
-            place = topic, partition
-            if (
-                len(found) < room
-                and not group.holder(place)
-                and group.handoff(place) is None
-                and partition not in holdings.kept
-                and place not in group.in_flight
-                and successors.may_have(group, place, member.member_id)
-            ):
-                found.append(partition)
+    for place in places:
+        if (
+            len(found) < room
+            and not group.holder(place)
+            and group.handoff(place) is None
+            and place[1] not in holdings.kept
+            and not group.motion(place).writes_pending
+            and successors.may_have(group, place, member.member_id)
+        ):
+            found.append(place[1])
     return ranges_of(found)

@@ -85,7 +85,8 @@ def copy(
     """The holder's token has ended: the successor prepares from where it stopped."""
     stored = group.offsets.get(place)
     committed = NO_OFFSET if stored is None else stored.offset
-    position = group.positions.get(place, committed)
+    position = group.motion(place).position
+    position = committed if position == NO_OFFSET else position
     line = replace(handoff.line, released_at_ms=now_ms, position=position, stop=_stop(group, place))
     if successor != handoff.successor:
         line = replace(line, handoff_id=numbers.next_handoff())
@@ -132,11 +133,11 @@ def _closed(
         line = replace(line, released_at_ms=stop.latest_ms)
     elif stop is not None and stop.known_by is StoppedBy.FORCED:
         line = replace(line, outcome=HandoffOutcome.FORCED)
-    return replace(line, stop=stop, position=group.positions.get(place, NO_OFFSET))
+    return replace(line, stop=stop, position=group.motion(place).position)
 
 
 def _stop(group: SessionGroup, place: Place) -> Stop | None:
-    rest = group.rests.get(place)
+    rest = group.rest(place)
     return None if rest is None else rest.stop
 
 

@@ -103,7 +103,7 @@ def why_empty(group: SessionGroup, member: SessionMember) -> str:
         return "not ready"
     if member.record.capacity <= 0:
         return "capacity"
-    return "window" if group.call_at_ms >= 0 else "nothing free"
+    return "window" if group.planning.call_at_ms >= 0 else "nothing free"
 
 
 def _ordered(

@@ -11,8 +11,6 @@ that is done no other plan runs; what calls for one meanwhile is planned next.
 
 from __future__ import annotations
 
-from typing import TypeVar
-
 from coordinator.core.config import GroupConfig
 from coordinator.core.context import ShardContext
 from coordinator.core.events import PlanFailed
@@ -29,7 +27,6 @@ from coordinator.core.sessions.planner import plan
 from coordinator.core.sessions.planning import Planning, Taking
 from coordinator.core.written import Unawaited
 
-T = TypeVar("T")
 PLANNED_AT_ONCE = 5_000
 """Partitions of a group that is planned within a step: some 5 ms. More are planned outside."""
 TELL_MS = 1_000
@@ -40,25 +37,28 @@ RETRY_MS, MAX_RETRY_MS = 1_000, 60_000
 
 def call(group: SessionGroup, now_ms: int, out: Outcome, config: GroupConfig) -> None:
     """Something has changed that a plan may have to answer."""
-    if group.call_at_ms == NO_TIME:
-        group.call_at_ms = now_ms
-    if group.urgent_at_ms == NO_TIME and (group.planning.has_grown or group.unplaced):
-        group.urgent_at_ms = now_ms  # Somebody may have what nobody holds.
+    planning = group.planning
+    if planning.call_at_ms == NO_TIME:
+        planning.call_at_ms = now_ms
+    if planning.urgent_at_ms == NO_TIME and (planning.has_grown or planning.unplaced):
+        planning.urgent_at_ms = now_ms  # Somebody may have what nobody holds.
     arm(group, out, config)
 
 
 def call_urgently(group: SessionGroup, now_ms: int, out: Outcome, config: GroupConfig) -> None:
     """A partition is free, a member leaves, or an operator commands."""
-    if group.urgent_at_ms == NO_TIME:
-        group.urgent_at_ms = now_ms
+    planning = group.planning
+    if planning.urgent_at_ms == NO_TIME:
+        planning.urgent_at_ms = now_ms
     call(group, now_ms, out, config)
 
 
 def call_for_arrival(group: SessionGroup, now_ms: int, out: Outcome, config: GroupConfig) -> None:
     """A member has come, or may receive from now on."""
-    if group.arrived_first_ms == NO_TIME:
-        group.arrived_first_ms = now_ms
-    group.arrived_at_ms = now_ms
+    planning = group.planning
+    if planning.arrived_first_ms == NO_TIME:
+        planning.arrived_first_ms = now_ms
+    planning.arrived_at_ms = now_ms
     call(group, now_ms, out, config)
 
 
@@ -90,36 +90,41 @@ def due(group: SessionGroup, config: GroupConfig) -> int:
 
 
 def _planned_ms(group: SessionGroup, config: GroupConfig) -> int:
-    calls = [at_ms for at_ms in (_due_by_calls(group, config), group.waits_until_ms) if at_ms >= 0]
-    held_until_ms = max(group.planning.retry_at_ms, group.grants_from_ms)
+    planning = group.planning
+    calls = [
+        at_ms for at_ms in (_due_by_calls(group, config), planning.waits_until_ms) if at_ms >= 0
+    ]
+    held_until_ms = max(planning.retry_at_ms, group.grants_from_ms)
     return max(min(calls), held_until_ms) if calls else NO_TIME
 
 
 def _due_by_calls(group: SessionGroup, config: GroupConfig) -> int:
-    if group.call_at_ms == NO_TIME:
+    planning = group.planning
+    if planning.call_at_ms == NO_TIME:
         return NO_TIME
     policy = group.policy
     window_ms = policy.plan_window_ms
-    if group.planned_at_ms == NO_TIME:
+    if planning.planned_at_ms == NO_TIME:
         return _first(group, config)
-    if group.urgent_at_ms != NO_TIME:
-        return group.urgent_at_ms + window_ms
-    due_ms = group.call_at_ms + window_ms
-    if group.arrived_first_ms != NO_TIME:
-        quiet_ms = group.arrived_at_ms + policy.join_quiet_ms
-        latest_ms = group.arrived_first_ms + policy.join_window_ms
+    if planning.urgent_at_ms != NO_TIME:
+        return planning.urgent_at_ms + window_ms
+    due_ms = planning.call_at_ms + window_ms
+    if planning.arrived_first_ms != NO_TIME:
+        quiet_ms = planning.arrived_at_ms + policy.join_quiet_ms
+        latest_ms = planning.arrived_first_ms + policy.join_window_ms
         due_ms = max(due_ms, min(quiet_ms, latest_ms))
-    return max(due_ms, group.planned_at_ms + policy.plan_interval_ms)
+    return max(due_ms, planning.planned_at_ms + policy.plan_interval_ms)
 
 
 def _first(group: SessionGroup, config: GroupConfig) -> int:
     """The first plan of a group, or of an owner of its shard."""
+    planning = group.planning
     policy = group.policy
-    window_ms = group.call_at_ms + policy.plan_window_ms
-    if group.restored_at_ms != NO_TIME:
+    window_ms = planning.call_at_ms + policy.plan_window_ms
+    if planning.restored_at_ms != NO_TIME:
         if _all_have_attached(group):
             return window_ms
-        return max(window_ms, group.planning.all_by_ms)
+        return max(window_ms, planning.all_by_ms)
     if 0 < policy.expected_members <= len(group.members):
         ready = sum(member.receives for member in group.members.values())
         if ready >= policy.expected_members:
@@ -127,7 +132,7 @@ def _first(group: SessionGroup, config: GroupConfig) -> int:
     delay_ms = policy.initial_delay_ms
     if delay_ms is None:
         delay_ms = config.group_initial_rebalance_delay_ms
-    return max(window_ms, group.call_at_ms + delay_ms)
+    return max(window_ms, planning.call_at_ms + delay_ms)
 
 
 def _all_have_attached(group: SessionGroup) -> bool:
@@ -146,23 +151,20 @@ def _all_have_attached(group: SessionGroup) -> bool:
 
 def restored(group: SessionGroup, now_ms: int, out: Outcome, config: GroupConfig) -> None:
     """The group was read from the log: plan when its members have attached, or could have."""
-    group.restored_at_ms = now_ms
+    planning = group.planning
+    planning.restored_at_ms = now_ms
     budget.restore(group)
     if group.members:
-        group.planning.awaited = list(group.members)
+        planning.awaited = list(group.members)
         leases = (member.lease_ms for member in group.members.values())
-        group.planning.all_by_ms = now_ms + max(leases)
+        planning.all_by_ms = now_ms + max(leases)
         call(group, now_ms, out, config)
 
 
 def forget(group: SessionGroup) -> None:
     """The group is empty: the next member is the first again. A plan on its way is ignored."""
-    group.planning = Planning(number=group.planning.number)
-    group.targets.clear()
-    group.unplaced = {}
-    group.call_at_ms = group.urgent_at_ms = NO_TIME
-    group.arrived_first_ms = group.arrived_at_ms = NO_TIME
-    group.planned_at_ms = group.restored_at_ms = NO_TIME
+    planning = group.planning
+    group.planning = Planning(number=planning.number, waits_until_ms=planning.waits_until_ms)
 
 
 # --- A plan ---
@@ -187,10 +189,10 @@ def run(group: SessionGroup, _: PlanDue, now_ms: int, out: Outcome, context: Sha
         arm(group, out, config)
         return
     group.journal.plan()
-    planning.called_at_ms = now_ms if group.call_at_ms == NO_TIME else group.call_at_ms
-    group.call_at_ms = group.urgent_at_ms = NO_TIME
-    group.arrived_first_ms = group.arrived_at_ms = NO_TIME
-    group.planned_at_ms, group.restored_at_ms = now_ms, NO_TIME
+    planning.called_at_ms = now_ms if planning.call_at_ms == NO_TIME else planning.call_at_ms
+    planning.call_at_ms = planning.urgent_at_ms = NO_TIME
+    planning.arrived_first_ms = planning.arrived_at_ms = NO_TIME
+    planning.planned_at_ms, planning.restored_at_ms = now_ms, NO_TIME
     planning.has_grown = False
     _end_waits(group, now_ms)
     state, numbered = plan_input.input_of(group, now_ms)
@@ -268,7 +270,7 @@ def _tell(group: SessionGroup, now_ms: int, out: Outcome, config: GroupConfig) -
     """Journal what went on without a plan, unless the next plan is to tell of it."""
     planning = group.planning
     planning.tell_at_ms = NO_TIME
-    if group.call_at_ms != NO_TIME:
+    if planning.call_at_ms != NO_TIME:
         return
     group.journal.plan()
     planning.called_at_ms = planning.returned_at_ms
@@ -313,29 +315,13 @@ def _failed(
 
 
 def _end_waits(group: SessionGroup, now_ms: int) -> None:
-    """End back-offs and delays that are over, and find the end of the next.
-
-    The length of a back-off is remembered, because the next one is twice as long; not of a member
-    that is gone.
-    """
-    for place in [place for place, until_ms in group.not_before.items() if until_ms <= now_ms]:
-        del group.not_before[place]
-    _end_back_offs(group.back_offs, now_ms)
-    if group.back_offs:
-        names = {member.name for member in group.members.values()}
-        for key, (until_ms, _) in list(group.back_offs.items()):
-            if until_ms == NO_TIME and key[1] not in names:
-                del group.back_offs[key]
-    _end_back_offs(group.backed_off, now_ms)
-    ends = [*group.not_before.values(), *(until for until, _ in group.backed_off.values())]
-    ends += [until for until, _ in group.back_offs.values()]
-    group.waits_until_ms = min((end for end in ends if end != NO_TIME), default=NO_TIME)
-
-
-def _end_back_offs(table: dict[T, tuple[int, int]], now_ms: int) -> None:
-    for key, (until_ms, length_ms) in table.items():
-        if NO_TIME < until_ms <= now_ms:
-            table[key] = NO_TIME, length_ms
+    """End back-offs and delays of partitions that are over, and find the end of the next."""
+    names = {member.name for member in group.members.values()}
+    ends: list[int] = []
+    for place in list(group.motions):
+        ends += group.motions[place].end_waits(now_ms, names)
+        group.rest_if_over(place)
+    group.planning.waits_until_ms = min(ends, default=NO_TIME)
 
 
 # --- Its moves ---
@@ -346,17 +332,18 @@ def open_next(group: SessionGroup, now_ms: int, numbers: Numbers, out: Outcome) 
 
     A member without a stream is asked for nothing, and given nothing.
     """
-    if not group.targets and not group.planning.balancing:
+    planning = group.planning
+    if not planning.targets and not planning.balancing:
         return
-    room, waiting = budget.Budget(group), group.planning.waiting
+    room, waiting = budget.Budget(group), planning.waiting
     loads = successors.Loads(group)
     for place in room.ready[: max(0, room.draining)]:
         handoffs.reconcile(group, place, now_ms, numbers, out)
     done = []
     full: set[str] = set()
-    for place, (target, reason) in group.targets.items():
+    for place, (target, reason) in planning.targets.items():
         holder = group.members.get(group.holder(place))
-        if place in group.in_flight or group.handoff(place) is not None:
+        if group.handoff(place) is not None or group.motion(place).writes_pending:
             continue
         if holder is None or holder.is_ended or holder.member_id == target:
             done.append(place)
@@ -368,7 +355,7 @@ def open_next(group: SessionGroup, now_ms: int, numbers: Numbers, out: Outcome) 
             done.append(place)
             if reason is MoveReason.BALANCE:
                 room.take(target)
-                group.planning.balancing[place] = target
+                planning.balancing[place] = target
             handoffs.open_one(group, place, target, now_ms, numbers, out, reason.value)
             if target:
                 loads.add(place, target)
@@ -377,7 +364,7 @@ def open_next(group: SessionGroup, now_ms: int, numbers: Numbers, out: Outcome) 
             if len(full) >= len(waiting) or not room.is_warm:
                 break  # Moves of balancing come last.
     for place in done:
-        target, _ = group.targets.pop(place)
+        target, _ = planning.targets.pop(place)
         waiting[target] -= 1
         if waiting[target] <= 0:
             del waiting[target]

@@ -35,7 +35,7 @@ def session_written(
 ) -> None:
     """Records about partitions are settled."""
     numbers, config = context.numbers, context.config
-    group.land(done.places)
+    group.note_write_settled(done.places)
     is_refused = done.error is not ErrorCode.NONE
     if done.heir_id:
         group.arriving_names.discard(done.kept_name)
@@ -102,7 +102,7 @@ def session_ended(
 ) -> None:
     """The record that ends a session is settled."""
     numbers, config = context.numbers, context.config
-    group.land(done.places)
+    group.note_write_settled(done.places)
     if ends.is_taken_back(done):
         has_stream = group.members[done.member_id].stream_id in context.streams
         ends.take_back(group, done, now_ms, out, has_stream=has_stream)

@@ -307,7 +307,7 @@ def test_three_refusals_leave_a_partition_alone_for_a_while():
     place = ("t", 0)
     for attempt in range(3):
         a.ack(place, "refused", reason="no disk")
-        world.group.back_offs.clear()
+        world.ask_again()
         world.to(world.now + 1_100)
         assert (place in a.active) is (attempt < 2)
     world.to(world.now + 10_000)
@@ -359,7 +359,7 @@ def test_refusals_with_a_hand_over_between_them_are_not_in_a_row():
     for kind in ("refused", "refused", "released", "refused"):
         assert place in a.active
         a.ack(place, kind)
-        world.group.back_offs.clear()
+        world.ask_again()
         world.to(world.now + 1_100)
     assert place in a.active
 
@@ -494,7 +494,7 @@ def test_arrivals_are_waited_for_but_not_for_ever():
         if world.now < 20_000:
             assert world.state == "Assigning"
     world.to(20_000)
-    assert world.group.planned_at_ms == 20_000
+    assert world.group.planning.planned_at_ms == 20_000
 
 
 def test_a_budget_opens_the_next_in_the_same_step():

@@ -278,11 +278,11 @@ def test_a_return_keeps_what_is_held_and_passes_on_what_is_drained():
     a.leave("return", 60_000)
     assert place in b.active
     world.to(20_000)
-    plans = world.group.planned_at_ms
+    plans = world.group.planning.planned_at_ms
     again = world.member(a.name, {"t": 3}, "i-2").attach()
     assert again.active == kept
     world.to(22_000)
-    assert world.group.planned_at_ms == plans, "no plan"
+    assert world.group.planning.planned_at_ms == plans, "no plan"
 
 
 def test_a_return_without_a_name_frees():

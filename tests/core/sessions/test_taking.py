@@ -105,7 +105,7 @@ def test_a_slice_grants_nothing_that_is_on_its_way() -> None:
     world.hold()
     world.to(100)
     group = world.group
-    assert set(group.in_flight.values()) == {1}
+    assert {each.writes_pending for each in group.motions.values()} == {1}
     numbered = Numbered((world.members[0].member_id,), ("t-a",))
     late, out = Plan({0: {0: ((0, 30),)}}, (), {}), Outcome()
     rest = taking.begin(group, late, numbered, world.now)
@@ -159,10 +159,10 @@ def test_free_partitions_that_nobody_can_have_are_noted_in_slices(slices: Slices
     slices(10)
     world = three(ready=False)
     world.to(103)
-    assert not world.group.unplaced
+    assert not world.group.planning.unplaced
     world.to(104)
-    assert set(world.group.unplaced.values()) == {Unplaced.NOBODY_RECEIVES}
-    assert len(world.group.unplaced) == 45
+    assert set(world.group.planning.unplaced.values()) == {Unplaced.NOBODY_RECEIVES}
+    assert len(world.group.planning.unplaced) == 45
     assert world.state == "Stable"
 
 

@@ -251,8 +251,8 @@ def test_a_delay_is_counted_from_the_end_that_stands():
     a.beats = False
     world.is_away = True
     world.to(15_100)
-    assert world.group.not_before == {}
-    assert world.group.rests == {}
+    assert not world.group.motions
+    assert not any(topic.rests for topic in world.group.topics.values())
     world.to(20_000)
     world.is_away = False
     while not ends(world):
