@@ -17,7 +17,7 @@ from coordinator.core.requests import DeleteGroup, JoinGroup
 from coordinator.core.rows import Refuse, settled
 from coordinator.core.session_values.operators import SetGroupPolicy
 from coordinator.core.session_values.requests import Attach
-from coordinator.core.sessions import attach
+from coordinator.core.sessions.arrive import attach
 from coordinator.core.sessions.group import SessionGroup
 from coordinator.core.sessions.policies import set_policy
 from coordinator.core.written import OffsetsWritten

@@ -74,23 +74,15 @@ from coordinator.core.session_values import operators as o
 from coordinator.core.session_values import requests as sq
 from coordinator.core.session_values import written as sw
 from coordinator.core.session_values.messages import ToMember
-from coordinator.core.sessions import (
-    attach,
-    commits,
-    ends,
-    evict,
-    handoff,
-    lease,
-    policies,
-    restoring,
-    streams,
-    windows,
-    write_results,
-)
+from coordinator.core.sessions import commits, lease, policies, restoring, streams, write_results
 from coordinator.core.sessions import description as session_description
-from coordinator.core.sessions import leave as session_leave
+from coordinator.core.sessions.arrive import admission as session_admission
+from coordinator.core.sessions.arrive import attach
 from coordinator.core.sessions.group import SessionGroup
+from coordinator.core.sessions.handoff import phases
+from coordinator.core.sessions.leave import ends, evict, leaving
 from coordinator.core.sessions.member import SessionMember
+from coordinator.core.sessions.plan import windows
 
 STRANGER = Refuse(ErrorCode.UNKNOWN_MEMBER_ID)
 NOT_FOUND = Refuse(ErrorCode.GROUP_ID_NOT_FOUND)
@@ -177,11 +169,11 @@ TABLE: dict[type, Row | ShardRow] = {
         IGNORE,
     ),
     sc.LeaseExpired: Row(IGNORE, settled(ends.expire), IGNORE),
-    sc.PhaseOverdue: Row(IGNORE, settled(handoff.phase_overdue), IGNORE),
+    sc.PhaseOverdue: Row(IGNORE, settled(phases.phase_overdue), IGNORE),
     sc.PlanDue: Row(IGNORE, settled(windows.run), IGNORE),
     sc.PlanComputed: Row(IGNORE, settled(windows.computed), IGNORE),
-    sc.KeepingOver: Row(IGNORE, settled(session_leave.keeping_over), IGNORE),
-    sc.LeaveOverdue: Row(IGNORE, settled(session_leave.overdue), IGNORE),
+    sc.KeepingOver: Row(IGNORE, settled(session_admission.keeping_over), IGNORE),
+    sc.LeaveOverdue: Row(IGNORE, settled(leaving.overdue), IGNORE),
     sc.WriteRetry: Row(IGNORE, settled(write_results.write_again), IGNORE),
     c.ExpireOffsets: ShardRow(lambda machine, _, now_ms, out: machine.expire_offsets(now_ms, out)),
     # --- A write was resolved ---

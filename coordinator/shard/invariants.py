@@ -14,8 +14,8 @@ from coordinator.core.session_values.commands import (
     WriteRetry,
 )
 from coordinator.core.sessions import invariants as sessions
-from coordinator.core.sessions import windows
 from coordinator.core.sessions.group import SessionGroup
+from coordinator.core.sessions.plan import windows
 from coordinator.shard.operations import GroupTimers
 from coordinator.shard.writes import WriteQueue
 

@@ -9,10 +9,11 @@ from coordinator.core.outcome import Outcome
 from coordinator.core.session_values.events import PartitionRefused
 from coordinator.core.session_values.records import Phase
 from coordinator.core.session_values.requests import AckKind, PartitionAck, SessionAck
-from coordinator.core.sessions import handoff as handoffs
-from coordinator.core.sessions import last_work, windows
+from coordinator.core.sessions import last_work
 from coordinator.core.sessions.group import SessionGroup
+from coordinator.core.sessions.handoff import phases
 from coordinator.core.sessions.member import SessionMember
+from coordinator.core.sessions.plan import windows
 
 
 def take_in(
@@ -32,7 +33,7 @@ def take_in(
             AckKind.REFUSED: _refused,
         }[each.kind](group, member, each, now_ms)
         if is_news:
-            handoffs.reconcile(group, each.place, now_ms, numbers, out)
+            phases.reconcile(group, each.place, now_ms, numbers, out)
             if each.kind is AckKind.RELEASED:
                 _forget_row(group, each.place)
             if each.kind is AckKind.REFUSED:

@@ -13,9 +13,9 @@ from coordinator.core.numbers import Numbers
 from coordinator.core.outcome import Outcome
 from coordinator.core.session_values.records import Grant, PartitionsGranted
 from coordinator.core.session_values.written import SessionWritten
-from coordinator.core.sessions import handoff as handoffs
 from coordinator.core.sessions import last_work
 from coordinator.core.sessions.group import SessionGroup
+from coordinator.core.sessions.handoff import phases
 from coordinator.core.sessions.holdings import grants_of
 from coordinator.core.sessions.member import SessionMember
 from coordinator.core.sessions.partition import Release
@@ -54,7 +54,7 @@ def compare(
         out.persist((record,), Unawaited(group.group_id), settled=written)
     for place in missing:
         if group.motion(place).release is not None:
-            handoffs.reconcile(group, place, now_ms, numbers, out)
+            phases.reconcile(group, place, now_ms, numbers, out)
     return places
 
 
@@ -91,7 +91,7 @@ def _is_claimed(group: SessionGroup, place: Place, claimed: Mapping[Place, int])
     if place not in claimed:
         return False
     handoff = group.handoff(place)
-    is_drained = handoff is not None and handoff.phase in handoffs.DRAINING
+    is_drained = handoff is not None and handoff.phase in phases.DRAINING
     return is_drained or claimed[place] == group.token(place)
 
 
@@ -107,7 +107,7 @@ def granted_anew(
     places: list[Place] = []
     for place in missing:
         handoff = group.handoff(place)
-        is_drained = handoff is not None and handoff.phase in handoffs.DRAINING
+        is_drained = handoff is not None and handoff.phase in phases.DRAINING
         if is_drained or group.motion(place).writes_pending or not group.may_grant(now_ms):
             last_work.release(group, place, now_ms)
         else:

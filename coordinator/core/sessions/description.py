@@ -32,10 +32,11 @@ from coordinator.core.session_values.operators import (
 )
 from coordinator.core.session_values.records import Phase
 from coordinator.core.session_values.requests import Standing
-from coordinator.core.sessions import wanted, windows
+from coordinator.core.sessions import wanted
 from coordinator.core.sessions.group import SessionGroup
 from coordinator.core.sessions.holdings import Handoff, TopicHoldings, ranges_of
 from coordinator.core.sessions.member import SessionMember
+from coordinator.core.sessions.plan import windows
 
 FREE_NEXT_PLAN = "plan_due"
 """Code of partitions for which the next plan looks for a holder."""

@@ -14,11 +14,12 @@ from coordinator.core.errors import InvariantViolated
 from coordinator.core.ids import NO_TIME, NO_TOKEN, Place
 from coordinator.core.numbers import Numbers
 from coordinator.core.session_values.records import Phase
-from coordinator.core.sessions import handoff as handoffs
-from coordinator.core.sessions import leave, successors, windows
 from coordinator.core.sessions.group import SessionGroup
+from coordinator.core.sessions.handoff import phases, successors
 from coordinator.core.sessions.holdings import Handoff
+from coordinator.core.sessions.leave import leaving
 from coordinator.core.sessions.partition import AT_REST
+from coordinator.core.sessions.plan import windows
 
 
 def check(group: SessionGroup, config: GroupConfig, now_ms: int) -> None:
@@ -66,7 +67,7 @@ def _check_members(group: SessionGroup) -> None:
     for member in group.members.values():
         if not member.is_ended:
             _expect(group, member.last_beat_ms != NO_TIME, "1: a member's lease does not run")
-            _expect(group, not leave.has_drained(group, member), "1: a drained member stays")
+            _expect(group, not leaving.has_drained(group, member), "1: a drained member stays")
 
 
 def _check_holdings(group: SessionGroup) -> None:
@@ -150,7 +151,7 @@ def _check_nothing_is_undecided(group: SessionGroup, now_ms: int) -> None:
         leaver = None if handoff is None else group.members.get(handoff.successor)
         if leaver is not None and leaver.is_ended:
             continue  # Another one is looked for when its end is durable.
-        record = handoffs.decide(group, place, now_ms, Numbers())
+        record = phases.decide(group, place, now_ms, Numbers())
         _expect(group, record is None, f"5: nobody has decided {record}")
 
 

@@ -16,9 +16,11 @@ from coordinator.core.session_values.requests import (
     SessionHeartbeat,
     StreamRefused,
 )
-from coordinator.core.sessions import claims, handoff, last_work, windows
+from coordinator.core.sessions import claims, last_work
 from coordinator.core.sessions.group import SessionGroup
+from coordinator.core.sessions.handoff import phases
 from coordinator.core.sessions.member import SessionMember
+from coordinator.core.sessions.plan import windows
 from coordinator.core.written import Unawaited
 
 ATTACH_MS = 1.5
@@ -173,5 +175,5 @@ def _watch_progress(
     if member.must_drain:
         group.journal.note(TriggerCause.MEMBER_STALLED, member.member_id)
         for place in list(group.places_of(member.member_id)):
-            handoff.reconcile(group, place, now_ms, numbers, out)
+            phases.reconcile(group, place, now_ms, numbers, out)
         windows.call_urgently(group, now_ms, out, config)

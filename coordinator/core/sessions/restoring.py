@@ -5,16 +5,11 @@ from __future__ import annotations
 from coordinator.core.context import ShardContext
 from coordinator.core.outcome import Outcome
 from coordinator.core.session_values.journal import TriggerCause
-from coordinator.core.sessions import (
-    handoff,
-    last_work,
-    lease,
-    leave,
-    settling,
-    upkeep,
-    windows,
-)
+from coordinator.core.sessions import last_work, lease, settling, upkeep
 from coordinator.core.sessions.group import SessionGroup
+from coordinator.core.sessions.handoff import phases
+from coordinator.core.sessions.leave import leaving
+from coordinator.core.sessions.plan import windows
 
 
 def restore(
@@ -34,15 +29,15 @@ def restore(
         lease.restore(group, member, grace_ms, now_ms, out)
         if member.record.evicted:
             for place in list(group.places_of(member.member_id)):
-                handoff.reconcile(group, place, now_ms, context.numbers, out)
+                phases.reconcile(group, place, now_ms, context.numbers, out)
     if group.policy.handover_delay_ms:
         _delay_free(group, now_ms)
     for place, _ in list(group.open_handoffs()):
-        handoff.restore(group, place, now_ms, context.numbers, out)
+        phases.restore(group, place, now_ms, context.numbers, out)
     for member in group.members.values():
-        leave.restore(group, member, now_ms, out)
+        leaving.restore(group, member, now_ms, out)
     for name in group.kept_names:
-        leave.keep(group, name, now_ms, out)
+        leaving.keep(group, name, now_ms, out)
     group.state = group.current_state()
     windows.restored(group, now_ms, out, context.config)
     settling.settle(group, now_ms, out, context)

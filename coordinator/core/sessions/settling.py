@@ -13,8 +13,10 @@ from typing import Any
 from coordinator.core.context import ShardContext
 from coordinator.core.outcome import Outcome
 from coordinator.core.session_values.requests import SessionHeartbeat
-from coordinator.core.sessions import lease, leave, upkeep, windows
+from coordinator.core.sessions import lease, upkeep
 from coordinator.core.sessions.group import SessionGroup
+from coordinator.core.sessions.leave import leaving
+from coordinator.core.sessions.plan import windows
 
 # Any: one command of session groups.
 SessionHandler = Callable[[SessionGroup, Any, int, Outcome, ShardContext], None]
@@ -57,8 +59,8 @@ def settle(group: SessionGroup, now_ms: int, out: Outcome, context: ShardContext
     windows.open_next(group, now_ms, context.numbers, out)
     for member_id in list(group.leavers):
         member = group.members.get(member_id)
-        if member is not None and leave.has_drained(group, member):
-            leave.finish(group, member, now_ms, context.numbers, out)
+        if member is not None and leaving.has_drained(group, member):
+            leaving.finish(group, member, now_ms, context.numbers, out)
     if group.declarations.shrunk and not group.written_partitions and not group.arriving:
         upkeep.give_back(group)
     if not group.members:

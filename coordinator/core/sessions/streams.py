@@ -18,18 +18,10 @@ from coordinator.core.session_values.requests import (
     SessionLeave,
     StreamEnded,
 )
-from coordinator.core.sessions import (
-    acks,
-    admission,
-    ends,
-    flaps,
-    heirs,
-    lease,
-    leave,
-    news,
-    wanted,
-)
+from coordinator.core.sessions import acks, flaps, lease, news, wanted
+from coordinator.core.sessions.arrive import admission
 from coordinator.core.sessions.group import SessionGroup
+from coordinator.core.sessions.leave import ends, heirs, leaving
 from coordinator.core.sessions.member import SessionMember
 
 Streams = Mapping[CallId, tuple[str, str]]
@@ -99,10 +91,10 @@ def leave_group(
     if member is None:
         return
     if member.member_id in group.members:
-        leave.take_in(group, member, command, now_ms, context.numbers, out, context.config)
+        leaving.take_in(group, member, command, now_ms, context.numbers, out, context.config)
     elif member.unanswered is None:  # It waits for a name, and has nothing.
         del group.waiting[member.record.name]
-        out.end_stream(command.stream_id, leave.LEFT)
+        out.end_stream(command.stream_id, leaving.LEFT)
 
 
 def stream_ended(

@@ -22,7 +22,7 @@ from coordinator.core.session_values.messages import (
 )
 from coordinator.core.session_values.records import Phase
 from coordinator.core.sessions.group import SessionGroup
-from coordinator.core.sessions.handoff import DRAINING, remaining_ms
+from coordinator.core.sessions.handoff.phases import DRAINING, remaining_ms
 from coordinator.core.sessions.member import SessionMember, Untold
 
 PART = 10_000

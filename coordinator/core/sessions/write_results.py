@@ -17,17 +17,12 @@ from coordinator.core.session_values.written import (
     SessionEnded,
     SessionWritten,
 )
-from coordinator.core.sessions import (
-    admission,
-    ends,
-    handoff,
-    heirs,
-    lease,
-    leave,
-    policies,
-    windows,
-)
+from coordinator.core.sessions import lease, policies
+from coordinator.core.sessions.arrive import admission
 from coordinator.core.sessions.group import SessionGroup
+from coordinator.core.sessions.handoff import phases
+from coordinator.core.sessions.leave import ends, heirs, leaving
+from coordinator.core.sessions.plan import windows
 
 
 def session_written(
@@ -41,16 +36,16 @@ def session_written(
         group.arriving_names.discard(done.kept_name)
         _inherited(group, done.heir_id, now_ms, out)
     for place in done.places:
-        handoff.settled(group, place, now_ms, numbers, out, is_refused=is_refused)
+        phases.settled(group, place, now_ms, numbers, out, is_refused=is_refused)
     if done.leaver:  # It gets nothing more, and no budget holds back what it hands over.
-        handoff.reconsider(group, done.leaver, now_ms, numbers, out)
+        phases.reconsider(group, done.leaver, now_ms, numbers, out)
         for place in list(group.places_of(done.leaver)):
-            handoff.reconcile(group, place, now_ms, numbers, out)
+            phases.reconcile(group, place, now_ms, numbers, out)
     if is_refused:
         if done.kept_name in group.kept_names:
-            out.defer(DeferKeeping(group.group_id, done.kept_name, now_ms + handoff.RETRY_MS))
+            out.defer(DeferKeeping(group.group_id, done.kept_name, now_ms + phases.RETRY_MS))
         if done.leaver:
-            out.defer(DeferRetry(group.group_id, now_ms + handoff.RETRY_MS))
+            out.defer(DeferRetry(group.group_id, now_ms + phases.RETRY_MS))
         windows.call(group, now_ms, out, config)
     elif done.kept_name or done.leaver or any(_is_urgent(group, p) for p in done.places):
         windows.call_urgently(group, now_ms, out, config)
@@ -63,7 +58,7 @@ def policy_written(
     policies.note_written(group, done, out)
     group.journal.note(TriggerCause.POLICY_CHANGED)
     for place, _ in list(group.open_handoffs()):
-        handoff.reconcile(group, place, now_ms, context.numbers, out)
+        phases.reconcile(group, place, now_ms, context.numbers, out)
     windows.arm(group, out, context.config)
 
 
@@ -71,13 +66,13 @@ def write_again(
     group: SessionGroup, command: WriteRetry, now_ms: int, out: Outcome, context: ShardContext
 ) -> None:
     """Decide again what the log has refused."""
-    handoff.retry(group, now_ms, context.numbers, out)
+    phases.retry(group, now_ms, context.numbers, out)
     failed, group.failed_ends = group.failed_ends, []
     for end in failed:
         member = group.members[end.member_id]
         ends.write_end(group, member, end, now_ms, context.numbers, out)
     for member in list(group.members.values()):
-        leave.announce_again(group, member, now_ms, out)
+        leaving.announce_again(group, member, now_ms, out)
 
 
 def session_admitted(
@@ -88,7 +83,7 @@ def session_admitted(
     session_written(group, written, now_ms, out, context)
     admission.admitted(group, done, now_ms, out, context.config)
     if not done.is_new:  # It may declare less than it is to get.
-        handoff.reconsider(group, done.member_id, now_ms, context.numbers, out)
+        phases.reconsider(group, done.member_id, now_ms, context.numbers, out)
 
 
 def admitted_too_late(done: SessionAdmitted, out: Outcome) -> None:
@@ -107,27 +102,27 @@ def session_ended(
         has_stream = group.members[done.member_id].stream_id in context.streams
         ends.take_back(group, done, now_ms, out, has_stream=has_stream)
         for place in done.places:
-            handoff.settled(group, place, now_ms, numbers, out, is_refused=False)
+            phases.settled(group, place, now_ms, numbers, out, is_refused=False)
         windows.call(group, now_ms, out, config)
         return
     if done.error is not ErrorCode.NONE:
         group.failed_ends.append(done)
-        out.defer(DeferRetry(group.group_id, now_ms + handoff.RETRY_MS))
+        out.defer(DeferRetry(group.group_id, now_ms + phases.RETRY_MS))
         # Its hand-offs may have gone on by writes of their own, and those of others to its heir
         # were not looked at meanwhile.
         for place in done.places:
             if group.holder(place) != done.member_id:
-                handoff.settled(group, place, now_ms, numbers, out, is_refused=False)
+                phases.settled(group, place, now_ms, numbers, out, is_refused=False)
         return
     if done.stream_id in context.streams and done.last is not None:
         out.end_stream(done.stream_id, done.last)
     for place in done.places:
-        handoff.settled(group, place, now_ms, numbers, out, is_refused=False)
-    handoff.reconsider(group, done.member_id, now_ms, numbers, out)
+        phases.settled(group, place, now_ms, numbers, out, is_refused=False)
+    phases.reconsider(group, done.member_id, now_ms, numbers, out)
     if done.heir_id:
         _inherited(group, done.heir_id, now_ms, out)
     if done.kept_name in group.kept_names:
-        leave.keep(group, done.kept_name, now_ms, out)
+        leaving.keep(group, done.kept_name, now_ms, out)
     if group.members:
         is_free = any(not group.holder(place) for place in done.places)
         call = windows.call_urgently if is_free else windows.call

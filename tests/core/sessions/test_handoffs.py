@@ -15,7 +15,7 @@ from coordinator.core.session_values.messages import Order
 from coordinator.core.session_values.policy import Mode, OnStall
 from coordinator.core.session_values.records import Phase, PolicyStored
 from coordinator.core.session_values.requests import Standing
-from coordinator.core.sessions import handoff as handoffs
+from coordinator.core.sessions.handoff import phases
 from coordinator.shard.outbox import AppendFailure
 from tests.core.sessions.kit import GROUP, World, g1, g2, handing_over, with_policy
 
@@ -657,7 +657,7 @@ def test_a_decision_of_a_sink_moves_offsets_forwards_for_their_holders():
 def test_a_drain_is_not_redirected_to_its_holder():
     world, a, b, place = handing_over()
     out = Outcome()
-    handoffs.redirect(world.group, place, a.member_id, out)
+    phases.redirect(world.group, place, a.member_id, out)
     assert not out.writes
-    handoffs.redirect(world.group, place, b.member_id, out)
+    phases.redirect(world.group, place, b.member_id, out)
     assert out.writes

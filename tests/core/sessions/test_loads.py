@@ -10,7 +10,7 @@ from coordinator.core.ids import Place
 from coordinator.core.session_values.journal import PlanRecord
 from coordinator.core.session_values.messages import Order
 from coordinator.core.session_values.policy import Mode
-from coordinator.core.sessions.successors import MOST_CHOICES
+from coordinator.core.sessions.handoff.successors import MOST_CHOICES
 from tests.core.sessions.kit import POLICY, Member, World
 
 

@@ -11,8 +11,8 @@ from coordinator.core.numbers import Numbers
 from coordinator.core.outcome import Outcome
 from coordinator.core.session_values.plans import Numbered, Plan, Unplaced
 from coordinator.core.session_values.records import PartitionsGranted
-from coordinator.core.sessions import taking, windows
 from coordinator.core.sessions.holdings import cut, size_of
+from coordinator.core.sessions.plan import taking, windows
 from coordinator.runtime.codec import encode
 from tests.core.sessions.kit import World
 

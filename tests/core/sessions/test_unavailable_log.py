@@ -8,7 +8,7 @@ from coordinator.core.errors import ErrorCode
 from coordinator.core.session_values.messages import Order
 from coordinator.core.session_values.records import SessionMemberEnded
 from coordinator.core.session_values.requests import StreamRefused
-from coordinator.core.sessions.handoff import RETRY_MS
+from coordinator.core.sessions.handoff.phases import RETRY_MS
 from coordinator.shard.followers import AckPolicy
 from coordinator.shard.outbox import AppendFailure
 from coordinator.shard.writes import BACKOFF_MS_MAX

@@ -11,7 +11,8 @@ from coordinator.core.session_values.messages import Order
 from coordinator.core.session_values.plans import Plan, PlanInput, Unplaced
 from coordinator.core.session_values.policy import Mode
 from coordinator.core.session_values.records import Phase
-from coordinator.core.sessions import planner, windows
+from coordinator.core.sessions import planner
+from coordinator.core.sessions.plan import windows
 from tests.core.sessions.kit import Member, World, g1, g2, handing_over, with_policy
 
 

@@ -18,8 +18,8 @@ from coordinator.core.outcome import Outcome
 from coordinator.core.session_values.operators import EvictMember, EvictReply
 from coordinator.core.session_values.records import EndCause, KeptFreed
 from coordinator.core.session_values.written import SessionWritten
-from coordinator.core.sessions import ends, leave
 from coordinator.core.sessions.group import SessionGroup
+from coordinator.core.sessions.leave import ends, leaving
 from coordinator.core.sessions.member import SessionMember
 from coordinator.core.written import AnswerDurable
 
@@ -44,7 +44,7 @@ def evict(
     if command.is_dry_run:
         out.reply(command.call_id, reply)
     elif command.is_gone:
-        ends.end(group, member, EndCause.EVICTED, now_ms, context.numbers, out, leave.EVICTED)
+        ends.end(group, member, EndCause.EVICTED, now_ms, context.numbers, out, leaving.EVICTED)
         out.persist((), AnswerDurable(command, reply))  # It shares the result of that write.
     else:
         record = member.decided = replace(member.decided, leaves=True, evicted=True)

@@ -22,9 +22,8 @@ from coordinator.core.outcome import Outcome
 from coordinator.core.session_values.plans import NOBODY, Numbered, Plan, Range
 from coordinator.core.session_values.records import Grant, PartitionsGranted
 from coordinator.core.session_values.written import SessionWritten
-from coordinator.core.sessions import handoff as handoffs
-from coordinator.core.sessions import successors
 from coordinator.core.sessions.group import SessionGroup
+from coordinator.core.sessions.handoff import phases, successors
 from coordinator.core.sessions.holdings import cut, grant_bytes, ranges_of, size_of
 from coordinator.core.sessions.member import SessionMember
 from coordinator.core.sessions.planning import Taking
@@ -176,7 +175,7 @@ def _looking(group: SessionGroup) -> dict[str, list[int]]:
     """Partitions that are drained and have no successor."""
     found: dict[str, list[int]] = {}
     for place, open_now in group.open_handoffs():
-        if open_now.phase in handoffs.DRAINING and not group.motion(place).writes_pending:
+        if open_now.phase in phases.DRAINING and not group.motion(place).writes_pending:
             found.setdefault(place[0], []).append(place[1])
     return found
 
@@ -194,7 +193,7 @@ def _redirect(
     for partition in looking:
         is_meant = any(first <= partition <= last for first, last in ranges)
         if is_meant and successors.may_get(group, (topic, partition), member.member_id):
-            handoffs.redirect(group, (topic, partition), member.member_id, out)
+            phases.redirect(group, (topic, partition), member.member_id, out)
             count += 1
     return count
 

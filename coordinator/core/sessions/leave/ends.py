@@ -23,8 +23,9 @@ from coordinator.core.session_values.commands import LeaseExpired
 from coordinator.core.session_values.records import EndCause, PartitionsGranted, SessionMemberEnded
 from coordinator.core.session_values.requests import GoAway, StreamEnd, StreamRefused
 from coordinator.core.session_values.written import LogAnswered, SessionEnded
-from coordinator.core.sessions import handoff, heirs
 from coordinator.core.sessions.group import SessionGroup
+from coordinator.core.sessions.handoff import phases
+from coordinator.core.sessions.leave import heirs
 from coordinator.core.sessions.member import SessionMember
 from coordinator.core.written import Unawaited
 
@@ -80,7 +81,7 @@ def log_answered(
     One that could not be reached was tried until the time-out of the write, and is asked again at
     once. One that refuses at once is asked later.
     """
-    again_ms = done.asked_ms + handoff.RETRY_MS
+    again_ms = done.asked_ms + phases.RETRY_MS
     overdue, group.overdue = group.overdue, set()
     for member_id in sorted(overdue):
         if done.error is ErrorCode.NONE:
@@ -166,7 +167,7 @@ def write_end(
         keep_ms = max(0, delay_ms)  # Longer than that, it need not wait for its own.
         heir = None if delay_ms > 0 else heir
     is_inherited = heir is not None or keep_ms > 0
-    passed_on = handoff.end_of_holder(
+    passed_on = phases.end_of_holder(
         group,
         member,
         ended.cause,

@@ -15,10 +15,13 @@ from coordinator.core.session_values.journal import TriggerCause
 from coordinator.core.session_values.records import PartitionsGranted
 from coordinator.core.session_values.requests import Attach
 from coordinator.core.session_values.written import SessionAdmitted
-from coordinator.core.sessions import admission, claims, flaps, heirs, last_work, windows
-from coordinator.core.sessions import handoff as handoffs
+from coordinator.core.sessions import claims, flaps, last_work
+from coordinator.core.sessions.arrive import admission
 from coordinator.core.sessions.group import SessionGroup
+from coordinator.core.sessions.handoff import phases
+from coordinator.core.sessions.leave import heirs
 from coordinator.core.sessions.member import SessionMember
+from coordinator.core.sessions.plan import windows
 from coordinator.core.written import Unawaited
 
 Call = Callable[[SessionGroup, int, Outcome, GroupConfig], None]
@@ -71,7 +74,7 @@ def resume(
         out.persist(records, Unawaited(group.group_id), settled=done)
     for place in missing:
         if group.motion(place).release is not None:
-            handoffs.reconcile(group, place, now_ms, numbers, out)
+            phases.reconcile(group, place, now_ms, numbers, out)
     if call is not None:
         call(group, now_ms, out, config)
 

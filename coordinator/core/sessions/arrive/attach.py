@@ -20,9 +20,11 @@ from coordinator.core.session_values.policy import MAX_LEASE_MS
 from coordinator.core.session_values.records import EndCause, SessionMemberStored
 from coordinator.core.session_values.requests import Attach
 from coordinator.core.session_values.written import SessionAdmitted
-from coordinator.core.sessions import admission, ends, flaps, heirs, resuming
-from coordinator.core.sessions import handoff as handoffs
+from coordinator.core.sessions import flaps
+from coordinator.core.sessions.arrive import admission, resuming
 from coordinator.core.sessions.group import SessionGroup
+from coordinator.core.sessions.handoff import phases
+from coordinator.core.sessions.leave import ends, heirs
 from coordinator.core.sessions.member import SessionMember
 from coordinator.core.written import Unawaited
 
@@ -87,7 +89,7 @@ def attach(
     if old is not None and old.is_ended:
         if any(end.member_id == old.member_id for end in group.failed_ends):
             # There is no write to wait for: the next is made when the last was refused for a while.
-            raise Refused(ErrorCode.COORDINATOR_NOT_AVAILABLE, retry_after_ms=handoffs.RETRY_MS)
+            raise Refused(ErrorCode.COORDINATOR_NOT_AVAILABLE, retry_after_ms=phases.RETRY_MS)
         raise admission.must_wait(now_ms, config)
     if old is None and _waits_without_a_member(group, command, now_ms):
         _wait_on(group, command, now_ms, out, ids, numbers)

@@ -29,9 +29,10 @@ from coordinator.core.session_values.records import (
     PhaseEntered,
 )
 from coordinator.core.session_values.written import SessionWritten
-from coordinator.core.sessions import budget, last_work, successors
-from coordinator.core.sessions import transitions as to
+from coordinator.core.sessions import last_work
 from coordinator.core.sessions.group import SessionGroup
+from coordinator.core.sessions.handoff import budget, successors
+from coordinator.core.sessions.handoff import transitions as to
 from coordinator.core.sessions.holdings import Handoff
 from coordinator.core.sessions.member import SessionMember
 from coordinator.core.written import Unawaited

@@ -8,8 +8,8 @@ from coordinator.core.ids import NO_OFFSET, NO_TIME, NO_TOKEN, Place
 from coordinator.core.numbers import Numbers
 from coordinator.core.session_values.journal import HandoffLine, HandoffOutcome, Stop, StoppedBy
 from coordinator.core.session_values.records import PartitionSwitched, Phase, PhaseEntered
-from coordinator.core.sessions import successors
 from coordinator.core.sessions.group import SessionGroup
+from coordinator.core.sessions.handoff import successors
 from coordinator.core.sessions.holdings import Handoff
 from coordinator.core.sessions.member import SessionMember
 

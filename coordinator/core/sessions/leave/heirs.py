@@ -29,9 +29,9 @@ from coordinator.core.session_values.requests import (
     Standing,
 )
 from coordinator.core.sessions import flaps, last_work
-from coordinator.core.sessions import handoff as handoffs
 from coordinator.core.sessions.group import SessionGroup
-from coordinator.core.sessions.handoff import DRAINING
+from coordinator.core.sessions.handoff import phases
+from coordinator.core.sessions.handoff.phases import DRAINING
 from coordinator.core.sessions.holdings import grants_of
 from coordinator.core.sessions.member import SessionMember
 
@@ -166,7 +166,7 @@ def records(
                 handoff.phase,
                 numbers.next_handoff() if is_new else handoff.handoff_id,
                 heir.member_id,
-                handoffs.remaining_ms(handoff, now_ms) if is_new else handoff.length_ms,
+                phases.remaining_ms(handoff, now_ms) if is_new else handoff.length_ms,
                 handoff.position,
                 group.token(place),
                 handoff.line,

@@ -6,23 +6,28 @@ Admission is durable before it is answered.
 from __future__ import annotations
 
 from coordinator.core.config import GroupConfig
+from coordinator.core.context import ShardContext
 from coordinator.core.errors import ErrorCode, MustWait, Refused, session_refused
 from coordinator.core.ids import IdSource, Place
 from coordinator.core.numbers import Numbers
 from coordinator.core.outcome import Outcome
 from coordinator.core.records import Record
+from coordinator.core.session_values.commands import KeepingOver
 from coordinator.core.session_values.policy import Policy
 from coordinator.core.session_values.records import (
+    KeptFreed,
     PartitionsGranted,
     PolicyStored,
     SessionMemberStored,
 )
 from coordinator.core.session_values.requests import Attach, AttachReply, Standing
 from coordinator.core.session_values.written import SessionAdmitted, SessionWritten
-from coordinator.core.sessions import flaps, heirs, last_work, lease, wanted, windows
+from coordinator.core.sessions import flaps, last_work, lease, wanted
 from coordinator.core.sessions.group import SessionGroup
 from coordinator.core.sessions.holdings import grants_of
+from coordinator.core.sessions.leave import heirs
 from coordinator.core.sessions.member import SessionMember
+from coordinator.core.sessions.plan import windows
 from coordinator.core.written import Unawaited
 
 _OLD_STREAM = Refused(ErrorCode.FENCED_INSTANCE_ID, "the session has a newer stream, or this ended")
@@ -142,6 +147,30 @@ def admit_heir(
         group.group_id, tuple(places), kept_name=heir.record.name, heir_id=heir.member_id
     )
     out.persist(records, Unawaited(group.group_id), settled=settled)
+
+
+def keeping_over(
+    group: SessionGroup, command: KeepingOver, now_ms: int, out: Outcome, context: ShardContext
+) -> None:
+    """The time for which a name was kept is up: a process that waits for it gets what was kept."""
+    if not _is_over(group, command.name, now_ms):
+        return
+    heir = group.waiting.get(command.name)
+    if heir is None or heir.stream_id is None:
+        written = SessionWritten(group.group_id, kept_name=command.name)
+        record = KeptFreed(group.group_id, command.name)
+        out.persist((record,), Unawaited(group.group_id), settled=written)
+    else:
+        admit_heir(group, heir, now_ms, out, context.numbers)
+
+
+def _is_over(group: SessionGroup, name: str, now_ms: int) -> bool:
+    """True if a name is kept, and its time is up."""
+    return (
+        name in group.kept_names
+        and name not in group.arriving_names
+        and group.kept_until_ms.get(name, 0) <= now_ms
+    )
 
 
 def admitted(

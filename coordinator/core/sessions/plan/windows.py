@@ -19,9 +19,9 @@ from coordinator.core.numbers import Numbers
 from coordinator.core.outcome import DeferPlan, Outcome
 from coordinator.core.session_values.commands import PlanComputed, PlanDue
 from coordinator.core.session_values.plans import MoveReason, Numbered, Plan
-from coordinator.core.sessions import budget, plan_input, successors, taking
-from coordinator.core.sessions import handoff as handoffs
 from coordinator.core.sessions.group import SessionGroup
+from coordinator.core.sessions.handoff import budget, phases, successors
+from coordinator.core.sessions.plan import plan_input, taking
 from coordinator.core.sessions.plan_journal import Draft
 from coordinator.core.sessions.planner import plan
 from coordinator.core.sessions.planning import Planning, Taking
@@ -338,7 +338,7 @@ def open_next(group: SessionGroup, now_ms: int, numbers: Numbers, out: Outcome) 
     room, waiting = budget.Budget(group), planning.waiting
     loads = successors.Loads(group)
     for place in room.ready[: max(0, room.draining)]:
-        handoffs.reconcile(group, place, now_ms, numbers, out)
+        phases.reconcile(group, place, now_ms, numbers, out)
     done = []
     full: set[str] = set()
     for place, (target, reason) in planning.targets.items():
@@ -356,7 +356,7 @@ def open_next(group: SessionGroup, now_ms: int, numbers: Numbers, out: Outcome) 
             if reason is MoveReason.BALANCE:
                 room.take(target)
                 planning.balancing[place] = target
-            handoffs.open_one(group, place, target, now_ms, numbers, out, reason.value)
+            phases.open_one(group, place, target, now_ms, numbers, out, reason.value)
             if target:
                 loads.add(place, target)
         else:

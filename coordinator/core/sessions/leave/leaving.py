@@ -10,8 +10,8 @@ from coordinator.core.errors import ErrorCode
 from coordinator.core.ids import NO_TIME
 from coordinator.core.numbers import Numbers
 from coordinator.core.outcome import DeferKeeping, DeferLeave, Outcome
-from coordinator.core.session_values.commands import KeepingOver, LeaveOverdue
-from coordinator.core.session_values.records import EndCause, KeptFreed
+from coordinator.core.session_values.commands import LeaveOverdue
+from coordinator.core.session_values.records import EndCause
 from coordinator.core.session_values.requests import (
     GoAway,
     GoAwayReason,
@@ -20,9 +20,12 @@ from coordinator.core.session_values.requests import (
     StreamRefused,
 )
 from coordinator.core.session_values.written import SessionWritten
-from coordinator.core.sessions import admission, ends, flaps, handoff, windows
+from coordinator.core.sessions import flaps
 from coordinator.core.sessions.group import SessionGroup
+from coordinator.core.sessions.handoff import phases
+from coordinator.core.sessions.leave import ends
 from coordinator.core.sessions.member import SessionMember
+from coordinator.core.sessions.plan import windows
 from coordinator.core.written import Unawaited
 
 LEFT = GoAway(GoAwayReason.LEFT)
@@ -66,8 +69,8 @@ def _drain(
         return
     member.leaves_at_ms = deadline_ms
     out.defer(DeferLeave(group.group_id, member.member_id, deadline_ms))
-    handoff.leaves_by(group, member, now_ms, out)
-    handoff.reconsider(group, member.member_id, now_ms, numbers, out)
+    phases.leaves_by(group, member, now_ms, out)
+    phases.reconsider(group, member.member_id, now_ms, numbers, out)
     _announce(group, member, now_ms, out)
     windows.call_urgently(group, now_ms, out, config)
 
@@ -85,7 +88,7 @@ def restore(group: SessionGroup, member: SessionMember, now_ms: int, out: Outcom
     if member.record.leave_ms is not None and not member.record.evicted:
         member.leaves_at_ms = now_ms + member.record.leave_ms
         out.defer(DeferLeave(group.group_id, member.member_id, member.leaves_at_ms))
-        handoff.leaves_by(group, member, now_ms, out)
+        phases.leaves_by(group, member, now_ms, out)
 
 
 def announce_again(group: SessionGroup, member: SessionMember, now_ms: int, out: Outcome) -> None:
@@ -119,34 +122,10 @@ def overdue(
         return  # It was shortened, or is another one's.
     member.must_stop = True
     for place in list(group.places_of(member.member_id)):
-        handoff.reconcile(group, place, now_ms, context.numbers, out)
+        phases.reconcile(group, place, now_ms, context.numbers, out)
 
 
 def keep(group: SessionGroup, name: str, now_ms: int, out: Outcome) -> None:
     """A name is kept from now on: arm its end."""
     until_ms = group.kept_until_ms[name] = now_ms + group.kept_names[name]
     out.defer(DeferKeeping(group.group_id, name, until_ms))
-
-
-def keeping_over(
-    group: SessionGroup, command: KeepingOver, now_ms: int, out: Outcome, context: ShardContext
-) -> None:
-    """The time for which a name was kept is up: a process that waits for it gets what was kept."""
-    if not _is_over(group, command.name, now_ms):
-        return
-    heir = group.waiting.get(command.name)
-    if heir is None or heir.stream_id is None:
-        written = SessionWritten(group.group_id, kept_name=command.name)
-        record = KeptFreed(group.group_id, command.name)
-        out.persist((record,), Unawaited(group.group_id), settled=written)
-    else:
-        admission.admit_heir(group, heir, now_ms, out, context.numbers)
-
-
-def _is_over(group: SessionGroup, name: str, now_ms: int) -> bool:
-    """True if a name is kept, and its time is up."""
-    return (
-        name in group.kept_names
-        and name not in group.arriving_names
-        and group.kept_until_ms.get(name, 0) <= now_ms
-    )

@@ -18,9 +18,9 @@ from coordinator.core.session_values.plans import (
     PlanMember,
     PlanTopic,
 )
-from coordinator.core.sessions import handoff as handoffs
 from coordinator.core.sessions.declared import DeclaredTopics
 from coordinator.core.sessions.group import SessionGroup
+from coordinator.core.sessions.handoff import phases
 from coordinator.core.sessions.holdings import TopicHoldings
 from coordinator.core.sessions.partition import BackOff, PartitionInMotion
 
@@ -117,7 +117,7 @@ def _topic_of(
         if open_now.successor and not group.is_gone(open_now.successor):
             at[partition] = positions[open_now.successor]
             moving.add(partition)
-        elif open_now.phase in handoffs.DRAINING:
+        elif open_now.phase in phases.DRAINING:
             at[partition] = FREE  # Looks for a successor.
     for partition, receiver in busy:
         if positions.get(receiver, FREE) >= 0:
@@ -141,7 +141,7 @@ def _being_drained(
     looking = [
         (place, open_now.source)
         for place, open_now in group.open_handoffs()
-        if open_now.phase in handoffs.DRAINING and not open_now.successor
+        if open_now.phase in phases.DRAINING and not open_now.successor
     ]
     if looking:
         willing = {m.member_id for m in group.members.values() if m.receives}
