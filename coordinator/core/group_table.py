@@ -76,7 +76,7 @@ class GroupTable:
             group = self.groups[record.group_id] = self.as_sessions(group, record.group_id, now_ms)
         elif isinstance(record, GroupMetadata) and isinstance(group, SessionGroup):
             group = self.groups[record.group_id] = self.as_classic(group, now_ms)
-        if self.is_serving and (event := news.of(self._sessions(group), record)) is not None:
+        if self.is_serving and (event := news.event_of(self._sessions(group), record)) is not None:
             self.news.append(event)
         if group is None:
             if isinstance(record, GroupDeleted | OffsetDeleted):

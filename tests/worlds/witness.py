@@ -13,7 +13,7 @@ from coordinator.core.config import GroupConfig
 from coordinator.core.context import ShardContext
 from coordinator.core.errors import ErrorCode, InvariantViolated
 from coordinator.core.group_table import GroupTable
-from coordinator.core.ids import CallId, Place
+from coordinator.core.ids import CallId, TopicPartition
 from coordinator.core.records import Record
 from coordinator.core.replies import CommitReply
 from coordinator.core.requests import CommitOffsets
@@ -38,9 +38,9 @@ class Witness:
     def __init__(self, config: GroupConfig) -> None:
         self.durable = GroupTable(ShardContext(config, CountingIds()), lambda _metadata: None)
         self._tokens = TokenHistory()
-        self._commits: dict[CallId, dict[Place, str]] = {}
+        self._commits: dict[CallId, dict[TopicPartition, str]] = {}
         """Commits on their way: why a partition of each may not be committed."""
-        self._untold: dict[tuple[str, str], tuple[int, set[Place]]] = {}
+        self._untold: dict[tuple[str, str], tuple[int, set[TopicPartition]]] = {}
         """Whole states of which a part was told: their version, and what is left to tell."""
 
     # --- What goes in ---

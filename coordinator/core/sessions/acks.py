@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from coordinator.core.config import GroupConfig
-from coordinator.core.ids import Place
+from coordinator.core.ids import TopicPartition
 from coordinator.core.numbers import Numbers
 from coordinator.core.outcome import Outcome
 from coordinator.core.session_values.events import PartitionRefused
@@ -84,13 +84,13 @@ def _refused(group: SessionGroup, member: SessionMember, ack: PartitionAck, now_
     return True
 
 
-def _forget_row(group: SessionGroup, place: Place) -> None:
+def _forget_row(group: SessionGroup, place: TopicPartition) -> None:
     if group.motion(place).refusals is not None:
         group.motions[place].end_row_of_refusals()
         group.rest_if_over(place)
 
 
-def _tell(group: SessionGroup, place: Place, out: Outcome) -> None:
+def _tell(group: SessionGroup, place: TopicPartition, out: Outcome) -> None:
     refusals = group.motion(place).refusals
     if refusals is not None and not refusals.in_a_row and refusals.back_off is not None:
         # It was the last of a row.

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 
-from coordinator.core.ids import Place
+from coordinator.core.ids import TopicPartition
 from coordinator.core.numbers import Numbers
 from coordinator.core.outcome import Outcome
 from coordinator.core.session_values.records import Grant, PartitionsGranted
@@ -33,7 +33,7 @@ def compare(
     now_ms: int,
     numbers: Numbers,
     out: Outcome,
-) -> list[Place]:
+) -> list[TopicPartition]:
     """Compare the held set of a heartbeat, with grants that the member has taken in already.
 
     Returns:
@@ -58,7 +58,9 @@ def compare(
     return places
 
 
-def _wrong(group: SessionGroup, member_id: str, claimed: Mapping[Place, int]) -> Iterator[Place]:
+def _wrong(
+    group: SessionGroup, member_id: str, claimed: Mapping[TopicPartition, int]
+) -> Iterator[TopicPartition]:
     """Claims that are not what the member holds. There may be 250,000: nothing is called."""
     topics = group.topics
     for place, token in claimed.items():
@@ -73,8 +75,8 @@ def _wrong(group: SessionGroup, member_id: str, claimed: Mapping[Place, int]) ->
 
 
 def unclaimed(
-    group: SessionGroup, member: SessionMember, claimed: Mapping[Place, int]
-) -> list[Place]:
+    group: SessionGroup, member: SessionMember, claimed: Mapping[TopicPartition, int]
+) -> list[TopicPartition]:
     """Partitions that a member holds and does not claim, and has not released.
 
     A claim under another token is none of the grant that counts. What is being drained is not
@@ -87,7 +89,9 @@ def unclaimed(
     )
 
 
-def _is_claimed(group: SessionGroup, place: Place, claimed: Mapping[Place, int]) -> bool:
+def _is_claimed(
+    group: SessionGroup, place: TopicPartition, claimed: Mapping[TopicPartition, int]
+) -> bool:
     if place not in claimed:
         return False
     handoff = group.handoff(place)
@@ -98,13 +102,13 @@ def _is_claimed(group: SessionGroup, place: Place, claimed: Mapping[Place, int])
 def granted_anew(
     group: SessionGroup,
     member: SessionMember,
-    missing: Iterable[Place],
+    missing: Iterable[TopicPartition],
     now_ms: int,
     numbers: Numbers,
-) -> tuple[tuple[Grant, ...], list[Place]]:
+) -> tuple[tuple[Grant, ...], list[TopicPartition]]:
     """Grant what a member holds and does not claim; what it was draining counts as released, and
     everything while nothing is granted."""
-    places: list[Place] = []
+    places: list[TopicPartition] = []
     for place in missing:
         handoff = group.handoff(place)
         is_drained = handoff is not None and handoff.phase in phases.DRAINING

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from coordinator.core.config import GroupConfig
 from coordinator.core.context import ShardContext
 from coordinator.core.group import GroupState
-from coordinator.core.ids import NO_OFFSET, NO_TIME, Place
+from coordinator.core.ids import NO_OFFSET, NO_TIME, TopicPartition
 from coordinator.core.outcome import Outcome
 from coordinator.core.replies import (
     AwaitedMember,
@@ -195,12 +195,12 @@ def _member(
     )
 
 
-def _open(group: SessionGroup) -> Iterator[tuple[Place, Handoff]]:
+def _open(group: SessionGroup) -> Iterator[tuple[TopicPartition, Handoff]]:
     # Places differ, so sorting never compares hand-offs.
     return group.open_handoffs()
 
 
-def _handoff(group: SessionGroup, place: Place, handoff: Handoff) -> HandoffRow:
+def _handoff(group: SessionGroup, place: TopicPartition, handoff: Handoff) -> HandoffRow:
     line, position = handoff.line, group.motion(place).position
     since_ms = {Phase.DRAIN: line.drain_at_ms, Phase.FORCED: line.forced_at_ms}.get(
         handoff.phase, line.opened_at_ms
@@ -221,7 +221,7 @@ def _handoff(group: SessionGroup, place: Place, handoff: Handoff) -> HandoffRow:
     )
 
 
-def waited_for(group: SessionGroup, place: Place, handoff: Handoff) -> str:
+def waited_for(group: SessionGroup, place: TopicPartition, handoff: Handoff) -> str:
     """Id of the member whose word a hand-off waits for; empty: none's."""
     motion = group.motion(place)
     if motion.writes_pending or motion.release is not None:
@@ -232,7 +232,7 @@ def waited_for(group: SessionGroup, place: Place, handoff: Handoff) -> str:
 
 
 def _kept(group: SessionGroup) -> Iterator[KeptRow]:
-    places: dict[str, list[Place]] = {name: [] for name in group.kept_names}
+    places: dict[str, list[TopicPartition]] = {name: [] for name in group.kept_names}
     for name, topic in sorted(group.topics.items()):
         for partition, kept in sorted(topic.kept.items()):
             places.setdefault(kept.name, []).append((name, partition))
@@ -264,7 +264,7 @@ def _unheld(topic: TopicHoldings, declared: int) -> Iterator[int]:
     yield from range(len(holders), declared)
 
 
-def _why_free(group: SessionGroup, place: Place, now_ms: int) -> str:
+def _why_free(group: SessionGroup, place: TopicPartition, now_ms: int) -> str:
     motion = group.motion(place)
     if motion.back_off is not None and motion.back_off.until_ms > now_ms:
         return FREE_BACKED_OFF

@@ -15,7 +15,7 @@ from dataclasses import replace
 from itertools import repeat
 
 from coordinator.core.group import CONSUMER_PROTOCOL_TYPE, Group, GroupState
-from coordinator.core.ids import NO_TIME, Place
+from coordinator.core.ids import NO_TIME, TopicPartition
 from coordinator.core.records import GroupDeleted, Record
 from coordinator.core.session_values import records as r
 from coordinator.core.session_values.journal import HandoffLine, PlanRecord, TriggerCause
@@ -49,6 +49,7 @@ class SessionGroup(Group):
         "arriving",
         "arriving_names",
         "by_incarnation",
+        "changed_since_told",
         "choices",
         "declarations",
         "failed_ends",
@@ -69,7 +70,6 @@ class SessionGroup(Group):
         "preparing",
         "refused_writes",
         "topics",
-        "touched",
         "waiting",
         "written_partitions",
     )
@@ -86,17 +86,19 @@ class SessionGroup(Group):
         self.declarations = Declarations()
         self.topics: dict[str, TopicHoldings] = {}
         self.held: dict[str, dict[str, set[int]]] = {}
-        self.preparing: dict[str, set[Place]] = {}  # Partitions that successors prepare.
+        self.preparing: dict[str, set[TopicPartition]] = {}  # Partitions that successors prepare.
         self.kept_names: dict[str, int] = {}  # Length of time for which each is kept.
         self.journal = Journal()
         # Soft: what members have said, and what is on its way.
-        self.motions: dict[Place, PartitionInMotion] = {}
+        self.motions: dict[TopicPartition, PartitionInMotion] = {}
         self.written_partitions = 0  # Those about which writes are pending.
-        self.refused_writes: set[Place] = set()  # The log refused the last write about them.
+        self.refused_writes: set[TopicPartition] = (
+            set()
+        )  # The log refused the last write about them.
         self.failed_ends: list[SessionEnded] = []
         self.overdue: set[str] = set()  # Their leases end when the log is available again.
         self.newcomers: set[str] = set()  # Members of whom the rules have not heard yet.
-        self.touched: dict[str, set[Place]] = {}
+        self.changed_since_told: dict[str, set[TopicPartition]] = {}
         # Soft: what plans are made of, and when.
         self.planning = Planning()
         self.kept_until_ms: dict[str, int] = {}
@@ -182,44 +184,44 @@ class SessionGroup(Group):
         found = (heir for heir in self.waiting.values() if heir.member_id == member_id)
         return next(found, None)
 
-    def holder(self, place: Place) -> str:
+    def holder(self, place: TopicPartition) -> str:
         """Member id of a partition's holder; empty: nobody."""
         topic = self.topics.get(place[0])
         if topic is None or not 0 <= place[1] < len(topic.holders):
             return ""
         return topic.holders[place[1]]
 
-    def token(self, place: Place) -> int:
+    def token(self, place: TopicPartition) -> int:
         """Token of a partition's grant; 0: none."""
         return self.topics[place[0]].tokens[place[1]] if self.holder(place) else 0
 
-    def handoff(self, place: Place) -> Handoff | None:
+    def handoff(self, place: TopicPartition) -> Handoff | None:
         """The open hand-off of a partition."""
         topic = self.topics.get(place[0])
         return None if topic is None else topic.open.get(place[1])
 
-    def motion(self, place: Place) -> PartitionInMotion:
+    def motion(self, place: TopicPartition) -> PartitionInMotion:
         """What is going on with a partition, to be read; see `set_in_motion`."""
         return self.motions.get(place, AT_REST)
 
-    def set_in_motion(self, place: Place) -> PartitionInMotion:
+    def set_in_motion(self, place: TopicPartition) -> PartitionInMotion:
         """What is going on with a partition, to be changed; `rest_if_over` if something ends."""
         motion = self.motions.get(place)
         if motion is None:
             motion = self.motions[place] = PartitionInMotion()
         return motion
 
-    def rest_if_over(self, place: Place) -> None:
+    def rest_if_over(self, place: TopicPartition) -> None:
         """Drop what is known of a partition if nothing happens to it any more."""
         if self.motion(place).is_at_rest:
             self.motions.pop(place, None)
 
-    def rest(self, place: Place) -> Rest | None:
+    def rest(self, place: TopicPartition) -> Rest | None:
         """The last stop of a partition that nobody works on."""
         topic = self.topics.get(place[0])
         return None if topic is None else topic.rests.get(place[1])
 
-    def open_handoffs(self) -> Iterator[tuple[Place, Handoff]]:
+    def open_handoffs(self) -> Iterator[tuple[TopicPartition, Handoff]]:
         """All open hand-offs."""
         for name, topic in self.topics.items():
             for partition, handoff in topic.open.items():
@@ -229,7 +231,7 @@ class SessionGroup(Group):
         """Number of partitions that a member holds, in any phase."""
         return sum(map(len, self.held.get(member_id, {}).values()))
 
-    def kept_for(self, name: str) -> Iterator[Place]:
+    def kept_for(self, name: str) -> Iterator[TopicPartition]:
         """Partitions that are kept for a name."""
         if name in self.kept_names:
             for topic, holdings in self.topics.items():
@@ -237,7 +239,7 @@ class SessionGroup(Group):
                     if kept.name == name:
                         yield topic, partition
 
-    def places_of(self, member_id: str) -> Iterator[Place]:
+    def places_of(self, member_id: str) -> Iterator[TopicPartition]:
         """Partitions that a member holds, in any phase."""
         for topic, partitions in self.held.get(member_id, {}).items():
             for partition in partitions:
@@ -370,8 +372,8 @@ class SessionGroup(Group):
         """The short way: a fifth of the time for a first plan of 50,000 partitions."""
         partitions = topic.grant(grant.partitions, grant.member_id, grant.first_token)
         self.held.setdefault(grant.member_id, {}).setdefault(grant.topic, set()).update(partitions)
-        touched = self.touched.setdefault(grant.member_id, set())
-        touched.update(zip(repeat(grant.topic), partitions, strict=False))
+        changed = self.changed_since_told.setdefault(grant.member_id, set())
+        changed.update(zip(repeat(grant.topic), partitions, strict=False))
 
     def with_start(self, record: r.PartitionSwitched) -> r.PartitionSwitched:
         """A durable switch with the offset with which the next holder begins."""
@@ -399,7 +401,7 @@ class SessionGroup(Group):
         if before is not None and before.is_prepared_for:
             self._unprepare(before.successor, place)
         if holder:
-            self._touch(holder, place)
+            self._note_changed(holder, place)
         if holder in self.members and record.phase is r.Phase.FORCED:
             self.members[holder].forced.add(place)
         if record.phase is r.Phase.HELD:
@@ -425,7 +427,7 @@ class SessionGroup(Group):
         topic.open[record.partition] = handoff
         if handoff.is_prepared_for:
             self.preparing.setdefault(record.successor, set()).add(place)
-            self._touch(record.successor, place)
+            self._note_changed(record.successor, place)
 
     def _free_kept(self, name: str) -> None:
         for topic, partition in list(self.kept_for(name)):
@@ -457,16 +459,16 @@ class SessionGroup(Group):
 
     # --- Indexes ---
 
-    def _set(self, place: Place, member_id: str, token: int) -> None:
+    def _set(self, place: TopicPartition, member_id: str, token: int) -> None:
         self._forget(place)
         topic = self.topics.setdefault(place[0], TopicHoldings(place[0]))
         topic.set(place[1], member_id, token)
         if member_id:
             topic.rests.pop(place[1], None)
             self.held.setdefault(member_id, {}).setdefault(place[0], set()).add(place[1])
-            self._touch(member_id, place)
+            self._note_changed(member_id, place)
 
-    def _forget(self, place: Place) -> None:
+    def _forget(self, place: TopicPartition) -> None:
         """Forget the holder of a partition, and whoever prepares for it."""
         self._forget_release(place)
         self._unhold(place)
@@ -474,29 +476,29 @@ class SessionGroup(Group):
         if handoff is not None and handoff.is_prepared_for:
             self._unprepare(handoff.successor, place)
 
-    def _forget_release(self, place: Place) -> None:
+    def _forget_release(self, place: TopicPartition) -> None:
         motion = self.motions.get(place)
         if motion is not None:
             motion.release = None
             self.rest_if_over(place)
 
-    def _unprepare(self, successor: str, place: Place) -> None:
+    def _unprepare(self, successor: str, place: TopicPartition) -> None:
         places = self.preparing[successor]
         places.discard(place)
         if not places:
             del self.preparing[successor]
-        self._touch(successor, place)
+        self._note_changed(successor, place)
 
-    def _unhold(self, place: Place) -> None:
+    def _unhold(self, place: TopicPartition) -> None:
         holder = self.holder(place)
         if holder:
             self.held[holder][place[0]].discard(place[1])
             if holder in self.members:
                 self.members[holder].forced.discard(place)
-            self._touch(holder, place)
+            self._note_changed(holder, place)
 
-    def _touch(self, member_id: str, place: Place) -> None:
-        self.touched.setdefault(member_id, set()).add(place)
+    def _note_changed(self, member_id: str, place: TopicPartition) -> None:
+        self.changed_since_told.setdefault(member_id, set()).add(place)
 
     # --- Writes ---
 
@@ -506,7 +508,9 @@ class SessionGroup(Group):
         if attach.name:
             self.arriving_names.add(attach.name)
 
-    def note_write_pending(self, places: Iterable[Place], successor: str | None = None) -> None:
+    def note_write_pending(
+        self, places: Iterable[TopicPartition], successor: str | None = None
+    ) -> None:
         """Note that a write about partitions has no result yet.
 
         `successor`: member id of who gets them by it, at once or as the successor of a hand-off;
@@ -525,7 +529,7 @@ class SessionGroup(Group):
                 motion.pending_successor = successor
         self.written_partitions += begun
 
-    def note_write_settled(self, places: Iterable[Place]) -> None:
+    def note_write_settled(self, places: Iterable[TopicPartition]) -> None:
         """Note that such a write has a result."""
         motions, ended = self.motions, 0
         for place in places:

@@ -11,7 +11,7 @@ from array import array
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 
-from coordinator.core.ids import NO_TIME, NO_TOKEN, Place
+from coordinator.core.ids import NO_TIME, NO_TOKEN, TopicPartition
 from coordinator.core.session_values.journal import HandoffLine, Stop
 from coordinator.core.session_values.policy import Mode
 from coordinator.core.session_values.records import Grant, Phase
@@ -142,7 +142,10 @@ class TopicHoldings:
 
 
 def grants_of(
-    member_id: str, places: Iterable[Place], next_tokens: Callable[[int], int], source: str = ""
+    member_id: str,
+    places: Iterable[TopicPartition],
+    next_tokens: Callable[[int], int],
+    source: str = "",
 ) -> tuple[Grant, ...]:
     """Grants of `places` to a member, each under a new token. `source`: who holds them."""
     by_topic: dict[str, list[int]] = {}

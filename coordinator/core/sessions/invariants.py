@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 
 from coordinator.core.config import GroupConfig
 from coordinator.core.errors import InvariantViolated
-from coordinator.core.ids import NO_TIME, NO_TOKEN, Place
+from coordinator.core.ids import NO_TIME, NO_TOKEN, TopicPartition
 from coordinator.core.numbers import Numbers
 from coordinator.core.session_values.records import Phase
 from coordinator.core.sessions.group import SessionGroup
@@ -100,7 +100,7 @@ def _check_holdings(group: SessionGroup) -> None:
     for place, motion in group.motions.items():
         is_ended = motion.release is not None and motion.release.token != group.token(place)
         _expect(group, not is_ended, "2: released under a token that has ended")
-    preparing: dict[str, set[Place]] = {}
+    preparing: dict[str, set[TopicPartition]] = {}
     for place, handoff in group.open_handoffs():
         if handoff.is_prepared_for:
             preparing.setdefault(handoff.successor, set()).add(place)
@@ -108,7 +108,7 @@ def _check_holdings(group: SessionGroup) -> None:
     _expect(group, found == preparing, "2: the index of successors is wrong")
 
 
-def _check_handoff(group: SessionGroup, place: Place, handoff: Handoff) -> None:
+def _check_handoff(group: SessionGroup, place: TopicPartition, handoff: Handoff) -> None:
     _expect(group, handoff.handoff_id > 0, f"3: a hand-off of {place} without an id")
     holder = group.holder(place)
     _expect(group, holder == handoff.source, f"3: the source of {place} does not hold it")
@@ -167,7 +167,7 @@ def _check_free_partitions_are_planned(
                 _expect(group, condition=False, message=f"6: {place} is free, {who} may have it")
 
 
-def _is_free(group: SessionGroup, place: Place) -> bool:
+def _is_free(group: SessionGroup, place: TopicPartition) -> bool:
     return (
         not group.holder(place)
         and group.handoff(place) is None
@@ -176,7 +176,7 @@ def _is_free(group: SessionGroup, place: Place) -> bool:
     )
 
 
-def _somebody_for(group: SessionGroup, place: Place) -> str:
+def _somebody_for(group: SessionGroup, place: TopicPartition) -> str:
     loads = successors.Loads(group)
     for member_id, member in group.members.items():
         if successors.may_get(group, place, member_id) and loads.room_of(member) > 0:
@@ -184,7 +184,7 @@ def _somebody_for(group: SessionGroup, place: Place) -> str:
     return ""
 
 
-def _held(group: SessionGroup) -> Iterator[tuple[Place, str]]:
+def _held(group: SessionGroup) -> Iterator[tuple[TopicPartition, str]]:
     for name, topic in group.topics.items():
         for partition, holder in enumerate(topic.holders):
             if holder:
@@ -195,8 +195,8 @@ class TokenHistory:
     """Tokens of grants seen so far, over all groups of a shard and all of its owners."""
 
     def __init__(self) -> None:
-        self._owners: dict[int, tuple[str, Place, str]] = {}
-        self._last: dict[tuple[str, Place], int] = {}
+        self._owners: dict[int, tuple[str, TopicPartition, str]] = {}
+        self._last: dict[tuple[str, TopicPartition], int] = {}
 
     def follow(self, groups: Iterable[SessionGroup]) -> None:
         """Compare the holdings with those seen before.

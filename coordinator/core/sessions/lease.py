@@ -7,7 +7,7 @@ from dataclasses import replace
 from coordinator.core import log_ends
 from coordinator.core.config import GroupConfig
 from coordinator.core.errors import ErrorCode
-from coordinator.core.ids import NO_TIME, Place
+from coordinator.core.ids import NO_TIME, TopicPartition
 from coordinator.core.numbers import Numbers
 from coordinator.core.outcome import DeferLease, Outcome
 from coordinator.core.session_values.journal import TriggerCause
@@ -114,7 +114,7 @@ def heartbeat(
     received = member.receives
     member.is_ready, member.is_overloaded = beat.ready, beat.overloaded
     _watch_progress(group, member, beat, now_ms, numbers, out, config)
-    lost: list[Place] = []
+    lost: list[TopicPartition] = []
     if beat.held is not None:
         lost = claims.compare(group, member, beat.held, beat.applied, now_ms, numbers, out)
     last_work.come_back(group, member, lost, heard_ms, now_ms)

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from itertools import groupby
 from operator import itemgetter
 
-from coordinator.core.ids import NO_TIME, Place
+from coordinator.core.ids import NO_TIME, TopicPartition
 from coordinator.core.session_values.journal import (
     RETURNED,
     PartlyDeclared,
@@ -66,7 +66,7 @@ class Draft:
         """Add partitions that leave their holders, in the order of the plan."""
         self._add(self._leaving(moves, numbered))
 
-    def add_returns(self, rests: Mapping[Place, Rest], target: str, now_ms: int) -> None:
+    def add_returns(self, rests: Mapping[TopicPartition, Rest], target: str, now_ms: int) -> None:
         """Add partitions that rested, on which a member goes on now without a plan."""
         self._add(self._returning(rests, target, now_ms), now_ms)
 
@@ -124,7 +124,7 @@ class Draft:
             yield (topic, ids[move.source], target, reason, None), move.partition
 
     def _returning(
-        self, rests: Mapping[Place, Rest], target: str, now_ms: int
+        self, rests: Mapping[TopicPartition, Rest], target: str, now_ms: int
     ) -> Iterator[tuple[Key, int]]:
         for (topic, partition), rest in sorted(rests.items(), key=itemgetter(0)):
             self._counts[RETURNED] += 1

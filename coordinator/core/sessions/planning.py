@@ -6,7 +6,7 @@ from collections import Counter, deque
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-from coordinator.core.ids import NO_TIME, Place
+from coordinator.core.ids import NO_TIME, TopicPartition
 from coordinator.core.session_values.plans import (
     NOBODY,
     Move,
@@ -37,7 +37,7 @@ class Taking:
     receiver: int = NOBODY
     topics: deque[tuple[int, tuple[Range, ...]]] = field(default_factory=deque)
     room: int = 0
-    found_unplaced: dict[Place, Unplaced] = field(default_factory=dict)
+    found_unplaced: dict[TopicPartition, Unplaced] = field(default_factory=dict)
     draft: Draft = field(default_factory=Draft)
     next_ms: int = NO_TIME
     is_stale: bool = False
@@ -73,9 +73,9 @@ class Planning:
     counts: dict[str, int] = field(default_factory=dict)
     has_grown: bool = False
     waiting: Counter[str] = field(default_factory=Counter)
-    balancing: dict[Place, str] = field(default_factory=dict)
-    targets: dict[Place, tuple[str, MoveReason]] = field(default_factory=dict)
-    unplaced: Mapping[Place, Unplaced] = field(default_factory=dict)
+    balancing: dict[TopicPartition, str] = field(default_factory=dict)
+    targets: dict[TopicPartition, tuple[str, MoveReason]] = field(default_factory=dict)
+    unplaced: Mapping[TopicPartition, Unplaced] = field(default_factory=dict)
     urgent_at_ms: int = NO_TIME
     call_at_ms: int = NO_TIME
     arrived_first_ms: int = NO_TIME

@@ -48,12 +48,12 @@ def settle(group: SessionGroup, now_ms: int, out: Outcome, context: ShardContext
         if member_id in group.members:  # From now on, whether or not it has heard of it.
             lease.renew(group, group.members[member_id], now_ms, out)
     group.newcomers.clear()
-    for member_id, places in group.touched.items():
+    for member_id, places in group.changed_since_told.items():
         member = group.members.get(member_id)
         if member is not None and places:
             member.mailbox.dirty |= places
             out.wake(member.stream_id)
-    group.touched.clear()
+    group.changed_since_told.clear()
     group.choices = 0
     windows.tell(group, now_ms, out, context.config)
     windows.open_next(group, now_ms, context.numbers, out)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from coordinator.core.ids import Place
+from coordinator.core.ids import TopicPartition
 from coordinator.core.sessions.group import SessionGroup
 
 
@@ -27,6 +27,6 @@ def give_back(group: SessionGroup) -> None:
         group.rest_if_over(place)
 
 
-def _exists(group: SessionGroup, place: Place) -> bool:
+def _exists(group: SessionGroup, place: TopicPartition) -> bool:
     topic = group.topics.get(place[0])
     return topic is not None and place[1] < len(topic.holders)

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from itertools import chain
 
-from coordinator.core.ids import NO_OFFSET, NO_TIME, NO_TOKEN, Place
+from coordinator.core.ids import NO_OFFSET, NO_TIME, NO_TOKEN, TopicPartition
 from coordinator.core.session_values.messages import (
     HeartbeatAck,
     Order,
@@ -56,7 +56,7 @@ def take(group: SessionGroup, member: SessionMember, now_ms: int) -> ToMember | 
 
 
 def whole(
-    group: SessionGroup, member: SessionMember, now_ms: int, claimed: Iterable[Place] = ()
+    group: SessionGroup, member: SessionMember, now_ms: int, claimed: Iterable[TopicPartition] = ()
 ) -> Wanted:
     """The whole wanted state, or its first part.
 
@@ -82,7 +82,7 @@ def _part(group: SessionGroup, member: SessionMember, rest: Untold, now_ms: int)
     return Wanted(rest.version, rest.based_on, orders, rest.answers, why, is_part)
 
 
-def _last_first(places: Iterable[Place]) -> list[Place]:
+def _last_first(places: Iterable[TopicPartition]) -> list[TopicPartition]:
     """Different places in descending order; sorting partitions takes a quarter of sorting pairs."""
     by_topic: dict[str, set[int]] = {}
     for topic, partition in places:
@@ -107,7 +107,7 @@ def why_empty(group: SessionGroup, member: SessionMember) -> str:
 
 
 def _ordered(
-    group: SessionGroup, member: SessionMember, place: Place, now_ms: int
+    group: SessionGroup, member: SessionMember, place: TopicPartition, now_ms: int
 ) -> OrderedPartition:
     member_id = member.member_id
     handoff = group.handoff(place)

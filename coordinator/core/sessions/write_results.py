@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from coordinator.core.context import ShardContext
 from coordinator.core.errors import ErrorCode, session_refused
-from coordinator.core.ids import Place
+from coordinator.core.ids import TopicPartition
 from coordinator.core.outcome import DeferKeeping, DeferRetry, Outcome
 from coordinator.core.session_values.commands import WriteRetry
 from coordinator.core.session_values.journal import TriggerCause
@@ -141,7 +141,7 @@ def _inherited(group: SessionGroup, heir_id: str, now_ms: int, out: Outcome) -> 
     out.wake(heir.stream_id)
 
 
-def _is_urgent(group: SessionGroup, place: Place) -> bool:
+def _is_urgent(group: SessionGroup, place: TopicPartition) -> bool:
     """True if a partition is free, or belongs to a member that leaves."""
     holder = group.holder(place)
     return holder in group.leavers or (not holder and group.handoff(place) is None)

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from coordinator.core.ids import Place
+from coordinator.core.ids import TopicPartition
 from coordinator.core.session_values.journal import PlanRecord
 from coordinator.core.session_values.messages import Order
 from coordinator.core.session_values.policy import Mode
@@ -14,11 +14,11 @@ from coordinator.core.sessions.handoff.successors import MOST_CHOICES
 from tests.core.sessions.kit import POLICY, Member, World
 
 
-def draining(member: Member) -> list[Place]:
+def draining(member: Member) -> list[TopicPartition]:
     return [place for place, order in member.orders.items() if order.order is Order.DRAIN]
 
 
-def warming(member: Member) -> list[Place]:
+def warming(member: Member) -> list[TopicPartition]:
     return [place for place, order in member.orders.items() if order.order is Order.WARM]
 
 

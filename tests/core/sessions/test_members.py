@@ -389,7 +389,7 @@ def test_rows_of_topics_that_nobody_declares_any_more_are_given_back():
         other.leave("now")
     assert list(world.group.topics) == ["t"]
     assert len(world.group.topics["t"].holders) == 3
-    assert not world.group.touched
+    assert not world.group.changed_since_told
     assert len(a.active) == 2
 
 

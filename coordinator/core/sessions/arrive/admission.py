@@ -8,7 +8,7 @@ from __future__ import annotations
 from coordinator.core.config import GroupConfig
 from coordinator.core.context import ShardContext
 from coordinator.core.errors import ErrorCode, MustWait, Refused, session_refused
-from coordinator.core.ids import IdSource, Place
+from coordinator.core.ids import IdSource, TopicPartition
 from coordinator.core.numbers import Numbers
 from coordinator.core.outcome import Outcome
 from coordinator.core.records import Record
@@ -117,7 +117,7 @@ def record_of(
 
 def records_of(
     group: SessionGroup, record: SessionMemberStored, now_ms: int, numbers: Numbers
-) -> tuple[list[Record], list[Place]]:
+) -> tuple[list[Record], list[TopicPartition]]:
     """Records of a new member and of what it inherits from its name; with these partitions."""
     places = _kept_for(group, record.name, now_ms)
     records: list[Record] = [record]
@@ -128,7 +128,7 @@ def records_of(
     return records, places
 
 
-def _kept_for(group: SessionGroup, name: str, now_ms: int) -> list[Place]:
+def _kept_for(group: SessionGroup, name: str, now_ms: int) -> list[TopicPartition]:
     """Partitions that a process of a name inherits, without those that others wait for as well."""
     if not group.may_grant(now_ms):
         return []

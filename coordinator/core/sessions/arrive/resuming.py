@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from coordinator.core.config import GroupConfig
 from coordinator.core.errors import ErrorCode, Refused, session_refused
-from coordinator.core.ids import NO_TIME, Place
+from coordinator.core.ids import NO_TIME, TopicPartition
 from coordinator.core.numbers import Numbers
 from coordinator.core.outcome import Outcome
 from coordinator.core.records import Record
@@ -116,7 +116,7 @@ def _changed(group: SessionGroup, member: SessionMember, command: Attach) -> lis
 
 
 def _call_of(
-    group: SessionGroup, member: SessionMember, command: Attach, again: list[Place]
+    group: SessionGroup, member: SessionMember, command: Attach, again: list[TopicPartition]
 ) -> Call | None:
     """Call for a plan on a member's return; None: no plan was made without it."""
     record = member.record

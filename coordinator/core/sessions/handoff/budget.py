@@ -10,7 +10,7 @@ not know it, and counts all open hand-offs whose holder does not leave.
 
 from __future__ import annotations
 
-from coordinator.core.ids import Place
+from coordinator.core.ids import TopicPartition
 from coordinator.core.session_values.policy import Mode
 from coordinator.core.session_values.records import Phase
 from coordinator.core.sessions.group import SessionGroup
@@ -33,7 +33,7 @@ class Budget:
 
     def __init__(self, group: SessionGroup) -> None:
         self.draining = max(1, min(MOST_DRAINING, int(group.planning.partitions * SHARE_DRAINING)))
-        self.ready: list[Place] = []
+        self.ready: list[TopicPartition] = []
         """Partitions whose successor is ready, which wait for room to be drained."""
         self.is_warm = group.policy.mode is Mode.WARM
         self._preparing: dict[str, int] = {}
@@ -41,7 +41,7 @@ class Budget:
         for place, target in list(balancing.items()):
             self._count(group, place, target)
 
-    def _count(self, group: SessionGroup, place: Place, target: str) -> None:
+    def _count(self, group: SessionGroup, place: TopicPartition, target: str) -> None:
         open_now = group.handoff(place)
         if _is_exempt(group, place):
             del group.planning.balancing[place]
@@ -72,7 +72,7 @@ class Budget:
             self.draining -= 1
 
 
-def may_drain(group: SessionGroup, place: Place) -> bool:
+def may_drain(group: SessionGroup, place: TopicPartition) -> bool:
     """True if a partition whose successor is ready may be drained now."""
     return (
         place not in group.planning.balancing
@@ -87,7 +87,7 @@ def restore(group: SessionGroup) -> None:
         group.planning.balancing[place] = open_now.successor
 
 
-def _is_exempt(group: SessionGroup, place: Place) -> bool:
+def _is_exempt(group: SessionGroup, place: TopicPartition) -> bool:
     """True if its holder leaves: what it hands over is not held back."""
     member = group.members.get(group.holder(place))
     return member is not None and (member.record.leaves or member.must_drain)

@@ -15,7 +15,7 @@ A drain that was ordered is never taken back. No change of successor gives a pha
 from __future__ import annotations
 
 from coordinator.core.context import ShardContext
-from coordinator.core.ids import NO_TIME, Place
+from coordinator.core.ids import NO_TIME, TopicPartition
 from coordinator.core.numbers import Numbers
 from coordinator.core.outcome import DeferPhase, DeferRetry, Outcome
 from coordinator.core.records import Record
@@ -47,7 +47,7 @@ retried by the shard itself."""
 
 def open_one(
     group: SessionGroup,
-    place: Place,
+    place: TopicPartition,
     successor: str,
     now_ms: int,
     numbers: Numbers,
@@ -61,7 +61,7 @@ def open_one(
     _write(group, place, to.begin(group, place, phase, successor, now_ms, numbers, reason), out)
 
 
-def redirect(group: SessionGroup, place: Place, successor: str, out: Outcome) -> None:
+def redirect(group: SessionGroup, place: TopicPartition, successor: str, out: Outcome) -> None:
     """Give a partition that is being drained another successor. Its time stays as it is.
 
     Not back to its holder: that one may get it under a new token, after its release.
@@ -74,7 +74,7 @@ def redirect(group: SessionGroup, place: Place, successor: str, out: Outcome) ->
 
 
 def reconcile(
-    group: SessionGroup, place: Place, now_ms: int, numbers: Numbers, out: Outcome
+    group: SessionGroup, place: TopicPartition, now_ms: int, numbers: Numbers, out: Outcome
 ) -> None:
     """Decide what follows for one partition, if anything does.
 
@@ -92,14 +92,16 @@ def reconcile(
     _write(group, place, record, out)
 
 
-def _delay(group: SessionGroup, place: Place, now_ms: int) -> None:
+def _delay(group: SessionGroup, place: TopicPartition, now_ms: int) -> None:
     """After an end without consent, others wait for a while."""
     delay_ms = group.policy.handover_delay_ms
     if delay_ms and not group.policy.sinks_check_tokens:
         group.set_in_motion(place).not_before_ms = now_ms + delay_ms
 
 
-def decide(group: SessionGroup, place: Place, now_ms: int, numbers: Numbers) -> Decision | None:
+def decide(
+    group: SessionGroup, place: TopicPartition, now_ms: int, numbers: Numbers
+) -> Decision | None:
     """Return the record that the phase of a partition, and what is known of it, call for."""
     handoff = group.handoff(place)
     is_released = group.motion(place).release is not None
@@ -120,7 +122,7 @@ def decide(group: SessionGroup, place: Place, now_ms: int, numbers: Numbers) -> 
     return _decide_forced(group, place, handoff, now_ms, numbers)
 
 
-def _must_stop(group: SessionGroup, place: Place) -> bool:
+def _must_stop(group: SessionGroup, place: TopicPartition) -> bool:
     """True if the holder is being evicted, or the deadline of its Leave(DRAIN) has passed."""
     holder = group.members.get(group.holder(place))
     if holder is None:
@@ -129,7 +131,7 @@ def _must_stop(group: SessionGroup, place: Place) -> bool:
 
 
 def _decide_prepare(
-    group: SessionGroup, place: Place, handoff: Handoff, now_ms: int, numbers: Numbers
+    group: SessionGroup, place: TopicPartition, handoff: Handoff, now_ms: int, numbers: Numbers
 ) -> Decision | None:
     if group.motion(place).release is not None:
         return to.switch(group, place, handoff.successor, now_ms, numbers)
@@ -147,7 +149,7 @@ def _decide_prepare(
 
 
 def _decide_drain(
-    group: SessionGroup, place: Place, handoff: Handoff, now_ms: int, numbers: Numbers
+    group: SessionGroup, place: TopicPartition, handoff: Handoff, now_ms: int, numbers: Numbers
 ) -> Decision | None:
     if group.motion(place).release is not None:
         return _pass_on(group, place, handoff, now_ms, numbers)
@@ -157,7 +159,7 @@ def _decide_drain(
 
 
 def _decide_forced(
-    group: SessionGroup, place: Place, handoff: Handoff, now_ms: int, numbers: Numbers
+    group: SessionGroup, place: TopicPartition, handoff: Handoff, now_ms: int, numbers: Numbers
 ) -> Decision | None:
     motion = group.motion(place)
     if motion.release is not None:
@@ -173,7 +175,9 @@ def _decide_forced(
     return _look_for_another(group, place, handoff)
 
 
-def _look_for_another(group: SessionGroup, place: Place, handoff: Handoff) -> Decision | None:
+def _look_for_another(
+    group: SessionGroup, place: TopicPartition, handoff: Handoff
+) -> Decision | None:
     """The successor of a drain is gone, or may not have it any more: the drain goes on."""
     if not handoff.successor or _is_fit(group, place, handoff):
         return None
@@ -182,7 +186,7 @@ def _look_for_another(group: SessionGroup, place: Place, handoff: Handoff) -> De
 
 
 def _decide_copy(
-    group: SessionGroup, place: Place, handoff: Handoff, now_ms: int, numbers: Numbers
+    group: SessionGroup, place: TopicPartition, handoff: Handoff, now_ms: int, numbers: Numbers
 ) -> Decision | None:
     if handoff.is_ready:
         return to.switch(group, place, handoff.successor, now_ms, numbers)
@@ -196,7 +200,7 @@ def _decide_copy(
 
 def _pass_on(
     group: SessionGroup,
-    place: Place,
+    place: TopicPartition,
     handoff: Handoff,
     now_ms: int,
     numbers: Numbers,
@@ -293,7 +297,7 @@ def leaves_by(group: SessionGroup, member: SessionMember, now_ms: int, out: Outc
 
 def settled(
     group: SessionGroup,
-    place: Place,
+    place: TopicPartition,
     now_ms: int,
     numbers: Numbers,
     out: Outcome,
@@ -317,7 +321,7 @@ def retry(group: SessionGroup, now_ms: int, numbers: Numbers, out: Outcome) -> N
         reconcile(group, place, now_ms, numbers, out)
 
 
-def entered(group: SessionGroup, place: Place, now_ms: int, out: Outcome) -> None:
+def entered(group: SessionGroup, place: TopicPartition, now_ms: int, out: Outcome) -> None:
     """A phase is durable: arm its deadline, unless only the successor has changed."""
     handoff = group.handoff(place)
     if handoff is None or handoff.deadline_ms != NO_TIME:
@@ -332,7 +336,7 @@ def entered(group: SessionGroup, place: Place, now_ms: int, out: Outcome) -> Non
 
 
 def _arm(
-    group: SessionGroup, place: Place, handoff: Handoff, deadline_ms: int, out: Outcome
+    group: SessionGroup, place: TopicPartition, handoff: Handoff, deadline_ms: int, out: Outcome
 ) -> None:
     handoff.deadline_ms = deadline_ms
     out.defer(
@@ -340,7 +344,9 @@ def _arm(
     )
 
 
-def restore(group: SessionGroup, place: Place, now_ms: int, numbers: Numbers, out: Outcome) -> None:
+def restore(
+    group: SessionGroup, place: TopicPartition, now_ms: int, numbers: Numbers, out: Outcome
+) -> None:
     """A new owner runs each phase once more in full, and decides what the last one has not."""
     entered(group, place, now_ms, out)
     reconcile(group, place, now_ms, numbers, out)
@@ -353,7 +359,7 @@ def remaining_ms(handoff: Handoff, now_ms: int) -> int:
     return max(0, handoff.deadline_ms - now_ms)
 
 
-def _write(group: SessionGroup, place: Place, record: Decision, out: Outcome) -> None:
+def _write(group: SessionGroup, place: TopicPartition, record: Decision, out: Outcome) -> None:
     receiver = record.successor if isinstance(record, PhaseEntered) else record.member_id
     group.note_write_pending((place,), receiver)
     out.persist(
@@ -366,5 +372,5 @@ def _leaves(group: SessionGroup, member_id: str) -> bool:
     return member is not None and member.is_leaving
 
 
-def _is_fit(group: SessionGroup, place: Place, handoff: Handoff) -> bool:
+def _is_fit(group: SessionGroup, place: TopicPartition, handoff: Handoff) -> bool:
     return successors.may_have(group, place, handoff.successor)

@@ -12,7 +12,7 @@ from collections.abc import Set as AbstractSet
 from functools import cached_property
 from zlib import crc32
 
-from coordinator.core.ids import Place
+from coordinator.core.ids import TopicPartition
 from coordinator.core.sessions.group import SessionGroup
 from coordinator.core.sessions.member import SessionMember
 
@@ -21,7 +21,7 @@ MOST_CHOICES = 20
 what is beyond that has no successor until the next plan, which looks at everything once."""
 
 
-def may_have(group: SessionGroup, place: Place, member_id: str) -> bool:
+def may_have(group: SessionGroup, place: TopicPartition, member_id: str) -> bool:
     """True if a member may be, or stay, the successor of a partition."""
     member = group.members.get(member_id)
     if member is None or member.is_ended or member.is_leaving:
@@ -31,7 +31,7 @@ def may_have(group: SessionGroup, place: Place, member_id: str) -> bool:
     return place[1] < member.declares(place[0])
 
 
-def may_get(group: SessionGroup, place: Place, member_id: str) -> bool:
+def may_get(group: SessionGroup, place: TopicPartition, member_id: str) -> bool:
     """True if a member may be given a partition now."""
     return may_have(group, place, member_id) and group.members[member_id].receives
 
@@ -45,16 +45,16 @@ class Loads:
     def __init__(self, group: SessionGroup) -> None:
         self._group = group
 
-    def of(self, member_id: str) -> int:
+    def load_of(self, member_id: str) -> int:
         """Number of partitions that count at a member."""
         return self._group.count_held_by(member_id) + self._on_their_way[member_id]
 
     def room_of(self, member: SessionMember) -> int:
         """Number of partitions that a member may have beside those that count."""
         most = member.record.max_partitions
-        return sys.maxsize if most is None else most - self.of(member.member_id)
+        return sys.maxsize if most is None else most - self.load_of(member.member_id)
 
-    def add(self, place: Place, successor: str) -> None:
+    def add(self, place: TopicPartition, successor: str) -> None:
         """Count one more partition that begins its way to a member."""
         if "_on_their_way" in self.__dict__:
             self._on_their_way[successor] += 1
@@ -75,7 +75,7 @@ class Loads:
         return found
 
 
-def choose(group: SessionGroup, place: Place, but: AbstractSet[str]) -> str:
+def choose(group: SessionGroup, place: TopicPartition, but: AbstractSet[str]) -> str:
     """The member with the lowest load by capacity that may get a partition; empty: nobody.
 
     Nobody gets one that was refused three times in a row, for a while.
@@ -86,8 +86,8 @@ def choose(group: SessionGroup, place: Place, but: AbstractSet[str]) -> str:
     loads = Loads(group)
 
     def rank(member: SessionMember) -> tuple[float, int]:
-        tie = crc32(f"{place[0]}:{place[1]}:{member.name}".encode())
-        return (2 * loads.of(member.member_id) + 1) / member.record.capacity, tie
+        tie_break = crc32(f"{place[0]}:{place[1]}:{member.name}".encode())
+        return (2 * loads.load_of(member.member_id) + 1) / member.record.capacity, tie_break
 
     found = (
         member

@@ -153,7 +153,7 @@ def write_end(
     What it was handing over goes to the successors in the same write, and a process that waits for
     its name inherits the rest.
     """
-    keep_ms, heir = ended.keep_ms, heirs.of(group, member, now_ms)
+    keep_ms, heir = ended.keep_ms, heirs.heard_heir(group, member, now_ms)
     places = list(group.places_of(member.member_id))
     is_by_time = ended.cause is EndCause.LEASE_EXPIRED
     delay_ms = group.policy.handover_delay_ms if ended.cause in WITHOUT_CONSENT else 0

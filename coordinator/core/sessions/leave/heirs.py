@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from coordinator.core.errors import ErrorCode, Refused
-from coordinator.core.ids import Place
+from coordinator.core.ids import TopicPartition
 from coordinator.core.numbers import Numbers
 from coordinator.core.outcome import Outcome
 from coordinator.core.records import Record
@@ -120,7 +120,7 @@ def has_ended(old: SessionMember, command: Attach) -> bool:
     return all(before) and before[:2] == now[:2] and now[2] > before[2]
 
 
-def of(group: SessionGroup, member: SessionMember, now_ms: int) -> SessionMember | None:
+def heard_heir(group: SessionGroup, member: SessionMember, now_ms: int) -> SessionMember | None:
     """The process that waits for a member's name, if it has been heard within its lease."""
     heir = group.waiting.get(member.record.name)
     if heir is None or heir.stream_id is None or heir.ends_at_ms <= now_ms:
@@ -142,7 +142,7 @@ def records(
     heir: SessionMember,
     now_ms: int,
     numbers: Numbers,
-) -> tuple[list[Record], list[Place]]:
+) -> tuple[list[Record], list[TopicPartition]]:
     """The heir's admission and what it inherits; with the partitions that the records are about.
 
     It gets what is held or in PREPARE; what is being drained goes to its successor. What the old
@@ -175,7 +175,7 @@ def records(
     return found, mine
 
 
-def _goes_on(group: SessionGroup, place: Place) -> bool:
+def _goes_on(group: SessionGroup, place: TopicPartition) -> bool:
     handoff = group.handoff(place)
     is_drained = handoff is not None and handoff.phase in DRAINING
     return is_drained or group.motion(place).release is not None

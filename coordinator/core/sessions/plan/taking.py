@@ -16,7 +16,7 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice, repeat
 
-from coordinator.core.ids import Place
+from coordinator.core.ids import TopicPartition
 from coordinator.core.numbers import Numbers
 from coordinator.core.outcome import Outcome
 from coordinator.core.session_values.plans import NOBODY, Numbered, Plan, Range
@@ -84,7 +84,7 @@ def _take_moves(group: SessionGroup, taking: Taking, most: int) -> int:
     return len(moves)
 
 
-def _counts(group: SessionGroup, place: Place, source: str, target: str) -> bool:
+def _counts(group: SessionGroup, place: TopicPartition, source: str, target: str) -> bool:
     """True if a move is still to be done."""
     if target and not successors.may_get(group, place, target):
         return False
@@ -105,7 +105,7 @@ class _Grants:
         self._looking = _looking(group)
         self._loads = successors.Loads(group)
         self._grants: list[Grant] = []
-        self._places: list[Place] = []
+        self._places: list[TopicPartition] = []
 
     def take(self, numbers: Numbers) -> int:
         """Take a slice; returns how much of it is left."""
@@ -166,7 +166,7 @@ class _Grants:
             self._places += places
 
 
-def _places(topic: str, ranges: tuple[Range, ...]) -> Iterator[Place]:
+def _places(topic: str, ranges: tuple[Range, ...]) -> Iterator[TopicPartition]:
     for first, last in ranges:
         yield from zip(repeat(topic), range(first, last + 1), strict=False)
 
@@ -202,7 +202,7 @@ def _still_free(
     group: SessionGroup,
     topic: str,
     ranges: tuple[Range, ...],
-    places: Sequence[Place],
+    places: Sequence[TopicPartition],
     member: SessionMember,
     room: int,
 ) -> tuple[Range, ...]:

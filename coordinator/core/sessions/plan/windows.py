@@ -14,7 +14,7 @@ from __future__ import annotations
 from coordinator.core.config import GroupConfig
 from coordinator.core.context import ShardContext
 from coordinator.core.events import PlanFailed
-from coordinator.core.ids import NO_TIME, Place
+from coordinator.core.ids import NO_TIME, TopicPartition
 from coordinator.core.numbers import Numbers
 from coordinator.core.outcome import DeferPlan, Outcome
 from coordinator.core.session_values.commands import PlanComputed, PlanDue
@@ -370,5 +370,7 @@ def open_next(group: SessionGroup, now_ms: int, numbers: Numbers, out: Outcome) 
             del waiting[target]
 
 
-def _may_begin(group: SessionGroup, place: Place, target: str, loads: successors.Loads) -> bool:
+def _may_begin(
+    group: SessionGroup, place: TopicPartition, target: str, loads: successors.Loads
+) -> bool:
     return successors.may_get(group, place, target) and loads.room_of(group.members[target]) > 0
