@@ -143,6 +143,19 @@ def test_a_plan_of_a_group_that_empties_is_not_taken_any_further(slices: Slices)
     assert len(d.active) == 45
 
 
+def test_a_plan_grants_nothing_of_a_topic_that_nobody_declares_any_more(slices: Slices) -> None:
+    slices(1)
+    world = three()
+    world.to(101)
+    for member in world.members:
+        member.topics = {"t-a": 31}
+        member.attach()
+    assert "t-b" not in world.group.topics
+    world.to(300)
+    assert sum(len(member.active) for member in world.members) == 31
+    assert world.state == "Stable"
+
+
 def test_a_new_owner_plans_what_the_last_one_had_not_taken(slices: Slices) -> None:
     slices(10)
     world = three()

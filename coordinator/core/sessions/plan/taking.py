@@ -24,7 +24,7 @@ from coordinator.core.session_values.records import Grant, PartitionsGranted
 from coordinator.core.session_values.written import SessionWritten
 from coordinator.core.sessions.group import SessionGroup
 from coordinator.core.sessions.handoff import phases, successors
-from coordinator.core.sessions.holdings import cut, grant_bytes, ranges_of, size_of
+from coordinator.core.sessions.holdings import TopicHoldings, cut, grant_bytes, ranges_of, size_of
 from coordinator.core.sessions.member import SessionMember
 from coordinator.core.sessions.planning import Taking
 from coordinator.core.written import Unawaited
@@ -128,8 +128,9 @@ class _Grants:
                 taking.topics.appendleft((number, later))
             left -= size_of(now)
             left_bytes -= size_bytes
-            taking.draft.add_grant(group.topics[topic].rests, topic, member_id, now, self._now_ms)
-            self._grant(member_id, topic, now, numbers)
+            holdings = group.topics.get(topic) or TopicHoldings(topic)  # Or nobody declares it now.
+            taking.draft.add_grant(holdings.rests, topic, member_id, now, self._now_ms)
+            self._grant(member_id, holdings, now, numbers)
         if self._grants:
             written = SessionWritten(group.group_id, tuple(self._places))
             record = PartitionsGranted(group.group_id, tuple(self._grants))
@@ -144,9 +145,13 @@ class _Grants:
         taking.room = sys.maxsize if member is None else self._loads.room_of(member)
 
     def _grant(
-        self, member_id: str, topic: str, ranges: tuple[Range, ...], numbers: Numbers
+        self,
+        member_id: str,
+        holdings: TopicHoldings,
+        ranges: tuple[Range, ...],
+        numbers: Numbers,
     ) -> None:
-        group, taking = self._group, self._taking
+        group, taking, topic = self._group, self._taking, holdings.topic
         member = group.members.get(member_id)
         if member is None or not member.receives:
             taking.is_stale = True
@@ -154,7 +159,7 @@ class _Grants:
         looking = self._looking.get(topic, ())
         redirected = _redirect(group, topic, ranges, member, looking, self._out)
         places = list(_places(topic, ranges))
-        still = _still_free(group, topic, ranges, places, member, taking.room - redirected)
+        still = _still_free(group, holdings, ranges, places, member, taking.room - redirected)
         count = size_of(still)
         taking.is_stale = taking.is_stale or count + redirected < size_of(ranges)
         taking.room -= count + redirected
@@ -200,14 +205,14 @@ def _redirect(
 
 def _still_free(
     group: SessionGroup,
-    topic: str,
+    holdings: TopicHoldings,
     ranges: tuple[Range, ...],
     places: Sequence[TopicPartition],
     member: SessionMember,
     room: int,
 ) -> tuple[Range, ...]:
     """Partitions of `ranges`, which `places` names, that a member may be given now."""
-    holdings, declared = group.topics[topic], member.declares(topic)
+    declared = member.declares(holdings.topic)
     is_plain = not (holdings.open or holdings.kept)
     if is_plain and room >= size_of(ranges) and ranges[-1][1] < declared:
         # The way of a first plan: no look at each partition, but for those on their way.
