@@ -83,6 +83,7 @@ from coordinator.core.sessions.handoff import phases
 from coordinator.core.sessions.leave import ends, evict, leaving
 from coordinator.core.sessions.member import SessionMember
 from coordinator.core.sessions.plan import windows
+from coordinator.core.sessions.step import Step
 
 STRANGER = Refuse(ErrorCode.UNKNOWN_MEMBER_ID)
 NOT_FOUND = Refuse(ErrorCode.GROUP_ID_NOT_FOUND)
@@ -248,7 +249,7 @@ class GroupMachine(GroupTable):
         groups = [group for group in self.groups.values() if isinstance(group, SessionGroup)]
         grace_ms = lease.grace_ms(sum(len(group.members) for group in groups))
         for group in groups:
-            restoring.restore(group, grace_ms, now_ms, out, self.context)
+            restoring.restore(group, grace_ms, Step(now_ms, out, self.context))
 
     def session_beat(self, heard: sq.SessionHeartbeat, now_ms: int) -> SessionMember | None:
         """Short path of a session member's heartbeat; see `lease.beat`."""

@@ -11,13 +11,13 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias, TypeVar
 
 from coordinator.core.classic.group import ClassicGroup
-from coordinator.core.context import ShardContext
 from coordinator.core.errors import ErrorCode
 from coordinator.core.group import Group
 from coordinator.core.group_table import GroupTable
 from coordinator.core.outcome import Outcome
 from coordinator.core.sessions import settling
 from coordinator.core.sessions.group import SessionGroup
+from coordinator.core.sessions.step import Step
 
 G = TypeVar("G", bound=Group)
 # Any: the commands of a row.
@@ -99,7 +99,7 @@ def without(answer: Callable[[Any, Outcome], None]) -> HandlerWithoutGroup:
 
 
 def settled(
-    handle: Callable[[SessionGroup, Any, int, Outcome, ShardContext], None],
+    handle: settling.SessionHandler,
 ) -> Handler[SessionGroup]:
     """Adapt a handler of session groups, which settles the group, and forgets it if it is unused.
 
@@ -110,7 +110,7 @@ def settled(
         table: GroupTable, group: SessionGroup, command: Any, now_ms: int, out: Outcome
     ) -> None:
         try:
-            settling.handle(handle, group, command, now_ms, out, table.context)
+            settling.handle(handle, group, command, Step(now_ms, out, table.context))
         finally:
             if group.is_unused:
                 del table.groups[group.group_id]

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from coordinator.core.config import GroupConfig
 from coordinator.core.ids import TopicPartition
-from coordinator.core.numbers import Numbers
 from coordinator.core.outcome import Outcome
 from coordinator.core.session_values.events import PartitionRefused
 from coordinator.core.session_values.records import Phase
@@ -14,31 +12,24 @@ from coordinator.core.sessions.group import SessionGroup
 from coordinator.core.sessions.handoff import phases
 from coordinator.core.sessions.member import SessionMember
 from coordinator.core.sessions.plan import windows
+from coordinator.core.sessions.step import Step
 
 
-def take_in(
-    group: SessionGroup,
-    member: SessionMember,
-    ack: SessionAck,
-    now_ms: int,
-    numbers: Numbers,
-    out: Outcome,
-    config: GroupConfig,
-) -> None:
+def take_in(group: SessionGroup, member: SessionMember, ack: SessionAck, step: Step) -> None:
     """Take in what a member has done, and decide what follows."""
     for each in ack.partitions:
         is_news = {
             AckKind.RELEASED: _released,
             AckKind.READY: _ready,
             AckKind.REFUSED: _refused,
-        }[each.kind](group, member, each, now_ms)
+        }[each.kind](group, member, each, step.now_ms)
         if is_news:
-            phases.reconcile(group, each.place, now_ms, numbers, out)
+            phases.reconcile(group, each.place, step)
             if each.kind is AckKind.RELEASED:
                 _forget_row(group, each.place)
             if each.kind is AckKind.REFUSED:
-                _tell(group, each.place, out)
-                windows.call_urgently(group, now_ms, out, config)
+                _tell(group, each.place, step.out)
+                windows.call_urgently(group, step)
 
 
 def _released(group: SessionGroup, member: SessionMember, ack: PartitionAck, now_ms: int) -> bool:

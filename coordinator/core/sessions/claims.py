@@ -10,7 +10,6 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from coordinator.core.ids import TopicPartition
 from coordinator.core.numbers import Numbers
-from coordinator.core.outcome import Outcome
 from coordinator.core.session_values.records import Grant, PartitionsGranted
 from coordinator.core.session_values.written import SessionWritten
 from coordinator.core.sessions import last_work
@@ -19,6 +18,7 @@ from coordinator.core.sessions.handoff import phases
 from coordinator.core.sessions.holdings import grants_of
 from coordinator.core.sessions.member import SessionMember
 from coordinator.core.sessions.partition import Release
+from coordinator.core.sessions.step import Step
 from coordinator.core.written import Unawaited
 
 Claims = Iterable[tuple[str, int, int]]
@@ -26,13 +26,7 @@ Claims = Iterable[tuple[str, int, int]]
 
 
 def compare(
-    group: SessionGroup,
-    member: SessionMember,
-    held: Claims,
-    applied: int,
-    now_ms: int,
-    numbers: Numbers,
-    out: Outcome,
+    group: SessionGroup, member: SessionMember, held: Claims, applied: int, step: Step
 ) -> list[TopicPartition]:
     """Compare the held set of a heartbeat, with grants that the member has taken in already.
 
@@ -46,15 +40,15 @@ def compare(
     missing = [place for place in unclaimed(group, member, claimed) if mailbox.has_seen(place)]
     # It is told LOST, or the token that counts.
     mailbox.dirty.update(filter(mailbox.has_seen, _wrong(group, member.member_id, claimed)))
-    grants, places = granted_anew(group, member, missing, now_ms, numbers)
+    grants, places = granted_anew(group, member, missing, step.now_ms, step.numbers)
     if grants:
         group.note_write_pending(places, member.member_id)
         record = PartitionsGranted(group.group_id, grants)
         written = SessionWritten(group.group_id, tuple(places))
-        out.persist((record,), Unawaited(group.group_id), settled=written)
+        step.out.persist((record,), Unawaited(group.group_id), settled=written)
     for place in missing:
         if group.motion(place).release is not None:
-            phases.reconcile(group, place, now_ms, numbers, out)
+            phases.reconcile(group, place, step)
     return places
 
 

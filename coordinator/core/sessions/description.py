@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from coordinator.core.config import GroupConfig
-from coordinator.core.context import ShardContext
 from coordinator.core.group import GroupState
 from coordinator.core.ids import NO_OFFSET, NO_TIME, TopicPartition
 from coordinator.core.outcome import Outcome
@@ -37,6 +36,7 @@ from coordinator.core.sessions.group import SessionGroup
 from coordinator.core.sessions.holdings import Handoff, TopicHoldings, ranges_of
 from coordinator.core.sessions.member import SessionMember
 from coordinator.core.sessions.plan import windows
+from coordinator.core.sessions.step import Step
 
 FREE_NEXT_PLAN = "plan_due"
 """Code of partitions for which the next plan looks for a holder."""
@@ -45,13 +45,7 @@ FREE_BACKED_OFF = "refused"
 FREE_DELAYED = "handover_delay"
 
 
-def describe(
-    group: SessionGroup,
-    command: DescribeSessionGroup,
-    now_ms: int,
-    out: Outcome,
-    context: ShardContext,
-) -> None:
+def describe(group: SessionGroup, command: DescribeSessionGroup, step: Step) -> None:
     """Answer with everything that an operator may want to know about a group now."""
     declared = group.declared()
     reply = SessionGroupReply(
@@ -59,9 +53,9 @@ def describe(
         state=group.current_state().value,
         policy=group.policy,
         is_policy_stored=group.is_policy_stored,
-        now_ms=now_ms,
+        now_ms=step.now_ms,
         planned_at_ms=group.planning.planned_at_ms,
-        plan_due_ms=windows.due(group, context.config),
+        plan_due_ms=windows.due(group, step.config),
         members=tuple(_members(group)),
         topics=tuple(
             TopicRow(name, declared.get(name, 0), tuple(topic.holders), topic.tokens[:])
@@ -72,10 +66,10 @@ def describe(
         free=tuple(
             row
             for name, topic in sorted(group.topics.items())
-            for row in _free(group, topic, declared.get(name, 0), now_ms)
+            for row in _free(group, topic, declared.get(name, 0), step.now_ms)
         ),
     )
-    out.reply(command.call_id, reply)
+    step.out.reply(command.call_id, reply)
 
 
 def describe_as_group(group: SessionGroup, command: DescribeGroup, out: Outcome) -> None:

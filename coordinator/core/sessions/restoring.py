@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from coordinator.core.context import ShardContext
-from coordinator.core.outcome import Outcome
 from coordinator.core.session_values.journal import TriggerCause
 from coordinator.core.sessions import last_work, lease, settling, upkeep
 from coordinator.core.sessions.group import SessionGroup
 from coordinator.core.sessions.handoff import phases
 from coordinator.core.sessions.leave import leaving
 from coordinator.core.sessions.plan import windows
+from coordinator.core.sessions.step import Step
 
 
-def restore(
-    group: SessionGroup, grace_ms: int, now_ms: int, out: Outcome, context: ShardContext
-) -> None:
+def restore(group: SessionGroup, grace_ms: int, step: Step) -> None:
     """Serve a group that was read from the log.
 
     Args:
@@ -26,21 +23,21 @@ def restore(
     group.newcomers.clear()
     group.planning.last_record_ms = last_work.last_record_ms(group)
     for member in group.members.values():
-        lease.restore(group, member, grace_ms, now_ms, out)
+        lease.restore(group, member, grace_ms, step)
         if member.record.evicted:
             for place in list(group.places_of(member.member_id)):
-                phases.reconcile(group, place, now_ms, context.numbers, out)
+                phases.reconcile(group, place, step)
     if group.policy.handover_delay_ms:
-        _delay_free(group, now_ms)
+        _delay_free(group, step.now_ms)
     for place, _ in list(group.open_handoffs()):
-        phases.restore(group, place, now_ms, context.numbers, out)
+        phases.restore(group, place, step)
     for member in group.members.values():
-        leaving.restore(group, member, now_ms, out)
+        leaving.restore(group, member, step)
     for name in group.kept_names:
-        leaving.keep(group, name, now_ms, out)
+        leaving.keep(group, name, step)
     group.state = group.current_state()
-    windows.restored(group, now_ms, out, context.config)
-    settling.settle(group, now_ms, out, context)
+    windows.restored(group, step)
+    settling.settle(group, step)
 
 
 def _delay_free(group: SessionGroup, now_ms: int) -> None:

@@ -10,61 +10,54 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from coordinator.core.context import ShardContext
-from coordinator.core.outcome import Outcome
 from coordinator.core.session_values.requests import SessionHeartbeat
 from coordinator.core.sessions import lease, upkeep
 from coordinator.core.sessions.group import SessionGroup
 from coordinator.core.sessions.leave import leaving
 from coordinator.core.sessions.plan import windows
+from coordinator.core.sessions.step import Step
 
 # Any: one command of session groups.
-SessionHandler = Callable[[SessionGroup, Any, int, Outcome, ShardContext], None]
+SessionHandler = Callable[[SessionGroup, Any, Step], None]
 
 
-def handle(
-    handler: SessionHandler,
-    group: SessionGroup,
-    command: Any,
-    now_ms: int,
-    out: Outcome,
-    context: ShardContext,
-) -> None:
+def handle(handler: SessionHandler, group: SessionGroup, command: Any, step: Step) -> None:
     """Handle one command about one group, settle the group, and note streams that open and end."""
-    opened, ended, called_ms = len(out.opened), len(out.ended), group.planning.call_at_ms
-    handler(group, command, now_ms, out, context)
+    out, called_ms = step.out, group.planning.call_at_ms
+    opened, ended = len(out.opened), len(out.ended)
+    handler(group, command, step)
     is_heartbeat = type(command) is SessionHeartbeat
     if not is_heartbeat or out.writes or group.planning.call_at_ms != called_ms:
-        settle(group, now_ms, out, context)
+        settle(group, step)
     for stream_id, group_id, member_id in out.opened[opened:]:
-        context.streams[stream_id] = group_id, member_id
+        step.streams[stream_id] = group_id, member_id
     for stream_id, _ in out.ended[ended:]:
-        context.streams.pop(stream_id, None)
+        step.streams.pop(stream_id, None)
 
 
-def settle(group: SessionGroup, now_ms: int, out: Outcome, context: ShardContext) -> None:
+def settle(group: SessionGroup, step: Step) -> None:
     """Do what a change of a group calls for."""
     for member_id in group.newcomers:
         if member_id in group.members:  # From now on, whether or not it has heard of it.
-            lease.renew(group, group.members[member_id], now_ms, out)
+            lease.renew(group, group.members[member_id], step)
     group.newcomers.clear()
     for member_id, places in group.changed_since_told.items():
         member = group.members.get(member_id)
         if member is not None and places:
             member.mailbox.dirty |= places
-            out.wake(member.stream_id)
+            step.out.wake(member.stream_id)
     group.changed_since_told.clear()
     group.choices = 0
-    windows.tell(group, now_ms, out, context.config)
-    windows.open_next(group, now_ms, context.numbers, out)
+    windows.tell(group, step)
+    windows.open_next(group, step)
     for member_id in list(group.leavers):
         member = group.members.get(member_id)
         if member is not None and leaving.has_drained(group, member):
-            leaving.finish(group, member, now_ms, context.numbers, out)
+            leaving.finish(group, member, step)
     if group.declarations.shrunk and not group.written_partitions and not group.arriving:
         upkeep.give_back(group)
     if not group.members:
         windows.forget(group)
     state = group.current_state()
     if state is not group.state:
-        group.state, group.state_changed_at_ms = state, now_ms
+        group.state, group.state_changed_at_ms = state, step.now_ms

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from coordinator.core.context import ShardContext
 from coordinator.core.group import Group
 from coordinator.core.ids import CallId
 from coordinator.core.outcome import Outcome
@@ -23,6 +22,7 @@ from coordinator.core.sessions.arrive import admission
 from coordinator.core.sessions.group import SessionGroup
 from coordinator.core.sessions.leave import ends, heirs, leaving
 from coordinator.core.sessions.member import SessionMember
+from coordinator.core.sessions.step import Step
 
 Streams = Mapping[CallId, tuple[str, str]]
 """Group and member of each open stream."""
@@ -53,65 +53,53 @@ def beat(
     return member if lease.beat(group, member, heard, now_ms) else None
 
 
-def heartbeat(
-    group: SessionGroup,
-    command: SessionHeartbeat,
-    now_ms: int,
-    out: Outcome,
-    context: ShardContext,
-) -> None:
+def heartbeat(group: SessionGroup, command: SessionHeartbeat, step: Step) -> None:
     """Renew the lease of a member; a process that waits for a name has none, and is answered."""
-    member = _speaker(group, command.stream_id, out, context.streams)
+    member = _speaker(group, command.stream_id, step.out, step.streams)
     if member is not None and member.member_id not in group.members:
         member.mailbox.ack = command.number
         if command.whole:
             member.mailbox.whole, member.mailbox.answers = True, command.number
-        member.last_beat_ms = now_ms
-        out.wake(member.stream_id)
+        member.last_beat_ms = step.now_ms
+        step.out.wake(member.stream_id)
         if heirs.is_forgotten(group, member):
-            admission.admit_heir(group, member, now_ms, out, context.numbers)
+            admission.admit_heir(group, member, step)
     elif member is not None:
-        lease.heartbeat(group, member, command, now_ms, context.numbers, out, context.config)
+        lease.heartbeat(group, member, command, step)
 
 
-def ack(
-    group: SessionGroup, command: SessionAck, now_ms: int, out: Outcome, context: ShardContext
-) -> None:
+def ack(group: SessionGroup, command: SessionAck, step: Step) -> None:
     """Take in what a member has done with partitions."""
-    member = _speaker(group, command.stream_id, out, context.streams)
+    member = _speaker(group, command.stream_id, step.out, step.streams)
     if member is not None:
-        acks.take_in(group, member, command, now_ms, context.numbers, out, context.config)
+        acks.take_in(group, member, command, step)
 
 
-def leave_group(
-    group: SessionGroup, command: SessionLeave, now_ms: int, out: Outcome, context: ShardContext
-) -> None:
+def leave_group(group: SessionGroup, command: SessionLeave, step: Step) -> None:
     """A member leaves, or a process waits no more."""
-    member = _speaker(group, command.stream_id, out, context.streams)
+    member = _speaker(group, command.stream_id, step.out, step.streams)
     if member is None:
         return
     if member.member_id in group.members:
-        leaving.take_in(group, member, command, now_ms, context.numbers, out, context.config)
+        leaving.take_in(group, member, command, step)
     elif member.unanswered is None:  # It waits for a name, and has nothing.
         del group.waiting[member.record.name]
-        out.end_stream(command.stream_id, leaving.LEFT)
+        step.out.end_stream(command.stream_id, leaving.LEFT)
 
 
-def stream_ended(
-    group: SessionGroup, command: StreamEnded, now_ms: int, out: Outcome, context: ShardContext
-) -> None:
+def stream_ended(group: SessionGroup, command: StreamEnded, step: Step) -> None:
     """The newest stream of a member has ended: it is suspect; who waits for a name has gone."""
-    member = _member(group, command.stream_id, context.streams)
-    context.streams.pop(command.stream_id, None)
+    member = _member(group, command.stream_id, step.streams)
+    step.streams.pop(command.stream_id, None)
     if member is None:
         for incarnation, attach in group.arriving.items():
             if attach is not None and attach.call_id == command.stream_id:
                 group.arriving[incarnation] = None
         return
-    member.lose_stream(now_ms)
-    flaps.note(group.flaps, member, now_ms, out)
+    member.lose_stream(step.now_ms)
+    flaps.note(group.flaps, member, step)
     if member.member_id in group.members:
-        out.note(news.suspect(group, member))
+        step.out.note(news.suspect(group, member))
     old = group.members.get(group.names.get(member.record.name, ""))
     if group.waiting.get(member.record.name) is member and not (old and old.is_ended):
         del group.waiting[member.record.name]

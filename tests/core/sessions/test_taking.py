@@ -6,14 +6,16 @@ from collections.abc import Callable
 
 import pytest
 
+from coordinator.core.context import ShardContext
 from coordinator.core.ids import NO_TIME
-from coordinator.core.numbers import Numbers
 from coordinator.core.outcome import Outcome
 from coordinator.core.session_values.plans import Numbered, Plan, Unplaced
 from coordinator.core.session_values.records import PartitionsGranted
 from coordinator.core.sessions.holdings import cut, size_of
 from coordinator.core.sessions.plan import taking, windows
+from coordinator.core.sessions.step import Step
 from coordinator.runtime.codec import encode
+from coordinator.testing.virtual import CountingIds
 from tests.core.sessions.kit import World
 
 Slices = Callable[[int], None]
@@ -108,8 +110,9 @@ def test_a_slice_grants_nothing_that_is_on_its_way() -> None:
     assert {each.writes_pending for each in group.motions.values()} == {1}
     numbered = Numbered((world.members[0].member_id,), ("t-a",))
     late, out = Plan({0: {0: ((0, 30),)}}, (), {}), Outcome()
+    context = ShardContext(world.config, CountingIds())
     rest = taking.begin(group, late, numbered, world.now)
-    assert not taking.go_on(group, rest, world.now, Numbers(), out)
+    assert not taking.go_on(group, rest, Step(world.now, out, context))
     assert rest.is_stale
     assert not out.writes
 

@@ -14,7 +14,6 @@ A drain that was ordered is never taken back. No change of successor gives a pha
 
 from __future__ import annotations
 
-from coordinator.core.context import ShardContext
 from coordinator.core.ids import NO_TIME, TopicPartition
 from coordinator.core.numbers import Numbers
 from coordinator.core.outcome import DeferPhase, DeferRetry, Outcome
@@ -35,6 +34,7 @@ from coordinator.core.sessions.handoff import budget, successors
 from coordinator.core.sessions.handoff import transitions as to
 from coordinator.core.sessions.holdings import Handoff
 from coordinator.core.sessions.member import SessionMember
+from coordinator.core.sessions.step import Step
 from coordinator.core.written import Unawaited
 
 DRAINING = (Phase.DRAIN, Phase.FORCED)
@@ -46,19 +46,14 @@ retried by the shard itself."""
 
 
 def open_one(
-    group: SessionGroup,
-    place: TopicPartition,
-    successor: str,
-    now_ms: int,
-    numbers: Numbers,
-    out: Outcome,
-    reason: str = "",
+    group: SessionGroup, place: TopicPartition, successor: str, step: Step, reason: str = ""
 ) -> None:
     """Begin to take a partition from its holder; `successor` may be empty."""
     assert not group.motion(place).writes_pending
     is_warm = group.policy.mode is Mode.WARM and successor
     phase = Phase.PREPARE if is_warm else Phase.DRAIN
-    _write(group, place, to.begin(group, place, phase, successor, now_ms, numbers, reason), out)
+    record = to.begin(group, place, phase, successor, step.now_ms, step.numbers, reason)
+    _write(group, place, record, step.out)
 
 
 def redirect(group: SessionGroup, place: TopicPartition, successor: str, out: Outcome) -> None:
@@ -73,23 +68,21 @@ def redirect(group: SessionGroup, place: TopicPartition, successor: str, out: Ou
         _write(group, place, to.redirect(group, place, handoff, successor), out)
 
 
-def reconcile(
-    group: SessionGroup, place: TopicPartition, now_ms: int, numbers: Numbers, out: Outcome
-) -> None:
+def reconcile(group: SessionGroup, place: TopicPartition, step: Step) -> None:
     """Decide what follows for one partition, if anything does.
 
     Nothing while a record of it is in flight, nor until the retry of one that was refused.
     """
     if group.motion(place).writes_pending or place in group.refused_writes:
         return
-    record = decide(group, place, now_ms, numbers)
+    record = decide(group, place, step.now_ms, step.numbers)
     if record is None:
         return
     if isinstance(record, PartitionSwitched) and group.holder(place):
         if group.motion(place).release is None and record.line is not None and record.line.stop:
             last_work.force(group, place, record.line.stop)
-            _delay(group, place, now_ms)
-    _write(group, place, record, out)
+            _delay(group, place, step.now_ms)
+    _write(group, place, record, step.out)
 
 
 def _delay(group: SessionGroup, place: TopicPartition, now_ms: int) -> None:
@@ -216,9 +209,7 @@ def _pass_on(
     return to.switch(group, place, handoff.successor, now_ms, numbers, outcome)
 
 
-def phase_overdue(
-    group: SessionGroup, command: PhaseOverdue, now_ms: int, out: Outcome, context: ShardContext
-) -> None:
+def phase_overdue(group: SessionGroup, command: PhaseOverdue, step: Step) -> None:
     """The time of a phase is up, unless the phase is another one by now."""
     place = command.topic, command.partition
     handoff = group.handoff(place)
@@ -228,7 +219,7 @@ def phase_overdue(
         and handoff.phase.value == command.phase
     ):
         handoff.is_overdue = True
-        reconcile(group, place, now_ms, context.numbers, out)
+        reconcile(group, place, step)
 
 
 # --- A holder ends ---
@@ -272,24 +263,22 @@ def end_of_holder(
     return records
 
 
-def reconsider(
-    group: SessionGroup, member_id: str, now_ms: int, numbers: Numbers, out: Outcome
-) -> None:
+def reconsider(group: SessionGroup, member_id: str, step: Step) -> None:
     """Look again at the hand-offs to a member that has changed, leaves, or is gone."""
     for place, handoff in list(group.open_handoffs()):
         if handoff.successor == member_id:
-            reconcile(group, place, now_ms, numbers, out)
+            reconcile(group, place, step)
 
 
-def leaves_by(group: SessionGroup, member: SessionMember, now_ms: int, out: Outcome) -> None:
+def leaves_by(group: SessionGroup, member: SessionMember, step: Step) -> None:
     """A holder has announced until when it leaves: no phase of its hand-offs lasts longer."""
     for place in group.places_of(member.member_id):
         handoff = group.handoff(place)
         if handoff is None or handoff.deadline_ms == NO_TIME or handoff.phase is Phase.FORCED:
             continue
-        deadline_ms = now_ms + to.bound(member, handoff.phase, now_ms)
+        deadline_ms = step.now_ms + to.bound(member, handoff.phase, step.now_ms)
         if deadline_ms < handoff.deadline_ms:
-            _arm(group, place, handoff, deadline_ms, out)
+            _arm(group, place, handoff, deadline_ms, step.out)
 
 
 # --- Settled ---
@@ -298,30 +287,28 @@ def leaves_by(group: SessionGroup, member: SessionMember, now_ms: int, out: Outc
 def settled(
     group: SessionGroup,
     place: TopicPartition,
-    now_ms: int,
-    numbers: Numbers,
-    out: Outcome,
+    step: Step,
     *,
     is_refused: bool,
 ) -> None:
     """A record about a partition is durable, or the log refused it: look at it again."""
     if is_refused:
         if not group.refused_writes:
-            out.defer(DeferRetry(group.group_id, now_ms + RETRY_MS))
+            step.out.defer(DeferRetry(group.group_id, step.now_ms + RETRY_MS))
         group.refused_writes.add(place)
         return
-    entered(group, place, now_ms, out)
-    reconcile(group, place, now_ms, numbers, out)
+    entered(group, place, step)
+    reconcile(group, place, step)
 
 
-def retry(group: SessionGroup, now_ms: int, numbers: Numbers, out: Outcome) -> None:
+def retry(group: SessionGroup, step: Step) -> None:
     """Look again at the partitions about which the log refused a record."""
     refused, group.refused_writes = group.refused_writes, set()
     for place in sorted(refused):
-        reconcile(group, place, now_ms, numbers, out)
+        reconcile(group, place, step)
 
 
-def entered(group: SessionGroup, place: TopicPartition, now_ms: int, out: Outcome) -> None:
+def entered(group: SessionGroup, place: TopicPartition, step: Step) -> None:
     """A phase is durable: arm its deadline, unless only the successor has changed."""
     handoff = group.handoff(place)
     if handoff is None or handoff.deadline_ms != NO_TIME:
@@ -330,9 +317,9 @@ def entered(group: SessionGroup, place: TopicPartition, now_ms: int, out: Outcom
     if handoff.phase is Phase.FORCED:
         # Its holder may have been renewed until this record: a lease from the last renewal.
         member = group.members.get(handoff.source)
-        heard_ms = now_ms if member is None else member.last_beat_ms
-        length_ms = max(0, heard_ms + handoff.length_ms - now_ms)
-    _arm(group, place, handoff, now_ms + length_ms, out)
+        heard_ms = step.now_ms if member is None else member.last_beat_ms
+        length_ms = max(0, heard_ms + handoff.length_ms - step.now_ms)
+    _arm(group, place, handoff, step.now_ms + length_ms, step.out)
 
 
 def _arm(
@@ -344,12 +331,10 @@ def _arm(
     )
 
 
-def restore(
-    group: SessionGroup, place: TopicPartition, now_ms: int, numbers: Numbers, out: Outcome
-) -> None:
+def restore(group: SessionGroup, place: TopicPartition, step: Step) -> None:
     """A new owner runs each phase once more in full, and decides what the last one has not."""
-    entered(group, place, now_ms, out)
-    reconcile(group, place, now_ms, numbers, out)
+    entered(group, place, step)
+    reconcile(group, place, step)
 
 
 def remaining_ms(handoff: Handoff, now_ms: int) -> int:

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from coordinator.core.context import ShardContext
 from coordinator.core.errors import ErrorCode, Refused
 from coordinator.core.outcome import Outcome
 from coordinator.core.session_values.operators import EvictMember, EvictReply
@@ -21,12 +20,11 @@ from coordinator.core.session_values.written import SessionWritten
 from coordinator.core.sessions.group import SessionGroup
 from coordinator.core.sessions.leave import ends, leaving
 from coordinator.core.sessions.member import SessionMember
+from coordinator.core.sessions.step import Step
 from coordinator.core.written import AnswerDurable
 
 
-def evict(
-    group: SessionGroup, command: EvictMember, now_ms: int, out: Outcome, context: ShardContext
-) -> None:
+def evict(group: SessionGroup, command: EvictMember, step: Step) -> None:
     """Evict a member, or a name; answered when that is durable.
 
     Raises:
@@ -37,21 +35,21 @@ def evict(
         raise Refused(ErrorCode.INVALID_REQUEST, "give either a member id or a name")
     member = _find(group, command)
     if member is None:
-        _free_kept(group, command, out)
+        _free_kept(group, command, step.out)
         return
     held = group.count_held_by(member.member_id)
     reply = EvictReply(member_id=member.member_id, name=member.record.name, partitions=held)
     if command.is_dry_run:
-        out.reply(command.call_id, reply)
+        step.out.reply(command.call_id, reply)
     elif command.is_gone:
-        ends.end(group, member, EndCause.EVICTED, now_ms, context.numbers, out, leaving.EVICTED)
-        out.persist((), AnswerDurable(command, reply))  # It shares the result of that write.
+        ends.end(group, member, EndCause.EVICTED, step, leaving.EVICTED)
+        step.out.persist((), AnswerDurable(command, reply))  # It shares the result of that write.
     else:
         record = member.decided = replace(member.decided, leaves=True, evicted=True)
         places = tuple(group.places_of(member.member_id))
         group.note_write_pending(places)
         written = SessionWritten(group.group_id, places, leaver=member.member_id)
-        out.persist((record,), AnswerDurable(command, reply), settled=written)
+        step.out.persist((record,), AnswerDurable(command, reply), settled=written)
 
 
 def _find(group: SessionGroup, command: EvictMember) -> SessionMember | None:

@@ -12,7 +12,6 @@ from dataclasses import replace
 from coordinator.core.errors import ErrorCode, Refused
 from coordinator.core.ids import TopicPartition
 from coordinator.core.numbers import Numbers
-from coordinator.core.outcome import Outcome
 from coordinator.core.records import Record
 from coordinator.core.session_values.messages import Wanted
 from coordinator.core.session_values.records import (
@@ -34,18 +33,14 @@ from coordinator.core.sessions.handoff import phases
 from coordinator.core.sessions.handoff.phases import DRAINING
 from coordinator.core.sessions.holdings import grants_of
 from coordinator.core.sessions.member import SessionMember
+from coordinator.core.sessions.step import Step
 
 SUPERSEDED = GoAway(GoAwayReason.SUPERSEDED)
 """The end of a stream whose member has a newer one, or whose name another process has."""
 
 
 def wait(
-    group: SessionGroup,
-    until_ms: int,
-    record: SessionMemberStored,
-    command: Attach,
-    now_ms: int,
-    out: Outcome,
+    group: SessionGroup, until_ms: int, record: SessionMemberStored, command: Attach, step: Step
 ) -> SessionMember:
     """Have a new process wait for a name until a time, or go on waiting on a new stream.
 
@@ -54,14 +49,14 @@ def wait(
             FENCED_INSTANCE_ID: an old stream.
     """
     heir = group.waiting.get(command.name)
-    left_ms = max(0, until_ms - now_ms)
+    left_ms = max(0, until_ms - step.now_ms)
     if heir is not None and heir.record.incarnation == command.incarnation:
         check_stream(heir, command)
     elif heir is not None and heir.record.started_at_ms > command.started_at_ms:
         raise Refused(ErrorCode.UNRELEASED_INSTANCE_ID, retry_after_ms=max(1, left_ms))
     if heir is not None and heir.stream_id is not None:
-        out.end_stream(heir.stream_id, SUPERSEDED)
-        flaps.note(group.flaps, heir, now_ms, out)
+        step.out.end_stream(heir.stream_id, SUPERSEDED)
+        flaps.note(group.flaps, heir, step)
     if heir is None or heir.record.incarnation != command.incarnation:
         heir = group.waiting[command.name] = SessionMember(record)
     else:  # It may declare something else now.
@@ -69,9 +64,9 @@ def wait(
         record = replace(record, member_id=known.member_id, session_id=known.session_id)
         heir.record = heir.decided = record
     heir.stream_id, heir.stream_number = command.call_id, command.stream_number
-    heir.stream_since_ms = heir.last_beat_ms = now_ms
+    heir.stream_since_ms = heir.last_beat_ms = step.now_ms
     heir.is_ready = command.ready
-    out.open_stream(command.call_id, group.group_id, heir.member_id)
+    step.out.open_stream(command.call_id, group.group_id, heir.member_id)
     return heir
 
 

@@ -17,7 +17,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice, repeat
 
 from coordinator.core.ids import TopicPartition
-from coordinator.core.numbers import Numbers
 from coordinator.core.outcome import Outcome
 from coordinator.core.session_values.plans import NOBODY, Numbered, Plan, Range
 from coordinator.core.session_values.records import Grant, PartitionsGranted
@@ -27,6 +26,7 @@ from coordinator.core.sessions.handoff import phases, successors
 from coordinator.core.sessions.holdings import TopicHoldings, cut, grant_bytes, ranges_of, size_of
 from coordinator.core.sessions.member import SessionMember
 from coordinator.core.sessions.planning import Taking
+from coordinator.core.sessions.step import Step
 from coordinator.core.written import Unawaited
 
 SLICE = 2_000
@@ -50,9 +50,9 @@ def begin(group: SessionGroup, made: Plan, numbered: Numbered, now_ms: int) -> T
     return taking
 
 
-def go_on(group: SessionGroup, taking: Taking, now_ms: int, numbers: Numbers, out: Outcome) -> bool:
+def go_on(group: SessionGroup, taking: Taking, step: Step) -> bool:
     """Take the next slice; False: that was all."""
-    left = _Grants(group, taking, now_ms, out).take(numbers)
+    left = _Grants(group, taking, step).take()
     if taking.topics or taking.grants:
         return True
     left -= _take_moves(group, taking, left)
@@ -97,17 +97,16 @@ def _counts(group: SessionGroup, place: TopicPartition, source: str, target: str
 class _Grants:
     """A slice of the grants of a plan."""
 
-    def __init__(self, group: SessionGroup, taking: Taking, now_ms: int, out: Outcome) -> None:
+    def __init__(self, group: SessionGroup, taking: Taking, step: Step) -> None:
         self._group = group
         self._taking = taking
-        self._now_ms = now_ms
-        self._out = out
+        self._step = step
         self._looking = _looking(group)
         self._loads = successors.Loads(group)
         self._grants: list[Grant] = []
         self._places: list[TopicPartition] = []
 
-    def take(self, numbers: Numbers) -> int:
+    def take(self) -> int:
         """Take a slice; returns how much of it is left."""
         group, taking = self._group, self._taking
         numbered = taking.numbered
@@ -129,12 +128,13 @@ class _Grants:
             left -= size_of(now)
             left_bytes -= size_bytes
             holdings = group.topics.get(topic) or TopicHoldings(topic)  # Or nobody declares it now.
-            taking.draft.add_grant(holdings.rests, topic, member_id, now, self._now_ms)
-            self._grant(member_id, holdings, now, numbers)
+            now_ms = self._step.now_ms
+            taking.draft.add_grant(holdings.rests, topic, member_id, now, now_ms)
+            self._grant(member_id, holdings, now)
         if self._grants:
             written = SessionWritten(group.group_id, tuple(self._places))
             record = PartitionsGranted(group.group_id, tuple(self._grants))
-            self._out.persist((record,), Unawaited(group.group_id), settled=written)
+            self._step.out.persist((record,), Unawaited(group.group_id), settled=written)
         return left
 
     def _next_receiver(self) -> None:
@@ -144,27 +144,23 @@ class _Grants:
         member = group.members.get(taking.numbered.member_ids[taking.receiver])
         taking.room = sys.maxsize if member is None else self._loads.room_of(member)
 
-    def _grant(
-        self,
-        member_id: str,
-        holdings: TopicHoldings,
-        ranges: tuple[Range, ...],
-        numbers: Numbers,
-    ) -> None:
+    def _grant(self, member_id: str, holdings: TopicHoldings, ranges: tuple[Range, ...]) -> None:
         group, taking, topic = self._group, self._taking, holdings.topic
         member = group.members.get(member_id)
         if member is None or not member.receives:
             taking.is_stale = True
             return
         looking = self._looking.get(topic, ())
-        redirected = _redirect(group, topic, ranges, member, looking, self._out)
+        redirected = _redirect(group, topic, ranges, member, looking, self._step.out)
         places = list(_places(topic, ranges))
         still = _still_free(group, holdings, ranges, places, member, taking.room - redirected)
         count = size_of(still)
         taking.is_stale = taking.is_stale or count + redirected < size_of(ranges)
         taking.room -= count + redirected
         if count:
-            self._grants.append(Grant(member_id, topic, still, numbers.next_tokens(count)))
+            self._grants.append(
+                Grant(member_id, topic, still, self._step.numbers.next_tokens(count))
+            )
             if still is not ranges:
                 places = list(_places(topic, still))
             group.note_write_pending(places, member_id)

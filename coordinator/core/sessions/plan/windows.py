@@ -12,11 +12,9 @@ that is done no other plan runs; what calls for one meanwhile is planned next.
 from __future__ import annotations
 
 from coordinator.core.config import GroupConfig
-from coordinator.core.context import ShardContext
 from coordinator.core.events import PlanFailed
 from coordinator.core.ids import NO_TIME, TopicPartition
-from coordinator.core.numbers import Numbers
-from coordinator.core.outcome import DeferPlan, Outcome
+from coordinator.core.outcome import DeferPlan
 from coordinator.core.session_values.commands import PlanComputed, PlanDue
 from coordinator.core.session_values.plans import MoveReason, Numbered, Plan
 from coordinator.core.sessions.group import SessionGroup
@@ -25,6 +23,7 @@ from coordinator.core.sessions.plan import plan_input, taking
 from coordinator.core.sessions.plan_journal import Draft
 from coordinator.core.sessions.planner import plan
 from coordinator.core.sessions.planning import Planning, Taking
+from coordinator.core.sessions.step import Step
 from coordinator.core.written import Unawaited
 
 PLANNED_AT_ONCE = 5_000
@@ -35,46 +34,46 @@ RETRY_MS, MAX_RETRY_MS = 1_000, 60_000
 """Time until a plan that the planner has failed to make is tried again; doubles each time."""
 
 
-def call(group: SessionGroup, now_ms: int, out: Outcome, config: GroupConfig) -> None:
+def call(group: SessionGroup, step: Step) -> None:
     """Something has changed that a plan may have to answer."""
     planning = group.planning
     if planning.call_at_ms == NO_TIME:
-        planning.call_at_ms = now_ms
+        planning.call_at_ms = step.now_ms
     if planning.urgent_at_ms == NO_TIME and (planning.has_grown or planning.unplaced):
-        planning.urgent_at_ms = now_ms  # Somebody may have what nobody holds.
-    arm(group, out, config)
+        planning.urgent_at_ms = step.now_ms  # Somebody may have what nobody holds.
+    arm(group, step)
 
 
-def call_urgently(group: SessionGroup, now_ms: int, out: Outcome, config: GroupConfig) -> None:
+def call_urgently(group: SessionGroup, step: Step) -> None:
     """A partition is free, a member leaves, or an operator commands."""
     planning = group.planning
     if planning.urgent_at_ms == NO_TIME:
-        planning.urgent_at_ms = now_ms
-    call(group, now_ms, out, config)
+        planning.urgent_at_ms = step.now_ms
+    call(group, step)
 
 
-def call_for_arrival(group: SessionGroup, now_ms: int, out: Outcome, config: GroupConfig) -> None:
+def call_for_arrival(group: SessionGroup, step: Step) -> None:
     """A member has come, or may receive from now on."""
     planning = group.planning
     if planning.arrived_first_ms == NO_TIME:
-        planning.arrived_first_ms = now_ms
-    planning.arrived_at_ms = now_ms
-    call(group, now_ms, out, config)
+        planning.arrived_first_ms = step.now_ms
+    planning.arrived_at_ms = step.now_ms
+    call(group, step)
 
 
-def tell(group: SessionGroup, now_ms: int, out: Outcome, config: GroupConfig) -> None:
+def tell(group: SessionGroup, step: Step) -> None:
     """Have it journaled soon that partitions went on without a plan, with those that follow."""
     planning = group.planning
     if planning.tell_at_ms == NO_TIME and not planning.draft.is_empty:
-        planning.returned_at_ms, planning.tell_at_ms = now_ms, now_ms + TELL_MS
-        arm(group, out, config)
+        planning.returned_at_ms, planning.tell_at_ms = step.now_ms, step.now_ms + TELL_MS
+        arm(group, step)
 
 
-def arm(group: SessionGroup, out: Outcome, config: GroupConfig) -> None:
+def arm(group: SessionGroup, step: Step) -> None:
     """Set the timer of the next plan; not while one is computed, whose result sets it."""
-    due_ms = due(group, config)
+    due_ms = due(group, step.config)
     if due_ms != NO_TIME:
-        out.defer(DeferPlan(group.group_id, due_ms))
+        step.out.defer(DeferPlan(group.group_id, due_ms))
 
 
 def due(group: SessionGroup, config: GroupConfig) -> int:
@@ -149,16 +148,16 @@ def _all_have_attached(group: SessionGroup) -> bool:
     return True
 
 
-def restored(group: SessionGroup, now_ms: int, out: Outcome, config: GroupConfig) -> None:
+def restored(group: SessionGroup, step: Step) -> None:
     """The group was read from the log: plan when its members have attached, or could have."""
     planning = group.planning
-    planning.restored_at_ms = now_ms
+    planning.restored_at_ms = step.now_ms
     budget.restore(group)
     if group.members:
         planning.awaited = list(group.members)
         leases = (member.lease_ms for member in group.members.values())
-        planning.all_by_ms = now_ms + max(leases)
-        call(group, now_ms, out, config)
+        planning.all_by_ms = step.now_ms + max(leases)
+        call(group, step)
 
 
 def forget(group: SessionGroup) -> None:
@@ -170,103 +169,80 @@ def forget(group: SessionGroup) -> None:
 # --- A plan ---
 
 
-def run(group: SessionGroup, _: PlanDue, now_ms: int, out: Outcome, context: ShardContext) -> None:
+def run(group: SessionGroup, _: PlanDue, step: Step) -> None:
     """The time of a plan has come: make it, or have it made, and begin what it says."""
-    config, numbers = context.config, context.numbers
-    due_ms = due(group, config)
+    due_ms = due(group, step.config)
     if due_ms == NO_TIME:
         return
-    if due_ms > now_ms:
-        arm(group, out, config)
+    if due_ms > step.now_ms:
+        arm(group, step)
         return
     planning = group.planning
     if planning.taking is not None:
-        _go_on(group, planning.taking, now_ms, numbers, out, config)
+        _go_on(group, planning.taking, step)
         return
-    planned_ms = _planned_ms(group, config)
-    if planned_ms == NO_TIME or planned_ms > now_ms:
-        _tell(group, now_ms, out, config)
-        arm(group, out, config)
+    planned_ms = _planned_ms(group, step.config)
+    if planned_ms == NO_TIME or planned_ms > step.now_ms:
+        _tell(group, step)
+        arm(group, step)
         return
     group.journal.plan()
-    planning.called_at_ms = now_ms if planning.call_at_ms == NO_TIME else planning.call_at_ms
+    planning.called_at_ms = step.now_ms if planning.call_at_ms == NO_TIME else planning.call_at_ms
     planning.call_at_ms = planning.urgent_at_ms = NO_TIME
     planning.arrived_first_ms = planning.arrived_at_ms = NO_TIME
-    planning.planned_at_ms, planning.restored_at_ms = now_ms, NO_TIME
+    planning.planned_at_ms, planning.restored_at_ms = step.now_ms, NO_TIME
     planning.has_grown = False
-    _end_waits(group, now_ms)
-    state, numbered = plan_input.input_of(group, now_ms)
+    _end_waits(group, step.now_ms)
+    state, numbered = plan_input.input_of(group, step.now_ms)
     if planning.partitions > PLANNED_AT_ONCE:
         planning.number += 1
         planning.computing = numbered
-        out.compute(group.group_id, planning.number, state)
+        step.out.compute(group.group_id, planning.number, state)
         return
     try:
         made = plan(state)
     except Exception as error:  # noqa: BLE001  # A bug of the planner stops no lease and no commit.
-        _failed(group, f"{type(error).__name__}: {error}", now_ms, out, config)
+        _failed(group, f"{type(error).__name__}: {error}", step)
     else:
-        _take(group, made, numbered, now_ms, numbers, out, config)
+        _take(group, made, numbered, step)
 
 
-def computed(
-    group: SessionGroup,
-    done: PlanComputed,
-    now_ms: int,
-    out: Outcome,
-    context: ShardContext,
-) -> None:
+def computed(group: SessionGroup, done: PlanComputed, step: Step) -> None:
     """A plan was computed outside of the shard, or could not be."""
-    config, numbers = context.config, context.numbers
     planning = group.planning
     numbered = planning.computing
     if numbered is None or done.number != planning.number:
         return  # The group has become another one meanwhile.
     planning.computing = None
     if done.plan is None:
-        _failed(group, done.error, now_ms, out, config)
-    elif not group.may_grant(now_ms):
-        call_urgently(group, now_ms, out, config)  # It was computed before that was known.
+        _failed(group, done.error, step)
+    elif not group.may_grant(step.now_ms):
+        call_urgently(group, step)  # It was computed before that was known.
     else:
-        _take(group, done.plan, numbered, now_ms, numbers, out, config)
+        _take(group, done.plan, numbered, step)
 
 
-def _take(
-    group: SessionGroup,
-    made: Plan,
-    numbered: Numbered,
-    now_ms: int,
-    numbers: Numbers,
-    out: Outcome,
-    config: GroupConfig,
-) -> None:
+def _take(group: SessionGroup, made: Plan, numbered: Numbered, step: Step) -> None:
     planning = group.planning
     planning.failures, planning.retry_at_ms = 0, NO_TIME
-    _go_on(group, taking.begin(group, made, numbered, now_ms), now_ms, numbers, out, config)
+    _go_on(group, taking.begin(group, made, numbered, step.now_ms), step)
 
 
-def _go_on(
-    group: SessionGroup,
-    rest: Taking,
-    now_ms: int,
-    numbers: Numbers,
-    out: Outcome,
-    config: GroupConfig,
-) -> None:
+def _go_on(group: SessionGroup, rest: Taking, step: Step) -> None:
     """Take a slice of a plan."""
-    if taking.go_on(group, rest, now_ms, numbers, out):
-        rest.next_ms = now_ms + 1
+    if taking.go_on(group, rest, step):
+        rest.next_ms = step.now_ms + 1
     else:
         group.planning.taking = None
         members = len(rest.numbered.member_ids)
-        _journal(group, rest.draft, rest.made_at_ms, members, out, config)
-        open_next(group, now_ms, numbers, out)
+        _journal(group, rest.draft, rest.made_at_ms, members, step)
+        open_next(group, step)
         if rest.is_stale:
-            call_urgently(group, now_ms, out, config)
-    arm(group, out, config)
+            call_urgently(group, step)
+    arm(group, step)
 
 
-def _tell(group: SessionGroup, now_ms: int, out: Outcome, config: GroupConfig) -> None:
+def _tell(group: SessionGroup, step: Step) -> None:
     """Journal what went on without a plan, unless the next plan is to tell of it."""
     planning = group.planning
     planning.tell_at_ms = NO_TIME
@@ -274,17 +250,10 @@ def _tell(group: SessionGroup, now_ms: int, out: Outcome, config: GroupConfig) -
         return
     group.journal.plan()
     planning.called_at_ms = planning.returned_at_ms
-    _journal(group, planning.take_draft(), now_ms, len(group.members), out, config)
+    _journal(group, planning.take_draft(), step.now_ms, len(group.members), step)
 
 
-def _journal(
-    group: SessionGroup,
-    draft: Draft,
-    made_at_ms: int,
-    members: int,
-    out: Outcome,
-    config: GroupConfig,
-) -> None:
+def _journal(group: SessionGroup, draft: Draft, made_at_ms: int, members: int, step: Step) -> None:
     record = draft.record(
         group.group_id,
         group.journal,
@@ -297,21 +266,19 @@ def _journal(
         ),
     )
     group.journal.planned()
-    if record is not None and config.group_rebalance_journal:
+    if record is not None and step.config.group_rebalance_journal:
         group.journal_writes += 1
-        out.persist((record,), Unawaited(group.group_id))
+        step.out.persist((record,), Unawaited(group.group_id))
 
 
-def _failed(
-    group: SessionGroup, error: str, now_ms: int, out: Outcome, config: GroupConfig
-) -> None:
+def _failed(group: SessionGroup, error: str, step: Step) -> None:
     """Nothing is taken from anybody: what is held stays, and the plan is tried again later."""
     planning = group.planning
     planning.failures += 1
     wait_ms = min(MAX_RETRY_MS, RETRY_MS << min(planning.failures - 1, 10))
-    planning.retry_at_ms = now_ms + wait_ms
-    out.note(PlanFailed(group.group_id, planning.failures, error))
-    call_urgently(group, now_ms, out, config)
+    planning.retry_at_ms = step.now_ms + wait_ms
+    step.out.note(PlanFailed(group.group_id, planning.failures, error))
+    call_urgently(group, step)
 
 
 def _end_waits(group: SessionGroup, now_ms: int) -> None:
@@ -327,7 +294,7 @@ def _end_waits(group: SessionGroup, now_ms: int) -> None:
 # --- Its moves ---
 
 
-def open_next(group: SessionGroup, now_ms: int, numbers: Numbers, out: Outcome) -> None:
+def open_next(group: SessionGroup, step: Step) -> None:
     """Open the hand-offs that the last plan wants, of balancing as many as the budget allows.
 
     A member without a stream is asked for nothing, and given nothing.
@@ -338,7 +305,7 @@ def open_next(group: SessionGroup, now_ms: int, numbers: Numbers, out: Outcome) 
     room, waiting = budget.Budget(group), planning.waiting
     loads = successors.Loads(group)
     for place in room.ready[: max(0, room.draining)]:
-        phases.reconcile(group, place, now_ms, numbers, out)
+        phases.reconcile(group, place, step)
     done = []
     full: set[str] = set()
     for place, (target, reason) in planning.targets.items():
@@ -356,7 +323,7 @@ def open_next(group: SessionGroup, now_ms: int, numbers: Numbers, out: Outcome) 
             if reason is MoveReason.BALANCE:
                 room.take(target)
                 planning.balancing[place] = target
-            phases.open_one(group, place, target, now_ms, numbers, out, reason.value)
+            phases.open_one(group, place, target, step, reason.value)
             if target:
                 loads.add(place, target)
         else:
