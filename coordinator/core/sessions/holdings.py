@@ -72,6 +72,10 @@ class Rest:
     stop: Stop
 
 
+_NO_RESTS: dict[int, Rest] = {}
+"""Shared by all topics that have none: it saves 80 bytes a topic."""
+
+
 @dataclass(slots=True)
 class TopicHoldings:
     """Holdings of one topic.
@@ -85,7 +89,7 @@ class TopicHoldings:
     tokens: array[int] = field(default_factory=lambda: array("q"))
     open: dict[int, Handoff] = field(default_factory=dict)
     kept: dict[int, Kept] = field(default_factory=dict)
-    rests: dict[int, Rest] = field(default_factory=dict)
+    rests: dict[int, Rest] = field(default_factory=lambda: _NO_RESTS)
 
     def grow(self, count: int) -> None:
         """Have room for `count` partitions at least."""
@@ -105,6 +109,12 @@ class TopicHoldings:
         for partition in [p for p in self.rests if p >= size]:
             del self.rests[partition]
         return size
+
+    def note_rest(self, partition: int, rest: Rest) -> None:
+        """Note that nobody works on a partition any more."""
+        if self.rests is _NO_RESTS:
+            self.rests = {}
+        self.rests[partition] = rest
 
     def set(self, partition: int, member_id: str, token: int) -> None:
         """Give a partition to a member, or to nobody. Its hand-off has ended."""

@@ -150,12 +150,12 @@ def _told_ms(group: SessionGroup, place: TopicPartition, now_ms: int) -> int:
 
 
 def _note(group: SessionGroup, place: TopicPartition, stop: Stop) -> None:
-    group.topics[place[0]].rests[place[1]] = _rest_of(group, place, stop)
+    group.topics[place[0]].note_rest(place[1], _rest_of(group, place, stop))
 
 
 def _rest(group: SessionGroup, place: TopicPartition, stop: Stop) -> None:
     holder = group.members[group.holder(place)]
-    group.topics[place[0]].rests[place[1]] = Rest(holder.member_id, holder.name, stop)
+    group.topics[place[0]].note_rest(place[1], Rest(holder.member_id, holder.name, stop))
 
 
 def _rest_of(group: SessionGroup, place: TopicPartition, stop: Stop) -> Rest:
