@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, Protocol, TypeAlias, TypeVar
 
 from coordinator.core.classic.group import ClassicGroup
+from coordinator.core.config import GroupConfig
 from coordinator.core.errors import ErrorCode
 from coordinator.core.group import Group
 from coordinator.core.group_table import GroupTable
@@ -20,6 +21,7 @@ from coordinator.core.sessions.group import SessionGroup
 from coordinator.core.sessions.step import Step
 
 G = TypeVar("G", bound=Group)
+G_contra = TypeVar("G_contra", bound=Group, contravariant=True)
 # Any: the commands of a row.
 Handler: TypeAlias = Callable[[GroupTable, G, Any, int, Outcome], None]
 HandlerWithoutGroup: TypeAlias = Callable[[GroupTable, Any, int, Outcome], None]
@@ -71,6 +73,19 @@ class ShardRow:
     handle: Callable[[Any, Any, int, Outcome], None]
 
 
+class _Configured(Protocol[G_contra]):
+    def __call__(
+        self,
+        group: G_contra,
+        command: Any,
+        now_ms: int,
+        out: Outcome,
+        /,
+        *,
+        config: GroupConfig,
+    ) -> None: ...
+
+
 def timed(handle: Callable[[G, Any, int, Outcome], None]) -> Handler[G]:
     """Adapt a handler that needs nothing of the shard."""
     return lambda _, group, command, now_ms, out: handle(group, command, now_ms, out)
@@ -81,14 +96,14 @@ def timeless(handle: Callable[[G, Any, Outcome], None]) -> Handler[G]:
     return lambda _, group, command, _now_ms, out: handle(group, command, out)
 
 
-def configured(handle: Callable[..., None]) -> Handler[Any]:
+def configured(handle: _Configured[G]) -> Handler[G]:
     """Adapt a handler that needs the settings, as `config`."""
     return lambda table, group, command, now_ms, out: handle(
         group, command, now_ms, out, config=table.config
     )
 
 
-def groupless(answer: Callable[[Any, Outcome], None]) -> Handler[Any]:
+def groupless(answer: Callable[[Any, Outcome], None]) -> Handler[Group]:
     """Adapt an answer that needs no group."""
     return lambda _table, _group, command, _now_ms, out: answer(command, out)
 
