@@ -57,11 +57,7 @@ def _check_members(group: SessionGroup) -> None:
     for name, heir in group.waiting.items():
         _expect(group, heir.record.name == name, "1: a waiting process stands under another name")
         _expect(group, heir.member_id not in group.members, "1: a member waits for its name")
-        _expect(
-            group,
-            heir.record.incarnation not in incarnations,
-            "1: a process waits for itself",
-        )
+        _expect(group, heir.record.incarnation not in incarnations, "1: a process waits for itself")
     living = {member.member_id for member in group.members.values() if not member.is_ended}
     _expect(group, group.overdue <= living, "1: a lease that has ended is to end")
     for member in group.members.values():

@@ -10,10 +10,7 @@ from coordinator.core.ids import NO_TIME, TopicPartition
 from coordinator.core.outcome import DeferLease, Outcome
 from coordinator.core.session_values.journal import TriggerCause
 from coordinator.core.session_values.policy import OnStall
-from coordinator.core.session_values.requests import (
-    SessionHeartbeat,
-    StreamRefused,
-)
+from coordinator.core.session_values.requests import SessionHeartbeat, StreamRefused
 from coordinator.core.sessions import claims, last_work
 from coordinator.core.sessions.group import SessionGroup
 from coordinator.core.sessions.handoff import phases

@@ -190,12 +190,7 @@ def _lacks(group: SessionGroup, command: Attach) -> bool:
 
 
 def _begin(
-    group: SessionGroup,
-    member: SessionMember,
-    command: Attach,
-    step: Step,
-    *,
-    has_stream: bool,
+    group: SessionGroup, member: SessionMember, command: Attach, step: Step, *, has_stream: bool
 ) -> None:
     """A process has become a member; its stream may have ended meanwhile."""
     member.progress_at_ms = step.now_ms

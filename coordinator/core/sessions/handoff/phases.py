@@ -21,12 +21,7 @@ from coordinator.core.records import Record
 from coordinator.core.session_values.commands import PhaseOverdue
 from coordinator.core.session_values.journal import HandoffOutcome
 from coordinator.core.session_values.policy import Mode
-from coordinator.core.session_values.records import (
-    EndCause,
-    PartitionSwitched,
-    Phase,
-    PhaseEntered,
-)
+from coordinator.core.session_values.records import EndCause, PartitionSwitched, Phase, PhaseEntered
 from coordinator.core.session_values.written import SessionWritten
 from coordinator.core.sessions import last_work
 from coordinator.core.sessions.group import SessionGroup
@@ -284,13 +279,7 @@ def leaves_by(group: SessionGroup, member: SessionMember, step: Step) -> None:
 # --- Settled ---
 
 
-def settled(
-    group: SessionGroup,
-    place: TopicPartition,
-    step: Step,
-    *,
-    is_refused: bool,
-) -> None:
+def settled(group: SessionGroup, place: TopicPartition, step: Step, *, is_refused: bool) -> None:
     """A record about a partition is durable, or the log refused it: look at it again."""
     if is_refused:
         if not group.refused_writes:

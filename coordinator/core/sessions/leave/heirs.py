@@ -132,11 +132,7 @@ def is_forgotten(group: SessionGroup, heir: SessionMember) -> bool:
 
 
 def records(
-    group: SessionGroup,
-    member: SessionMember,
-    heir: SessionMember,
-    now_ms: int,
-    numbers: Numbers,
+    group: SessionGroup, member: SessionMember, heir: SessionMember, now_ms: int, numbers: Numbers
 ) -> tuple[list[Record], list[TopicPartition]]:
     """The heir's admission and what it inherits; with the partitions that the records are about.
 
