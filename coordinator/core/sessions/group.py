@@ -92,9 +92,7 @@ class SessionGroup(Group):
         # Soft: what members have said, and what is on its way.
         self.motions: dict[TopicPartition, PartitionInMotion] = {}
         self.written_partitions = 0  # Those about which writes are pending.
-        self.refused_writes: set[TopicPartition] = (
-            set()
-        )  # The log refused the last write about them.
+        self.refused_writes: set[TopicPartition] = set()  # They are decided again.
         self.failed_ends: list[SessionEnded] = []
         self.overdue: set[str] = set()  # Their leases end when the log is available again.
         self.newcomers: set[str] = set()  # Members of whom the rules have not heard yet.
