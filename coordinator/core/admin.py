@@ -114,3 +114,10 @@ def delete_group(group: Group, command: DeleteGroup, out: Outcome) -> None:
         raise Refused(ErrorCode.NON_EMPTY_GROUP)
     group.deletions += 1
     out.persist([GroupDeleted(group.group_id)], AnswerDurable(command, DeleteReply(group.group_id)))
+
+
+def answer_durable(done: AnswerDurable, out: Outcome) -> None:
+    """Answer a request whose records are durable or refused."""
+    refused = done.error is not ErrorCode.NONE
+    reply = done.request.refusal(Refused(done.error)) if refused else done.reply
+    out.reply(done.request.call_id, reply)

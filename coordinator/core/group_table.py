@@ -9,7 +9,7 @@ from coordinator.core.classic import membership
 from coordinator.core.classic.dormant import DormantGroups
 from coordinator.core.classic.group import ClassicGroup, MembersByHost, ParkedCalls
 from coordinator.core.classic.subscriptions import TopicReader
-from coordinator.core.config import GroupConfig
+from coordinator.core.context import ShardContext
 from coordinator.core.errors import ErrorCode
 from coordinator.core.events import Event
 from coordinator.core.group import Group, GroupState
@@ -31,7 +31,6 @@ from coordinator.core.session_values.records import (
 )
 from coordinator.core.sessions import news
 from coordinator.core.sessions.group import SessionGroup
-from coordinator.core.sessions.numbers import Numbers
 
 AnyGroup: TypeAlias = ClassicGroup | SessionGroup
 """A group as the table has it. Whoever uses what one kind has alone asks for the kind first."""
@@ -50,16 +49,17 @@ JOURNAL_RECORDS = (PlanRecord, HandoffsEnded)
 
 
 class GroupTable:
-    """State of a `GroupMachine`: all groups of a shard."""
+    """State of a `GroupMachine`: all groups of a shard, and what their handlers share."""
 
-    def __init__(self, config: GroupConfig, read_topics: TopicReader) -> None:
+    def __init__(self, context: ShardContext, read_topics: TopicReader) -> None:
+        self.context, self.config, self.numbers = context, context.config, context.numbers
+        self.read_topics = read_topics
         self.groups: dict[str, AnyGroup] = {}
-        self.numbers = Numbers()
         self.news: list[Event] = []  # Events of applied records, not emitted yet.
         self.is_serving = False
         self.parked_calls: ParkedCalls = {}
         self.members_by_host: MembersByHost = Counter()
-        self._dormant = DormantGroups(config, read_topics)
+        self._dormant = DormantGroups(context.config, read_topics)
         self._dormant_by_id = self._dormant.by_id  # The same dict: every heartbeat asks it.
 
     def apply(self, record: Record, now_ms: int) -> None:
@@ -76,7 +76,7 @@ class GroupTable:
             group = self.groups[record.group_id] = self.as_sessions(group, record.group_id, now_ms)
         elif isinstance(record, GroupMetadata) and isinstance(group, SessionGroup):
             group = self.groups[record.group_id] = self.as_classic(group, now_ms)
-        if self.is_serving and (event := news.of(self._sessions(group), record)) is not None:
+        if self.is_serving and (event := news.event_of(self._sessions(group), record)) is not None:
             self.news.append(event)
         if group is None:
             if isinstance(record, GroupDeleted | OffsetDeleted):

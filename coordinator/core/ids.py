@@ -17,7 +17,7 @@ NO_TIME = -1
 TOPICS_GROUP = "__coordinator_topics"
 """Reserved group whose offsets are counts of topics (`topics`); clients neither see nor use it."""
 
-Place = tuple[str, int]
+TopicPartition = tuple[str, int]
 """Topic and partition."""
 NO_TOKEN = 0
 """Token of a partition that nobody holds."""

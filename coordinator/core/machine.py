@@ -8,19 +8,24 @@
     records()                           the durable facts, as records
     unload(error, out)                  give all groups up
 
-Handlers return nothing: replies, writes and timers go into `out`, an `Outcome`. Only `beat`, the
-fast path of a heartbeat, does without.
+This file contains no rules. `TABLE` says of every command what it does:
 
-This file contains no rules: `TABLE` names the handlers. `Refused` and `MustWait` are caught here.
-They are raised before anything has changed, so nothing has to be undone.
+    command: Row(to a classic group, to a session group, if there is no such group)
+    command: ShardRow(to many groups, or none)
+
+A cell is a handler, or says that the request is refused, or a follow-up ignored. Handlers return
+nothing: replies, writes and timers go into `out`, an `Outcome`. Only `beat` and `session_beat`, the
+fast paths of heartbeats, do without.
+
+`Refused` and `MustWait` are caught here. They are raised before anything has changed, so nothing
+has to be undone.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any, assert_never
+from typing import Any, get_args
 
-from coordinator.core import admin, admission, expiration, log_ends, offsets
+from coordinator.core import admin, admission, expiration, kinds, log_ends, offsets
 from coordinator.core import commands as c
 from coordinator.core import requests as q
 from coordinator.core import written as w
@@ -39,101 +44,171 @@ from coordinator.core.classic.group import ClassicGroup
 from coordinator.core.classic.rests import PartitionReaders
 from coordinator.core.classic.subscriptions import PayloadReader
 from coordinator.core.config import GroupConfig
-from coordinator.core.errors import ErrorCode, MustWait, Refused, session_refused
+from coordinator.core.context import ShardContext
+from coordinator.core.errors import ErrorCode, MustWait, Refused
 from coordinator.core.events import GroupCreated
 from coordinator.core.group import GroupState
-from coordinator.core.group_table import AnyGroup, GroupTable
+from coordinator.core.group_table import GroupTable
 from coordinator.core.ids import NO_TIME, CallId, IdSource
+from coordinator.core.kinds import IS_CLASSIC, IS_OF_SESSIONS
 from coordinator.core.outcome import Outcome
-from coordinator.core.pauses import Pause
 from coordinator.core.rows import (
     IGNORE,
-    Answer,
     Create,
-    GivenRow,
-    IfMissing,
+    G,
+    Handler,
+    HandlerWithoutGroup,
     Ignore,
     Refuse,
     Row,
-    SharedRow,
+    ShardRow,
+    configured,
+    groupless,
+    settled,
+    timed,
     timeless,
+    without,
 )
-from coordinator.core.session_values.operators import (
-    DescribeSessionGroup,
-    EvictMember,
-    SetGroupPolicy,
-)
-from coordinator.core.session_values.requests import Attach, SessionHeartbeat
-from coordinator.core.session_values.written import PolicyWritten, SessionAdmitted
-from coordinator.core.sessions import attach, commits, lease
+from coordinator.core.session_values import commands as sc
+from coordinator.core.session_values import operators as o
+from coordinator.core.session_values import requests as sq
+from coordinator.core.session_values import written as sw
+from coordinator.core.session_values.messages import ToMember
+from coordinator.core.sessions import commits, lease, policies, restoring, streams, write_results
 from coordinator.core.sessions import description as session_description
+from coordinator.core.sessions.arrive import admission as session_admission
+from coordinator.core.sessions.arrive import attach
 from coordinator.core.sessions.group import SessionGroup
+from coordinator.core.sessions.handoff import phases
+from coordinator.core.sessions.leave import ends, evict, leaving
 from coordinator.core.sessions.member import SessionMember
-from coordinator.core.sessions.policies import set_policy
-from coordinator.core.sessions.rules import COMMANDS as SESSION_COMMANDS
-from coordinator.core.sessions.rules import SessionRules
+from coordinator.core.sessions.plan import windows
+from coordinator.core.sessions.step import Step
 
 STRANGER = Refuse(ErrorCode.UNKNOWN_MEMBER_ID)
 NOT_FOUND = Refuse(ErrorCode.GROUP_ID_NOT_FOUND)
+REQUESTS = frozenset(get_args(q.Request))
+"""Commands that are answered; others are ignored if they come too late."""
 
-
-TABLE: dict[type, SharedRow | Row | GivenRow] = {
-    # Requests
-    q.JoinGroup: GivenRow(
-        lambda m, group, command, now_ms, out: join.join_group(
-            group, command, now_ms, out, config=m.config, ids=m.ids
+TABLE: dict[type, Row | ShardRow] = {
+    # --- Requests of classic members ---
+    q.JoinGroup: Row(
+        lambda table, group, command, now_ms, out: join.join_group(
+            group, command, now_ms, out, config=table.config, ids=table.context.ids
         ),
+        kinds.join_session_group,
         Create(join.check_first),
     ),
-    q.SyncGroup: Row(sync.sync_group, STRANGER),
-    q.Heartbeat: Row(liveness.heartbeat, STRANGER),
-    q.LeaveGroup: Row(leave.leave_group, Answer(leave.leave_no_group)),
-    q.ReportLogEnds: Row(progress.report_log_ends, STRANGER),
-    q.CommitOffsets: GivenRow(
-        lambda m, group, command, now_ms, out: progress.commit_offsets(
-            group, command, now_ms, out, config=m.config
-        ),
+    q.SyncGroup: Row(timed(sync.sync_group), IS_OF_SESSIONS, STRANGER),
+    q.Heartbeat: Row(timed(liveness.heartbeat), IS_OF_SESSIONS, STRANGER),
+    q.LeaveGroup: Row(timed(leave.leave_group), IS_OF_SESSIONS, without(leave.leave_no_group)),
+    q.ReportLogEnds: Row(timed(progress.report_log_ends), IS_OF_SESSIONS, STRANGER),
+    # --- Requests about groups of any kind ---
+    q.CommitOffsets: Row(
+        configured(progress.commit_offsets),
+        configured(commits.commit_offsets),
         Create(offsets.check_first),
     ),
-    q.FetchOffsets: SharedRow(offsets.fetch_offsets, Answer(offsets.fetch_from_no_group)),
-    q.DeleteOffsets: SharedRow(offsets.delete_offsets, NOT_FOUND),
-    q.DescribeGroup: Row(timeless(description.describe_group), Answer(admin.describe_no_group)),
-    q.DeleteGroup: SharedRow(admin.delete_group, NOT_FOUND),
-    q.ListLogEnds: SharedRow(log_ends.list_all, NOT_FOUND),
-    q.ListRebalances: Row(description.list_rebalances, NOT_FOUND),
-    q.DescribePhase: Row(description.describe_phase, NOT_FOUND),
-    # A delayed operation completed
-    c.CompleteJoinPhase: GivenRow(
-        lambda m, group, command, now_ms, out: rebalance.complete_join_phase(
-            group, command, now_ms, out, m.read_topics
+    q.FetchOffsets: Row(
+        timeless(offsets.fetch_offsets),
+        timeless(offsets.fetch_offsets),
+        without(offsets.fetch_from_no_group),
+    ),
+    q.DeleteOffsets: Row(
+        timeless(offsets.delete_offsets), timeless(offsets.delete_offsets), NOT_FOUND
+    ),
+    q.DescribeGroup: Row(
+        timeless(description.describe_group),
+        timeless(session_description.describe_as_group),
+        without(admin.describe_no_group),
+    ),
+    q.DeleteGroup: Row(timeless(admin.delete_group), kinds.delete_session_group, NOT_FOUND),
+    q.ListLogEnds: Row(timeless(log_ends.list_all), timeless(log_ends.list_all), NOT_FOUND),
+    q.ListRebalances: Row(
+        timed(description.list_rebalances), timed(session_description.list_journal), NOT_FOUND
+    ),
+    q.DescribePhase: Row(
+        timed(description.describe_phase),
+        configured(session_description.describe_phase),
+        NOT_FOUND,
+    ),
+    q.ListGroups: ShardRow(
+        lambda machine, command, _, out: admin.list_groups(machine.groups.values(), command, out)
+    ),
+    # --- Requests about session groups, and what their members send on streams ---
+    sq.Attach: Row(kinds.attach_to_classic, settled(attach.attach), kinds.attach_to_none),
+    o.DescribeSessionGroup: Row(IS_CLASSIC, settled(session_description.describe), NOT_FOUND),
+    o.EvictMember: Row(IS_CLASSIC, settled(evict.evict), NOT_FOUND),
+    o.SetGroupPolicy: Row(
+        kinds.set_policy_of_classic, configured(policies.set_policy), kinds.set_policy_of_none
+    ),
+    sq.SessionHeartbeat: Row(IGNORE, settled(streams.heartbeat), IGNORE),
+    sq.SessionAck: Row(IGNORE, settled(streams.ack), IGNORE),
+    sq.SessionLeave: Row(IGNORE, settled(streams.leave_group), IGNORE),
+    sq.StreamEnded: Row(IGNORE, settled(streams.stream_ended), IGNORE),
+    # --- A delayed operation completed ---
+    c.CompleteJoinPhase: Row(
+        lambda table, group, command, now_ms, out: rebalance.complete_join_phase(
+            group, command, now_ms, out, table.read_topics
         ),
         IGNORE,
-    ),
-    c.InitialDelayElapsed: GivenRow(
-        lambda m, group, command, now_ms, out: rebalance.extend_initial_delay(
-            group, command, now_ms, out, m.config, m.read_topics
-        ),
         IGNORE,
     ),
-    c.SyncPhaseExpired: Row(rebalance.expire_sync_phase, IGNORE),
-    c.SessionExpired: GivenRow(
-        lambda m, group, command, now_ms, out: liveness.expire_session(
-            group, command, now_ms, out, m.pauses
+    c.InitialDelayElapsed: Row(
+        lambda table, group, command, now_ms, out: rebalance.extend_initial_delay(
+            group, command, now_ms, out, table.config, table.read_topics
         ),
         IGNORE,
-    ),
-    # A write was resolved
-    w.AssignmentWritten: Row(sync.assignment_written, IGNORE),
-    w.StaticMemberWritten: Row(static_members.replacement_written, IGNORE),
-    w.StaticMemberSettled: GivenRow(
-        lambda m, group, command, now_ms, out: static_members.replacement_settled(
-            group, command, now_ms, out, m.config
-        ),
         IGNORE,
     ),
-    w.ReplacementOverdue: Row(static_members.replacement_overdue, IGNORE),
+    c.SyncPhaseExpired: Row(timed(rebalance.expire_sync_phase), IGNORE, IGNORE),
+    c.SessionExpired: Row(
+        lambda table, group, command, now_ms, out: liveness.expire_session(
+            group, command, now_ms, out, table.context.pauses
+        ),
+        IGNORE,
+        IGNORE,
+    ),
+    sc.LeaseExpired: Row(IGNORE, settled(ends.expire), IGNORE),
+    sc.PhaseOverdue: Row(IGNORE, settled(phases.phase_overdue), IGNORE),
+    sc.PlanDue: Row(IGNORE, settled(windows.run), IGNORE),
+    sc.PlanComputed: Row(IGNORE, settled(windows.computed), IGNORE),
+    sc.KeepingOver: Row(IGNORE, settled(session_admission.keeping_over), IGNORE),
+    sc.LeaveOverdue: Row(IGNORE, settled(leaving.overdue), IGNORE),
+    sc.WriteRetry: Row(IGNORE, settled(write_results.write_again), IGNORE),
+    c.ExpireOffsets: ShardRow(lambda machine, _, now_ms, out: machine.expire_offsets(now_ms, out)),
+    # --- A write was resolved ---
+    w.AssignmentWritten: Row(timed(sync.assignment_written), IGNORE, IGNORE),
+    w.StaticMemberWritten: Row(timed(static_members.replacement_written), IGNORE, IGNORE),
+    w.StaticMemberSettled: Row(configured(static_members.replacement_settled), IGNORE, IGNORE),
+    w.ReplacementOverdue: Row(timed(static_members.replacement_overdue), IGNORE, IGNORE),
+    w.OffsetsWritten: Row(
+        kinds.commit_written,
+        groupless(offsets.offsets_written),
+        without(offsets.offsets_written),
+    ),
+    sw.PolicyWritten: Row(
+        timeless(policies.note_written), settled(write_results.policy_written), IGNORE
+    ),
+    sw.SessionWritten: Row(IGNORE, settled(write_results.session_written), IGNORE),
+    sw.SessionAdmitted: Row(
+        groupless(write_results.admitted_too_late),
+        settled(write_results.session_admitted),
+        without(write_results.admitted_too_late),
+    ),
+    sw.SessionEnded: Row(IGNORE, settled(write_results.session_ended), IGNORE),
+    sw.LogAnswered: Row(IGNORE, settled(ends.log_answered), IGNORE),
+    w.AnswerDurable: ShardRow(without(admin.answer_durable)),
+    w.JoinDurable: ShardRow(without(join.join_durable)),
+    w.RebalanceWritten: ShardRow(without(journal.rebalance_written)),
+    w.Unawaited: ShardRow(without(lambda _done, _out: None)),
+    # --- Requests that waited, or are not awaited any more ---
+    w.Resume: ShardRow(lambda machine, command, now_ms, out: machine.resume(command, now_ms, out)),
+    c.CallCancelled: ShardRow(
+        lambda machine, command, now_ms, out: machine.cancel_call(command, now_ms, out)
+    ),
 }
-"""Handlers of commands about one group, and what happens if the group is missing."""
+"""What every command does to a group of each kind."""
 
 
 class GroupMachine(GroupTable):
@@ -145,44 +220,10 @@ class GroupMachine(GroupTable):
     """
 
     def __init__(self, config: GroupConfig, ids: IdSource, payloads: PayloadReader) -> None:
-        super().__init__(config, payloads.topics)
-        self.config = config
-        self.ids = ids
-        self.read_topics = payloads.topics
-        self.pauses: Sequence[Pause] = ()
-        """Intervals in which members were not heard, from the last `Tick`."""
+        super().__init__(ShardContext(config, ids), payloads.topics)
         self._readers = PartitionReaders(payloads.partitions, payloads.owned)
         self._loaded_at_ms = 0
         self._waiting: set[CallId] = set()  # Requests that wait for the result of a write.
-        self._of_the_shard = self._rows_of_the_shard()
-        self.sessions = SessionRules(config, ids, self.numbers)
-
-    def _rows_of_the_shard(self) -> dict[type, Callable[[Any, int, Outcome], None]]:
-        """Handlers of commands about no group, many groups, or a group that may be missing."""
-        return {
-            q.ListGroups: lambda command, _, out: admin.list_groups(
-                self.groups.values(), command, out
-            ),
-            c.CallCancelled: self._call_cancelled,
-            c.ExpireOffsets: lambda _, now_ms, out: expiration.expire_offsets(
-                (
-                    group
-                    for group in self.groups.values()
-                    if group.group_id not in self._dormant_by_id
-                ),
-                now_ms,
-                out,
-                config=self.config,
-                loaded_at_ms=self._loaded_at_ms,
-            ),
-            w.OffsetsWritten: self._offsets_written,
-            w.AnswerDurable: self._answer_durable,
-            w.RebalanceWritten: lambda done, _, out: journal.rebalance_written(done, out),
-            w.JoinDurable: lambda done, _, out: join.join_durable(done, out),
-            SetGroupPolicy: self._set_policy,
-            w.Unawaited: lambda done, _, out: None,
-            w.Resume: self._resume,
-        }
 
     # --- One command ---
 
@@ -208,11 +249,15 @@ class GroupMachine(GroupTable):
         groups = [group for group in self.groups.values() if isinstance(group, SessionGroup)]
         grace_ms = lease.grace_ms(sum(len(group.members) for group in groups))
         for group in groups:
-            self.sessions.restore(group, grace_ms, now_ms, out)
+            restoring.restore(group, grace_ms, Step(now_ms, out, self.context))
 
-    def session_beat(self, heard: SessionHeartbeat, now_ms: int) -> SessionMember | None:
+    def session_beat(self, heard: sq.SessionHeartbeat, now_ms: int) -> SessionMember | None:
         """Short path of a session member's heartbeat; see `lease.beat`."""
-        return self.sessions.beat(self.groups, heard, now_ms)
+        return streams.beat(self.context.streams, self.groups, heard, now_ms)
+
+    def take(self, stream_id: CallId, now_ms: int) -> ToMember | None:
+        """Take what there is to tell on the stream of a session member; None: nothing."""
+        return streams.take(self.context.streams, self.groups, stream_id, now_ms)
 
     def activate_some(self, count: int, now_ms: int, out: Outcome) -> None:
         """Activate up to `count` more groups, with full session time-outs from now."""
@@ -232,12 +277,10 @@ class GroupMachine(GroupTable):
         self, command: c.Command, now_ms: int, out: Outcome, until_ms: int | None = None
     ) -> None:
         """Call the handler of a command; `until_ms` ends all waits of a request that has waited."""
+        row = TABLE[type(command)]
         try:
-            row = TABLE.get(type(command))
-            if type(command) in SESSION_COMMANDS:
-                self._handle_session(command, now_ms, out)
-            elif row is None:
-                self._of_the_shard[type(command)](command, now_ms, out)
+            if isinstance(row, ShardRow):
+                row.handle(self, command, now_ms, out)
             else:
                 self._handle_row(row, command, now_ms, out)
         except Refused as refused:
@@ -254,125 +297,51 @@ class GroupMachine(GroupTable):
                 out.reply(command.call_id, command.refusal(Refused(ErrorCode.NOT_COORDINATOR)))
 
     # Any: whatever has a group_id.
-    def _handle_row(
-        self, row: SharedRow | Row | GivenRow, command: Any, now_ms: int, out: Outcome
+    def _handle_row(self, row: Row, command: Any, now_ms: int, out: Outcome) -> None:
+        is_request = type(command) in REQUESTS
+        if is_request:
+            admission.check(command, self.config)
+        group = self.groups.get(command.group_id)
+        if group is None or (not is_request and group.state is GroupState.DEAD):
+            self._do_without(row, row.missing, command, now_ms, out)
+        elif isinstance(group, ClassicGroup):
+            self._do_with(group, row.classic, command, now_ms, out)
+        else:
+            self._do_with(group, row.session, command, now_ms, out)
+
+    def _do_with(
+        self, group: G, cell: Handler[G] | Refuse | Ignore, command: Any, now_ms: int, out: Outcome
     ) -> None:
-        is_follow_up = row.if_missing is IGNORE
-        if not is_follow_up:
-            admission.check(command, self.config)
-        known = group = self.groups.get(command.group_id)
-        if group is None or (is_follow_up and group.state is GroupState.DEAD):
-            group = self._do_without(row.if_missing, command, now_ms, out)
-            if group is None:
-                return
-        if isinstance(group, SessionGroup) and group.arriving:
-            if isinstance(command, q.JoinGroup | q.DeleteGroup):
-                raise MustWait(now_ms + self.config.offset_commit_timeout_ms)
-        if isinstance(row, SharedRow):
-            row.handle(group, command, out)
-            return
-        if isinstance(group, SessionGroup):
-            group = self._other_kind(group, command, now_ms, out)
-            if group is None:
-                return
-        if isinstance(row, GivenRow):
-            row.handle(self, group, command, now_ms, out)
-        else:
-            row.handle(group, command, now_ms, out)
-        if known is None and not group.is_vacant:
-            self.groups[group.group_id] = group
-            out.note(GroupCreated(group.group_id))
-
-    def _handle_session(self, command: Any, now_ms: int, out: Outcome) -> None:
-        group = self.groups.get(command.group_id)
-        if isinstance(command, Attach):
-            group = self._group_to_attach(group, command, now_ms, out)
-        elif isinstance(command, DescribeSessionGroup | EvictMember):
-            admission.check(command, self.config)
-            if group is None:
-                raise Refused(ErrorCode.GROUP_ID_NOT_FOUND)
-            if isinstance(group, ClassicGroup):
-                raise Refused(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, "the group is classic")
-        elif isinstance(command, PolicyWritten) and group is not None:
-            group.policy_writes -= 1
-        if isinstance(group, SessionGroup):
-            try:
-                self.sessions.handle(group, command, now_ms, out, self.pauses)
-            finally:
-                if group.is_unused:
-                    del self.groups[group.group_id]
-        elif isinstance(command, SessionAdmitted):
-            error = command.error or ErrorCode.UNKNOWN_MEMBER_ID
-            out.reply(command.command.call_id, command.command.refusal(session_refused(error)))
-
-    def _group_to_attach(
-        self, group: AnyGroup | None, command: Attach, now_ms: int, out: Outcome
-    ) -> SessionGroup:
-        """The group of an Attach; an Empty one of the other kind is converted."""
-        admission.check(command, self.config)
-        attach.check(command, self.config)
-        if isinstance(group, SessionGroup):
-            return group
-        if isinstance(group, ClassicGroup):
-            admission.check_alive(group)
-            if group.is_writing_assignment:
-                raise MustWait(now_ms + self.config.offset_commit_timeout_ms)
-            if group.member_count or group.generation < 0:
-                raise Refused(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, "the group is classic")
-        else:
-            out.note(GroupCreated(command.group_id))
-        found = self.groups[command.group_id] = self.as_sessions(group, command.group_id, now_ms)
-        return found
-
-    def _set_policy(self, command: SetGroupPolicy, now_ms: int, out: Outcome) -> None:
-        """Set the policy of a group of sessions, of an Empty one, or of one that is to come."""
-        admission.check(command, self.config)
-        group = self.groups.get(command.group_id)
-        if isinstance(group, ClassicGroup) and (group.member_count or group.generation < 0):
-            raise Refused(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, "the group is classic")
-        is_new = group is None
-        group = group or SessionGroup(command.group_id, now_ms)
-        set_policy(group, command, now_ms, out, config=self.config)
-        if is_new:
-            self.groups[command.group_id] = group
-            out.note(GroupCreated(command.group_id))
-
-    def _other_kind(
-        self, group: SessionGroup, command: Any, now_ms: int, out: Outcome
-    ) -> ClassicGroup | None:
-        """Handle what a session group has of its own; returns the classic group it becomes."""
-        if isinstance(command, q.CommitOffsets):
-            commits.commit_offsets(group, command, now_ms, out, config=self.config)
-            return None
-        if type(command) in session_description.ANSWERS:
-            if isinstance(command, q.ListRebalances):
-                group.check_journal(command.has_waited, now_ms)
-            session_description.ANSWERS[type(command)](group, command, out, self.config)
-            return None
-        if isinstance(command, q.JoinGroup) and group.is_deserted and not group.in_flight:
-            classic = self.groups[group.group_id] = self.as_classic(group, now_ms)
-            return classic
-        if isinstance(command, q.Request):
-            raise Refused(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, "the group is one of sessions")
-        return None
-
-    def _do_without(
-        self, if_missing: IfMissing, command: Any, now_ms: int, out: Outcome
-    ) -> ClassicGroup | None:
-        """Apply a row's rule for a missing group; returns the new group if it creates one."""
-        match if_missing:
-            case Refuse(error):
-                raise Refused(error)
-            case Answer(answer):
-                answer(command, out)
-            case Create(check):
-                check(command)
-                return self._new_group(command.group_id, now_ms)
+        match cell:
+            case Refuse(error, message):
+                raise Refused(error, message)
             case Ignore():
                 pass
-            case _:
-                assert_never(if_missing)
-        return None
+            case handle:
+                handle(self, group, command, now_ms, out)
+
+    def _do_without(
+        self,
+        row: Row,
+        cell: HandlerWithoutGroup | Create | Refuse | Ignore,
+        command: Any,
+        now_ms: int,
+        out: Outcome,
+    ) -> None:
+        match cell:
+            case Refuse(error, message):
+                raise Refused(error, message)
+            case Ignore():
+                pass
+            case Create(check):
+                check(command)
+                group = self._new_group(command.group_id, now_ms)
+                self._do_with(group, row.classic, command, now_ms, out)
+                if not group.is_vacant:
+                    self.groups[group.group_id] = group
+                    out.note(GroupCreated(group.group_id))
+            case handle:
+                handle(self, command, now_ms, out)
 
     def _journal(self, now_ms: int, out: Outcome) -> None:
         if self.config.group_rebalance_journal:
@@ -383,30 +352,26 @@ class GroupMachine(GroupTable):
             }
             journal.follow_all(classic, now_ms, out, self._readers)
 
-    # --- Rows that need the table ---
+    # --- Commands that need the table, or what the machine alone knows ---
 
-    def _call_cancelled(self, command: c.CallCancelled, now_ms: int, out: Outcome) -> None:
+    def expire_offsets(self, now_ms: int, out: Outcome) -> None:
+        """Expire the offsets of all groups that are active."""
+        active = (
+            group for group in self.groups.values() if group.group_id not in self._dormant_by_id
+        )
+        expiration.expire_offsets(
+            active, now_ms, out, config=self.config, loaded_at_ms=self._loaded_at_ms
+        )
+
+    def cancel_call(self, command: c.CallCancelled, now_ms: int, out: Outcome) -> None:
+        """A client does not await its call any more."""
         if self.config.group_notice_cancelled_calls:
             self._waiting.discard(command.call_id)
             parked = self.parked_calls.get(command.call_id)
             if parked is not None:
                 liveness.cancel_call(*parked, command, now_ms, out)
 
-    def _offsets_written(self, done: w.OffsetsWritten, _now_ms: int, out: Outcome) -> None:
-        offsets.offsets_written(done, out)
-        group = self.groups.get(done.group_id)
-        if not isinstance(group, ClassicGroup):
-            return
-        if group.generation or not group.is_vacant or group.records():
-            return
-        del self.groups[done.group_id]  # It was created for this commit, which failed.
-
-    def _answer_durable(self, done: w.AnswerDurable, _now_ms: int, out: Outcome) -> None:
-        refused = done.error is not ErrorCode.NONE
-        reply = done.request.refusal(Refused(done.error)) if refused else done.reply
-        out.reply(done.request.call_id, reply)
-
-    def _resume(self, command: w.Resume, now_ms: int, out: Outcome) -> None:
+    def resume(self, command: w.Resume, now_ms: int, out: Outcome) -> None:
         """Handle a request again after the write it waited for, or refuse it after a time-out."""
         request = command.request
         if request.call_id not in self._waiting:

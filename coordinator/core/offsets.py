@@ -20,7 +20,7 @@ from coordinator.core.config import GroupConfig
 from coordinator.core.errors import ErrorCode, MustWait, Refused, advice
 from coordinator.core.events import OffsetsCommittedEvent
 from coordinator.core.group import CONSUMER_PROTOCOL_TYPE, Group, GroupState
-from coordinator.core.ids import NO_OFFSET
+from coordinator.core.ids import NO_OFFSET, TopicPartition
 from coordinator.core.outcome import Outcome
 from coordinator.core.records import ManifestStored, OffsetCommitted, OffsetDeleted, Record
 from coordinator.core.replies import (
@@ -39,9 +39,6 @@ from coordinator.core.requests import (
     Request,
 )
 from coordinator.core.written import AnswerDurable, OffsetsWritten
-
-TopicPartition = tuple[str, int]
-
 
 # --- Commit -----------------------------------------------------------------------------------
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from coordinator.core.errors import ErrorCode
 from coordinator.core.events import RefusedJoin
-from coordinator.core.ids import NO_GENERATION, NO_LEADER_EPOCH, NO_OFFSET, NO_TIME, Place
+from coordinator.core.ids import NO_GENERATION, NO_LEADER_EPOCH, NO_OFFSET, NO_TIME, TopicPartition
 from coordinator.core.records import OffsetCommitted, RebalanceRecord
 from coordinator.core.session_values.journal import PlanRecord
 from coordinator.core.session_values.operators import OperatorReply
@@ -147,7 +147,7 @@ class DescribedMember:
     metadata: bytes = b""
     assignment: bytes = b""
     client_software: str = ""
-    holds: tuple[Place, ...] = ()
+    holds: tuple[TopicPartition, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

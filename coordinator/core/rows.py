@@ -1,22 +1,30 @@
-"""Rows of the dispatch table: a command's handler, and what happens if its group is missing."""
+"""Rows of the table of commands: what a command does to a group of each kind, and without one.
+
+Every handler is called as `handle(table, group, command, now_ms, out)`. Most need less: `timed`,
+`timeless`, `configured` and `settled` adapt those that say so by their arguments.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol, TypeAlias, TypeVar
 
 from coordinator.core.classic.group import ClassicGroup
+from coordinator.core.config import GroupConfig
 from coordinator.core.errors import ErrorCode
 from coordinator.core.group import Group
+from coordinator.core.group_table import GroupTable
 from coordinator.core.outcome import Outcome
+from coordinator.core.sessions import settling
+from coordinator.core.sessions.group import SessionGroup
+from coordinator.core.sessions.step import Step
 
-# Any: the commands of its row.
-Handler = Callable[[ClassicGroup, Any, int, Outcome], None]
-GivenHandler = Callable[[Any, ClassicGroup, Any, int, Outcome], None]
-"""Its first argument is the machine."""
-SharedHandler = Callable[[Group, Any, Outcome], None]
-Timeless = Callable[[Any, Outcome], None]
+G = TypeVar("G", bound=Group)
+G_contra = TypeVar("G_contra", bound=Group, contravariant=True)
+# Any: the commands of a row.
+Handler: TypeAlias = Callable[[GroupTable, G, Any, int, Outcome], None]
+HandlerWithoutGroup: TypeAlias = Callable[[GroupTable, Any, int, Outcome], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,18 +32,17 @@ class Refuse:
     """The request is refused."""
 
     error: ErrorCode
+    message: str = ""
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
-    """The request is answered without a group."""
-
-    answer: Timeless
+class Ignore:
+    """A follow-up that is too late, or whose group has become another one, is ignored."""
 
 
 @dataclass(frozen=True, slots=True)
 class Create:
-    """The request creates the group, which stays unless it is vacant afterwards.
+    """The request creates a classic group, which stays unless it is vacant afterwards.
 
     Args:
         check: raises `Refused` if the request may not create one.
@@ -44,39 +51,83 @@ class Create:
     check: Callable[[Any], None]
 
 
-@dataclass(frozen=True, slots=True)
-class Ignore:
-    """A follow-up that is too late is ignored; also if the group is Dead."""
-
-
-IfMissing = Refuse | Answer | Create | Ignore
 IGNORE = Ignore()
 
 
 @dataclass(frozen=True, slots=True)
-class SharedRow:
-    """A request that concerns one group of any kind."""
-
-    handle: SharedHandler
-    if_missing: Refuse | Answer
-
-
-@dataclass(frozen=True, slots=True)
 class Row:
-    """A command that concerns one classic group."""
+    """A command that concerns one group, by the kind of the group.
 
-    handle: Handler
-    if_missing: IfMissing
+    missing: there is no such group; for what is no request, also if the group is Dead.
+    """
+
+    classic: Handler[ClassicGroup] | Refuse | Ignore
+    session: Handler[SessionGroup] | Refuse | Ignore
+    missing: HandlerWithoutGroup | Create | Refuse | Ignore
 
 
 @dataclass(frozen=True, slots=True)
-class GivenRow:
-    """A row whose handler needs a setting, or other state of the machine."""
+class ShardRow:
+    """A command that concerns many groups, or none. The handler's first argument is the machine."""
 
-    handle: GivenHandler
-    if_missing: IfMissing
+    handle: Callable[[Any, Any, int, Outcome], None]
 
 
-def timeless(handle: Callable[[ClassicGroup, Any, Outcome], None]) -> Handler:
-    """Adapt a handler that does not take the time."""
-    return lambda group, command, _now_ms, out: handle(group, command, out)
+class _Configured(Protocol[G_contra]):
+    def __call__(
+        self,
+        group: G_contra,
+        command: Any,
+        now_ms: int,
+        out: Outcome,
+        /,
+        *,
+        config: GroupConfig,
+    ) -> None: ...
+
+
+def timed(handle: Callable[[G, Any, int, Outcome], None]) -> Handler[G]:
+    """Adapt a handler that needs nothing of the shard."""
+    return lambda _, group, command, now_ms, out: handle(group, command, now_ms, out)
+
+
+def timeless(handle: Callable[[G, Any, Outcome], None]) -> Handler[G]:
+    """Adapt a handler that does not need the time either."""
+    return lambda _, group, command, _now_ms, out: handle(group, command, out)
+
+
+def configured(handle: _Configured[G]) -> Handler[G]:
+    """Adapt a handler that needs the settings, as `config`."""
+    return lambda table, group, command, now_ms, out: handle(
+        group, command, now_ms, out, config=table.config
+    )
+
+
+def groupless(answer: Callable[[Any, Outcome], None]) -> Handler[Group]:
+    """Adapt an answer that needs no group."""
+    return lambda _table, _group, command, _now_ms, out: answer(command, out)
+
+
+def without(answer: Callable[[Any, Outcome], None]) -> HandlerWithoutGroup:
+    """Adapt an answer to a request whose group is missing."""
+    return lambda _table, command, _now_ms, out: answer(command, out)
+
+
+def settled(
+    handle: settling.SessionHandler,
+) -> Handler[SessionGroup]:
+    """Adapt a handler of session groups, which settles the group, and forgets it if it is unused.
+
+    See `settling.handle`.
+    """
+
+    def handle_and_settle(
+        table: GroupTable, group: SessionGroup, command: Any, now_ms: int, out: Outcome
+    ) -> None:
+        try:
+            settling.handle(handle, group, command, Step(now_ms, out, table.context))
+        finally:
+            if group.is_unused:
+                del table.groups[group.group_id]
+
+    return handle_and_settle

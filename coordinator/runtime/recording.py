@@ -201,12 +201,13 @@ def _soft_sessions(group: SessionGroup) -> tuple[Any, ...]:
         (member_id, each.stream_number, each.number, each.is_suspect, each.mailbox.version)
         for member_id, each in sorted(group.members.items())
     ]
+    motions = group.motions.items()
     return (
         members,
         sorted(group.waiting),
-        sorted((place, target) for place, (target, _) in group.targets.items()),
-        sorted(group.released.items()),
-        sorted(group.in_flight.items()),
+        sorted((place, target) for place, (target, _) in group.planning.targets.items()),
+        sorted((place, it.release.token) for place, it in motions if it.release),
+        sorted((place, it.writes_pending) for place, it in motions if it.writes_pending),
     )
 
 

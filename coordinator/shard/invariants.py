@@ -14,8 +14,8 @@ from coordinator.core.session_values.commands import (
     WriteRetry,
 )
 from coordinator.core.sessions import invariants as sessions
-from coordinator.core.sessions import windows
 from coordinator.core.sessions.group import SessionGroup
+from coordinator.core.sessions.plan import windows
 from coordinator.shard.operations import GroupTimers
 from coordinator.shard.writes import WriteQueue
 
@@ -40,7 +40,7 @@ def check(machine: GroupMachine, timers: GroupTimers, writes: WriteQueue, now_ms
             _expect(group, not own & tokens, "a token is used in two places of the shard")
             _expect(group, max(own, default=0) <= machine.numbers.last_token, "a token to come")
             tokens |= own
-    for stream_id, (group_id, member_id) in machine.sessions.streams.items():
+    for stream_id, (group_id, member_id) in machine.context.streams.items():
         served = machine.groups.get(group_id)
         holds = isinstance(served, SessionGroup) and any(
             member.stream_id == stream_id and member.member_id == member_id
@@ -73,7 +73,7 @@ def _check_timers(
         overdue = PhaseOverdue(group.group_id, *place, handoff.handoff_id, handoff.phase.value)
         _expect(
             group,
-            handoff.is_overdue or overdue in pending or place in group.in_flight,
+            handoff.is_overdue or overdue in pending or group.motion(place).writes_pending > 0,
             f"the phase of {place} has no timer",
         )
 
@@ -81,7 +81,7 @@ def _check_timers(
 def _check_ends(group: SessionGroup, timers: GroupTimers, writes: WriteQueue, now_ms: int) -> None:
     """Announcements of members end in time, or their end is being written."""
     pending = set(timers.pending(group.group_id))
-    if group.failed or group.failed_ends:
+    if group.refused_writes or group.failed_ends:
         is_armed = WriteRetry(group.group_id) in pending
         _expect(group, is_armed, "what the log has refused is not tried again")
     for name in group.kept_names:
@@ -101,7 +101,7 @@ def _check_ends(group: SessionGroup, timers: GroupTimers, writes: WriteQueue, no
 def _check_writes(group: SessionGroup, writes: WriteQueue) -> None:
     if writes.pending:
         return
-    _expect(group, not group.in_flight, f"{group.in_flight} wait for a write that there is not")
+    _expect(group, not group.written_partitions, "partitions wait for a write that there is not")
     _expect(group, not group.arriving, "an admission waits for a write that there is not")
     _expect(group, not group.overdue, "the log is not asked whether leases may end")
     again = {end.member_id for end in group.failed_ends}

@@ -188,7 +188,7 @@ class Shard:
             return outbox
         match event:
             case Tick():
-                self.machine.pauses = event.pauses
+                self.machine.context.pauses = event.pauses
                 due_ms = self.timer.next_expiration_ms()
                 self._timer_lag_ms = 0 if due_ms is None else max(0, now_ms - due_ms)
                 self.timer.advance_to(now_ms, ADVANCE_SLICE)
@@ -245,12 +245,11 @@ class Shard:
 
     def take(self, stream_id: CallId, now_ms: int) -> ToMember | None:
         """Take what there is to tell on the stream of a session member; None: nothing."""
-        machine = self.machine
-        return machine.sessions.take(machine.groups, stream_id, now_ms)
+        return self.machine.take(stream_id, now_ms)
 
     def streams(self) -> list[CallId]:
         """Open streams of session members."""
-        return list(self.machine.sessions.streams)
+        return list(self.machine.context.streams)
 
     def check(self) -> None:
         """Check all invariants, linear in everything. Tests call it after every step.
@@ -404,7 +403,7 @@ class Shard:
         self.machine.unload(error, out)
         outbox.replies += out.replies
         outbox.ended += [(stream_id, unloaded(error)) for stream_id in self.streams()]
-        self.machine.sessions.streams.clear()
+        self.machine.context.streams.clear()
         outbox.unloaded = True
         self._unloaded = error
 

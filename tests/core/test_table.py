@@ -22,8 +22,7 @@ from coordinator.core.requests import (
     LeavingMember,
     PartitionCommit,
 )
-from coordinator.core.rows import IGNORE, Create
-from coordinator.core.sessions.rules import COMMANDS as SESSION_COMMANDS
+from coordinator.core.rows import Create, Ignore, Refuse, Row
 from coordinator.runtime.payloads import PAYLOADS
 from coordinator.testing.virtual import CountingIds
 
@@ -44,17 +43,17 @@ def handle(groups: GroupMachine, command: commands.Command) -> Outcome:
     return out
 
 
-def test_each_command_has_one_row(groups):
-    of_groups, of_the_shard = set(machine.TABLE), set(groups._of_the_shard)
-    assert not of_groups & of_the_shard
-    assert not SESSION_COMMANDS & (of_groups | of_the_shard)
-    assert of_groups | of_the_shard | SESSION_COMMANDS == set(get_args(commands.Command))
+def test_each_command_has_one_row():
+    assert machine.TABLE.keys() == set(get_args(commands.Command))
 
 
-def test_no_request_is_ignored_and_no_follow_up_is_answered_for_a_missing_group():
-    requests = set(get_args(commands.Request))
+def test_no_request_is_ignored_and_no_follow_up_is_refused():
     for command, row in machine.TABLE.items():
-        assert (row.if_missing == IGNORE) == (command not in requests), command.__name__
+        if isinstance(row, Row):
+            cells = (row.classic, row.session, row.missing)
+            is_request = command in get_args(commands.Request)
+            wrong = Ignore if is_request else Create | Refuse
+            assert not any(isinstance(cell, wrong) for cell in cells), command.__name__
 
 
 @pytest.mark.parametrize(
@@ -89,10 +88,10 @@ def test_a_member_cannot_commit_into_a_missing_group_and_an_outsider_makes_it(gr
     assert list(groups.groups) == ["g"]
 
 
-@pytest.mark.parametrize("command", [c for c, row in machine.TABLE.items()
-                                     if isinstance(row.if_missing, Create)])  # fmt: skip
-def test_a_group_is_made_by_requests_that_check_whether_they_may(command):
-    assert command in (JoinGroup, CommitOffsets)
+def test_a_group_is_made_by_requests_that_check_whether_they_may():
+    rows = machine.TABLE.items()
+    makers = {c for c, row in rows if isinstance(row, Row) and isinstance(row.missing, Create)}
+    assert makers == {JoinGroup, CommitOffsets}
 
 
 def test_a_follow_up_for_a_group_that_is_given_up_falls_silent(groups):

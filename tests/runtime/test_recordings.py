@@ -18,7 +18,7 @@ from coordinator.core.pauses import Pause
 from coordinator.core.requests import LeavingMember, PartitionCommit
 from coordinator.core.session_values.policy import Policy
 from coordinator.core.session_values.requests import PartitionAck
-from coordinator.core.sessions import windows
+from coordinator.core.sessions.plan import windows
 from coordinator.runtime import inputs
 from coordinator.runtime.payloads import PAYLOADS
 from coordinator.runtime.recording import RecordingShard

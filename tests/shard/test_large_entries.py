@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from coordinator.core.session_values.records import PartitionsGranted
-from coordinator.core.sessions import taking
+from coordinator.core.sessions.plan import taking
 from coordinator.shard import writes
 from coordinator.testing import VirtualCoordinator
 from coordinator.v1 import group_pb2 as pb

@@ -10,9 +10,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from coordinator.core.config import GroupConfig
+from coordinator.core.context import ShardContext
 from coordinator.core.errors import ErrorCode, InvariantViolated
 from coordinator.core.group_table import GroupTable
-from coordinator.core.ids import CallId, Place
+from coordinator.core.ids import CallId, TopicPartition
 from coordinator.core.records import Record
 from coordinator.core.replies import CommitReply
 from coordinator.core.requests import CommitOffsets
@@ -28,17 +29,18 @@ from coordinator.core.session_values.records import Phase
 from coordinator.core.sessions.group import SessionGroup
 from coordinator.core.sessions.invariants import TokenHistory
 from coordinator.shard.shard import Shard
+from coordinator.testing.virtual import CountingIds
 
 
 class Witness:
     """Follows one shard, over all its owners."""
 
     def __init__(self, config: GroupConfig) -> None:
-        self.durable = GroupTable(config, lambda _metadata: None)
+        self.durable = GroupTable(ShardContext(config, CountingIds()), lambda _metadata: None)
         self._tokens = TokenHistory()
-        self._commits: dict[CallId, dict[Place, str]] = {}
+        self._commits: dict[CallId, dict[TopicPartition, str]] = {}
         """Commits on their way: why a partition of each may not be committed."""
-        self._untold: dict[tuple[str, str], tuple[int, set[Place]]] = {}
+        self._untold: dict[tuple[str, str], tuple[int, set[TopicPartition]]] = {}
         """Whole states of which a part was told: their version, and what is left to tell."""
 
     # --- What goes in ---
@@ -159,7 +161,7 @@ def _why_not(group: SessionGroup, member_id: str, each: object) -> str:
         return f"{member_id} does not hold {place}"
     if group.token(place) != each.token:  # type: ignore[attr-defined]
         return f"the token of {place} is another"
-    return f"{place} was released" if place in group.released else ""
+    return f"{place} was released" if group.motion(place).release is not None else ""
 
 
 def _truth(group: SessionGroup, member_id: str, said: OrderedPartition) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
-from coordinator.core.ids import NO_OFFSET, NO_TOKEN, Place
+from coordinator.core.ids import NO_OFFSET, NO_TOKEN, TopicPartition
 
 
 class Order(Enum):
@@ -55,7 +55,7 @@ class HeartbeatAck:
     """The newest heartbeat that was taken in, and partitions that it does not renew."""
 
     number: int
-    not_renewed: tuple[Place, ...] = ()
+    not_renewed: tuple[TopicPartition, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ from array import array
 from dataclasses import dataclass
 
 from coordinator.core.errors import ErrorCode, Refused
-from coordinator.core.ids import NO_OFFSET, NO_TIME, CallId, Place
+from coordinator.core.ids import NO_OFFSET, NO_TIME, CallId, TopicPartition
 from coordinator.core.session_values.policy import Policy
 from coordinator.core.session_values.records import Phase, SessionMemberStored
 from coordinator.core.session_values.requests import Standing
@@ -66,7 +66,7 @@ class HandoffRow:
     reason: why the partition moves, as a code of `MoveReason`; empty: unknown.
     """
 
-    place: Place
+    place: TopicPartition
     handoff_id: int
     phase: Phase
     source: str
@@ -86,7 +86,7 @@ class KeptRow:
 
     name: str
     until_ms: int
-    places: tuple[Place, ...]
+    places: tuple[TopicPartition, ...]
 
 
 @dataclass(frozen=True, slots=True)

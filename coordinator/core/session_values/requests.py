@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from coordinator.core.errors import ErrorCode, Refused
-from coordinator.core.ids import NO_OFFSET, NO_TIME, CallId, Place
+from coordinator.core.ids import NO_OFFSET, NO_TIME, CallId, TopicPartition
 from coordinator.core.session_values.messages import Wanted
 from coordinator.core.session_values.policy import Policy
 
@@ -125,7 +125,7 @@ class PartitionAck:
     reason: str = ""
 
     @property
-    def place(self) -> Place:
+    def place(self) -> TopicPartition:
         return self.topic, self.partition
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from coordinator.core.errors import ErrorCode
-from coordinator.core.ids import CallId, Place
+from coordinator.core.ids import CallId, TopicPartition
 from coordinator.core.session_values.records import EndCause
 from coordinator.core.session_values.requests import Attach, StreamEnd
 
@@ -19,7 +19,7 @@ class SessionWritten:
     """
 
     group_id: str
-    places: tuple[Place, ...] = ()
+    places: tuple[TopicPartition, ...] = ()
     kept_name: str = ""
     heir_id: str = ""
     leaver: str = ""
@@ -41,7 +41,7 @@ class SessionAdmitted:
     group_id: str
     command: Attach
     member_id: str
-    places: tuple[Place, ...] = ()
+    places: tuple[TopicPartition, ...] = ()
     is_new: bool = False
     error: ErrorCode = ErrorCode.NONE
 
@@ -66,7 +66,7 @@ class SessionEnded:
     group_id: str
     member_id: str
     cause: EndCause
-    places: tuple[Place, ...] = ()
+    places: tuple[TopicPartition, ...] = ()
     stream_id: CallId | None = None
     last: StreamEnd | None = None
     kept_name: str = ""

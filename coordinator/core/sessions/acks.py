@@ -2,45 +2,34 @@
 
 from __future__ import annotations
 
-from coordinator.core.config import GroupConfig
-from coordinator.core.ids import Place
+from coordinator.core.ids import TopicPartition
 from coordinator.core.outcome import Outcome
 from coordinator.core.session_values.events import PartitionRefused
 from coordinator.core.session_values.records import Phase
 from coordinator.core.session_values.requests import AckKind, PartitionAck, SessionAck
-from coordinator.core.sessions import handoff as handoffs
-from coordinator.core.sessions import last_work, windows
+from coordinator.core.sessions import last_work
 from coordinator.core.sessions.group import SessionGroup
+from coordinator.core.sessions.handoff import phases
 from coordinator.core.sessions.member import SessionMember
-from coordinator.core.sessions.numbers import Numbers
-
-BACK_OFF_MS, MAX_BACK_OFF_MS = 10_000, 600_000
-REFUSALS_IN_A_ROW = 3
+from coordinator.core.sessions.plan import windows
+from coordinator.core.sessions.step import Step
 
 
-def take_in(
-    group: SessionGroup,
-    member: SessionMember,
-    ack: SessionAck,
-    now_ms: int,
-    numbers: Numbers,
-    out: Outcome,
-    config: GroupConfig,
-) -> None:
+def take_in(group: SessionGroup, member: SessionMember, ack: SessionAck, step: Step) -> None:
     """Take in what a member has done, and decide what follows."""
     for each in ack.partitions:
         is_news = {
             AckKind.RELEASED: _released,
             AckKind.READY: _ready,
             AckKind.REFUSED: _refused,
-        }[each.kind](group, member, each, now_ms)
+        }[each.kind](group, member, each, step.now_ms)
         if is_news:
-            handoffs.reconcile(group, each.place, now_ms, numbers, out)
+            phases.reconcile(group, each.place, step)
             if each.kind is AckKind.RELEASED:
-                group.refusals.pop(each.place, None)
+                _forget_row(group, each.place)
             if each.kind is AckKind.REFUSED:
-                _tell(group, each.place, out)
-                windows.call_urgently(group, now_ms, out, config)
+                _tell(group, each.place, step.out)
+                windows.call_urgently(group, step)
 
 
 def _released(group: SessionGroup, member: SessionMember, ack: PartitionAck, now_ms: int) -> bool:
@@ -48,7 +37,7 @@ def _released(group: SessionGroup, member: SessionMember, ack: PartitionAck, now
     place = ack.place
     if group.holder(place) != member.member_id or group.token(place) != ack.token:
         return False
-    if place in group.released:
+    if group.motion(place).release is not None:
         return False
     last_work.release(group, place, now_ms, ack.position)
     return True
@@ -64,7 +53,7 @@ def _ready(group: SessionGroup, member: SessionMember, ack: PartitionAck, now_ms
     ):
         return False
     handoff.is_ready = True
-    group.refusals.pop(ack.place, None)
+    _forget_row(group, ack.place)
     return True
 
 
@@ -82,23 +71,18 @@ def _refused(group: SessionGroup, member: SessionMember, ack: PartitionAck, now_
             or handoff.successor != member.member_id
         ):
             return False
-    _, length_ms = group.back_offs.get((place, member.name), (0, BACK_OFF_MS // 2))
-    length_ms = min(2 * length_ms, MAX_BACK_OFF_MS)
-    group.back_offs[(place, member.name)] = now_ms + length_ms, length_ms
-    _count(group, place, now_ms)
+    group.set_in_motion(place).note_refused(member.name, now_ms)
     return True
 
 
-def _tell(group: SessionGroup, place: Place, out: Outcome) -> None:
-    if group.refusals[place] == 0:  # It was the last of a row.
-        _, wait_ms = group.backed_off[place]
-        out.note(PartitionRefused(group.group_id, *place, wait_ms))
+def _forget_row(group: SessionGroup, place: TopicPartition) -> None:
+    if group.motion(place).refusals is not None:
+        group.motions[place].end_row_of_refusals()
+        group.rest_if_over(place)
 
 
-def _count(group: SessionGroup, place: Place, now_ms: int) -> None:
-    group.refusals[place] = group.refusals.get(place, 0) + 1
-    if group.refusals[place] >= REFUSALS_IN_A_ROW:
-        _, length_ms = group.backed_off.get(place, (0, BACK_OFF_MS // 2))
-        length_ms = min(2 * length_ms, MAX_BACK_OFF_MS)
-        group.backed_off[place] = now_ms + length_ms, length_ms
-        group.refusals[place] = 0
+def _tell(group: SessionGroup, place: TopicPartition, out: Outcome) -> None:
+    refusals = group.motion(place).refusals
+    if refusals is not None and not refusals.in_a_row and refusals.back_off is not None:
+        # It was the last of a row.
+        out.note(PartitionRefused(group.group_id, *place, refusals.back_off.length_ms))

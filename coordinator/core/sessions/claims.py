@@ -8,16 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 
-from coordinator.core.ids import Place
-from coordinator.core.outcome import Outcome
+from coordinator.core.ids import TopicPartition
+from coordinator.core.numbers import Numbers
 from coordinator.core.session_values.records import Grant, PartitionsGranted
 from coordinator.core.session_values.written import SessionWritten
-from coordinator.core.sessions import handoff as handoffs
 from coordinator.core.sessions import last_work
 from coordinator.core.sessions.group import SessionGroup
+from coordinator.core.sessions.handoff import phases
 from coordinator.core.sessions.holdings import grants_of
 from coordinator.core.sessions.member import SessionMember
-from coordinator.core.sessions.numbers import Numbers
+from coordinator.core.sessions.partition import Release
+from coordinator.core.sessions.step import Step
 from coordinator.core.written import Unawaited
 
 Claims = Iterable[tuple[str, int, int]]
@@ -25,14 +26,8 @@ Claims = Iterable[tuple[str, int, int]]
 
 
 def compare(
-    group: SessionGroup,
-    member: SessionMember,
-    held: Claims,
-    applied: int,
-    now_ms: int,
-    numbers: Numbers,
-    out: Outcome,
-) -> list[Place]:
+    group: SessionGroup, member: SessionMember, held: Claims, applied: int, step: Step
+) -> list[TopicPartition]:
     """Compare the held set of a heartbeat, with grants that the member has taken in already.
 
     Returns:
@@ -45,19 +40,21 @@ def compare(
     missing = [place for place in unclaimed(group, member, claimed) if mailbox.has_seen(place)]
     # It is told LOST, or the token that counts.
     mailbox.dirty.update(filter(mailbox.has_seen, _wrong(group, member.member_id, claimed)))
-    grants, places = granted_anew(group, member, missing, now_ms, numbers)
+    grants, places = granted_anew(group, member, missing, step.now_ms, step.numbers)
     if grants:
-        group.fly(places, member.member_id)
+        group.note_write_pending(places, member.member_id)
         record = PartitionsGranted(group.group_id, grants)
         written = SessionWritten(group.group_id, tuple(places))
-        out.persist((record,), Unawaited(group.group_id), settled=written)
+        step.out.persist((record,), Unawaited(group.group_id), settled=written)
     for place in missing:
-        if place in group.released:
-            handoffs.reconcile(group, place, now_ms, numbers, out)
+        if group.motion(place).release is not None:
+            phases.reconcile(group, place, step)
     return places
 
 
-def _wrong(group: SessionGroup, member_id: str, claimed: Mapping[Place, int]) -> Iterator[Place]:
+def _wrong(
+    group: SessionGroup, member_id: str, claimed: Mapping[TopicPartition, int]
+) -> Iterator[TopicPartition]:
     """Claims that are not what the member holds. There may be 250,000: nothing is called."""
     topics = group.topics
     for place, token in claimed.items():
@@ -72,8 +69,8 @@ def _wrong(group: SessionGroup, member_id: str, claimed: Mapping[Place, int]) ->
 
 
 def unclaimed(
-    group: SessionGroup, member: SessionMember, claimed: Mapping[Place, int]
-) -> list[Place]:
+    group: SessionGroup, member: SessionMember, claimed: Mapping[TopicPartition, int]
+) -> list[TopicPartition]:
     """Partitions that a member holds and does not claim, and has not released.
 
     A claim under another token is none of the grant that counts. What is being drained is not
@@ -82,35 +79,38 @@ def unclaimed(
     return sorted(
         place
         for place in group.places_of(member.member_id)
-        if place not in group.released and not _is_claimed(group, place, claimed)
+        if group.motion(place).release is None and not _is_claimed(group, place, claimed)
     )
 
 
-def _is_claimed(group: SessionGroup, place: Place, claimed: Mapping[Place, int]) -> bool:
+def _is_claimed(
+    group: SessionGroup, place: TopicPartition, claimed: Mapping[TopicPartition, int]
+) -> bool:
     if place not in claimed:
         return False
     handoff = group.handoff(place)
-    is_drained = handoff is not None and handoff.phase in handoffs.DRAINING
+    is_drained = handoff is not None and handoff.phase in phases.DRAINING
     return is_drained or claimed[place] == group.token(place)
 
 
 def granted_anew(
     group: SessionGroup,
     member: SessionMember,
-    missing: Iterable[Place],
+    missing: Iterable[TopicPartition],
     now_ms: int,
     numbers: Numbers,
-) -> tuple[tuple[Grant, ...], list[Place]]:
+) -> tuple[tuple[Grant, ...], list[TopicPartition]]:
     """Grant what a member holds and does not claim; what it was draining counts as released, and
     everything while nothing is granted."""
-    places: list[Place] = []
+    places: list[TopicPartition] = []
     for place in missing:
         handoff = group.handoff(place)
-        is_drained = handoff is not None and handoff.phase in handoffs.DRAINING
-        if is_drained or place in group.in_flight or not group.may_grant(now_ms):
+        is_drained = handoff is not None and handoff.phase in phases.DRAINING
+        if is_drained or group.motion(place).writes_pending or not group.may_grant(now_ms):
             last_work.release(group, place, now_ms)
         else:
             places.append(place)
-            group.released[place] = group.token(place)  # No commit under it counts any more.
+            # No commit under its token counts any more.
+            group.set_in_motion(place).release = Release(group.token(place))
     member_id = member.member_id
     return grants_of(member_id, places, numbers.next_tokens, member_id), places

@@ -98,7 +98,7 @@ def _may(group: SessionGroup, member_id: str, each: PartitionCommit) -> bool:
     return (
         group.holder(place) == member_id
         and group.token(place) == each.token
-        and place not in group.released
+        and group.motion(place).release is None
     )
 
 

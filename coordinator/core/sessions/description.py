@@ -6,12 +6,11 @@ ranges in the transport's slices.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Iterator
 
 from coordinator.core.config import GroupConfig
 from coordinator.core.group import GroupState
-from coordinator.core.ids import NO_TIME, Place
+from coordinator.core.ids import NO_OFFSET, NO_TIME, TopicPartition
 from coordinator.core.outcome import Outcome
 from coordinator.core.replies import (
     AwaitedMember,
@@ -32,10 +31,12 @@ from coordinator.core.session_values.operators import (
 )
 from coordinator.core.session_values.records import Phase
 from coordinator.core.session_values.requests import Standing
-from coordinator.core.sessions import wanted, windows
+from coordinator.core.sessions import wanted
 from coordinator.core.sessions.group import SessionGroup
 from coordinator.core.sessions.holdings import Handoff, TopicHoldings, ranges_of
 from coordinator.core.sessions.member import SessionMember
+from coordinator.core.sessions.plan import windows
+from coordinator.core.sessions.step import Step
 
 FREE_NEXT_PLAN = "plan_due"
 """Code of partitions for which the next plan looks for a holder."""
@@ -44,13 +45,7 @@ FREE_BACKED_OFF = "refused"
 FREE_DELAYED = "handover_delay"
 
 
-def describe(
-    group: SessionGroup,
-    command: DescribeSessionGroup,
-    now_ms: int,
-    out: Outcome,
-    config: GroupConfig,
-) -> None:
+def describe(group: SessionGroup, command: DescribeSessionGroup, step: Step) -> None:
     """Answer with everything that an operator may want to know about a group now."""
     declared = group.declared()
     reply = SessionGroupReply(
@@ -58,9 +53,9 @@ def describe(
         state=group.current_state().value,
         policy=group.policy,
         is_policy_stored=group.is_policy_stored,
-        now_ms=now_ms,
-        planned_at_ms=group.planned_at_ms,
-        plan_due_ms=windows.due(group, config),
+        now_ms=step.now_ms,
+        planned_at_ms=group.planning.planned_at_ms,
+        plan_due_ms=windows.due(group, step.config),
         members=tuple(_members(group)),
         topics=tuple(
             TopicRow(name, declared.get(name, 0), tuple(topic.holders), topic.tokens[:])
@@ -71,15 +66,13 @@ def describe(
         free=tuple(
             row
             for name, topic in sorted(group.topics.items())
-            for row in _free(group, topic, declared.get(name, 0), now_ms)
+            for row in _free(group, topic, declared.get(name, 0), step.now_ms)
         ),
     )
-    out.reply(command.call_id, reply)
+    step.out.reply(command.call_id, reply)
 
 
-def _describe_as_group(
-    group: SessionGroup, command: DescribeGroup, out: Outcome, _: GroupConfig
-) -> None:
+def describe_as_group(group: SessionGroup, command: DescribeGroup, out: Outcome) -> None:
     """Answer DescribeGroups: members with what they hold, as of a consumer group."""
     members = tuple(
         DescribedMember(
@@ -101,10 +94,13 @@ def _describe_as_group(
     out.reply(command.call_id, reply)
 
 
-def _list_journal(
-    group: SessionGroup, command: ListRebalances, out: Outcome, _: GroupConfig
-) -> None:
-    """Answer ListRebalances: plans and hand-offs, newest first."""
+def list_journal(group: SessionGroup, command: ListRebalances, now_ms: int, out: Outcome) -> None:
+    """Answer ListRebalances: plans and hand-offs, newest first.
+
+    Raises:
+        MustWait: a record of the journal is being written.
+    """
+    group.check_journal(command.has_waited, now_ms)
     journal = group.journal
     reply = RebalancesReply(
         plans=tuple(journal.plans)[::-1], handoffs=tuple(journal.handoffs)[::-1]
@@ -112,12 +108,12 @@ def _list_journal(
     out.reply(command.call_id, reply)
 
 
-def _describe_phase(
-    group: SessionGroup, command: DescribePhase, out: Outcome, config: GroupConfig
+def describe_phase(
+    group: SessionGroup, command: DescribePhase, _now_ms: int, out: Outcome, *, config: GroupConfig
 ) -> None:
     """Answer DescribePhase: the members whose word is awaited, or the time of the next plan."""
     state = group.current_state()
-    since_ms, deadline_ms = group.call_at_ms, windows.due(group, config)
+    since_ms, deadline_ms = group.planning.call_at_ms, windows.due(group, config)
     awaited: dict[str, AwaitedMember] = {}
     if state is GroupState.RECONCILING:
         opened = [handoff for _, handoff in group.open_handoffs()]
@@ -152,15 +148,6 @@ def _awaited(member: SessionMember) -> AwaitedMember:
         last_heard_ms=member.last_beat_ms,
         session_timeout_ms=member.lease_ms,
     )
-
-
-# Any: each function takes the request of its row.
-ANSWERS: dict[type, Callable[[SessionGroup, Any, Outcome, GroupConfig], None]] = {
-    DescribeGroup: _describe_as_group,
-    ListRebalances: _list_journal,
-    DescribePhase: _describe_phase,
-}
-"""Answers to requests about groups of any kind."""
 
 
 # --- Rows ---------------------------------------------------------------------------------------
@@ -202,13 +189,13 @@ def _member(
     )
 
 
-def _open(group: SessionGroup) -> Iterator[tuple[Place, Handoff]]:
+def _open(group: SessionGroup) -> Iterator[tuple[TopicPartition, Handoff]]:
     # Places differ, so sorting never compares hand-offs.
     return group.open_handoffs()
 
 
-def _handoff(group: SessionGroup, place: Place, handoff: Handoff) -> HandoffRow:
-    line = handoff.line
+def _handoff(group: SessionGroup, place: TopicPartition, handoff: Handoff) -> HandoffRow:
+    line, position = handoff.line, group.motion(place).position
     since_ms = {Phase.DRAIN: line.drain_at_ms, Phase.FORCED: line.forced_at_ms}.get(
         handoff.phase, line.opened_at_ms
     )
@@ -223,14 +210,15 @@ def _handoff(group: SessionGroup, place: Place, handoff: Handoff) -> HandoffRow:
         handoff.deadline_ms,
         waited_for(group, place, handoff),
         handoff.is_ready,
-        group.positions.get(place, handoff.position),
+        handoff.position if position == NO_OFFSET else position,
         line.reason,
     )
 
 
-def waited_for(group: SessionGroup, place: Place, handoff: Handoff) -> str:
+def waited_for(group: SessionGroup, place: TopicPartition, handoff: Handoff) -> str:
     """Id of the member whose word a hand-off waits for; empty: none's."""
-    if place in group.in_flight or place in group.released:
+    motion = group.motion(place)
+    if motion.writes_pending or motion.release is not None:
         return ""
     if handoff.phase in (Phase.PREPARE, Phase.COPY):
         return "" if handoff.is_ready else handoff.successor
@@ -238,7 +226,7 @@ def waited_for(group: SessionGroup, place: Place, handoff: Handoff) -> str:
 
 
 def _kept(group: SessionGroup) -> Iterator[KeptRow]:
-    places: dict[str, list[Place]] = {name: [] for name in group.kept_names}
+    places: dict[str, list[TopicPartition]] = {name: [] for name in group.kept_names}
     for name, topic in sorted(group.topics.items()):
         for partition, kept in sorted(topic.kept.items()):
             places.setdefault(kept.name, []).append((name, partition))
@@ -270,10 +258,11 @@ def _unheld(topic: TopicHoldings, declared: int) -> Iterator[int]:
     yield from range(len(holders), declared)
 
 
-def _why_free(group: SessionGroup, place: Place, now_ms: int) -> str:
-    if group.backed_off.get(place, (0, 0))[0] > now_ms:
+def _why_free(group: SessionGroup, place: TopicPartition, now_ms: int) -> str:
+    motion = group.motion(place)
+    if motion.back_off is not None and motion.back_off.until_ms > now_ms:
         return FREE_BACKED_OFF
-    if max(group.not_before.get(place, 0), group.grants_from_ms) > now_ms:
+    if max(motion.not_before_ms, group.grants_from_ms) > now_ms:
         return FREE_DELAYED
-    unplaced = group.unplaced.get(place)
+    unplaced = group.planning.unplaced.get(place)
     return FREE_NEXT_PLAN if unplaced is None else unplaced.value

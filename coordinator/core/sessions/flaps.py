@@ -11,11 +11,11 @@ from dataclasses import dataclass
 
 from coordinator.core.errors import ErrorCode, Refused
 from coordinator.core.ids import NO_TIME
-from coordinator.core.outcome import Outcome
 from coordinator.core.session_values.events import SessionMemberFlaps
 from coordinator.core.session_values.records import SessionMemberStored
 from coordinator.core.session_values.requests import Attach
 from coordinator.core.sessions.member import SessionMember
+from coordinator.core.sessions.step import Step
 
 SHORT_MS = 1_000
 """A stream that lives for less than this was of no use."""
@@ -63,23 +63,23 @@ def check(table: dict[str, Flapping], key: str, now_ms: int) -> None:
         )
 
 
-def note(table: dict[str, Flapping], member: SessionMember, now_ms: int, out: Outcome) -> None:
+def note(table: dict[str, Flapping], member: SessionMember, step: Step) -> None:
     """The stream of a member has ended. Who is asked to wait is told of once a minute."""
-    if now_ms - member.stream_since_ms >= SHORT_MS:
+    if step.now_ms - member.stream_since_ms >= SHORT_MS:
         return
     record, untold = member.record, 0
     for key in keys_of(member.record):
         found = table.pop(key, None) or Flapping()
         table[key] = found  # The newest is last.
         found.count += 1
-        found.until_ms = now_ms
+        found.until_ms = step.now_ms
         if found.count > FREE_FLAPS:
             shift = min(found.count - FREE_FLAPS - 1, 10)
             found.until_ms += min(BACK_OFF_MS << shift, MAX_BACK_OFF_MS)
-            if found.told_ms == NO_TIME or now_ms - found.told_ms >= TOLD_EVERY_MS:
-                found.told_ms, untold = now_ms, max(untold, found.count)
+            if found.told_ms == NO_TIME or step.now_ms - found.told_ms >= TOLD_EVERY_MS:
+                found.told_ms, untold = step.now_ms, max(untold, found.count)
     if untold:
-        out.note(
+        step.out.note(
             SessionMemberFlaps(
                 record.group_id,
                 record.member_id,

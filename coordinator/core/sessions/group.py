@@ -1,9 +1,9 @@
 """A group of sessions: members, holdings, and what is being done about them.
 
 `apply` alone changes what is durable: members, holders, tokens, phases, kept names, policy. A rule
-that decides something writes a record, and notes the partition as in flight; while it is, nothing
-else is decided about that partition. What members say meanwhile is noted, and looked at again when
-the record is settled. So no message is queued, and none is lost.
+that decides something writes a record, and notes the write as pending; while it is, nothing else is
+decided about that partition. What members say meanwhile is noted, and looked at again when the
+write is settled. So no message is queued, and none is lost.
 
 What a member is told is made of holdings alone. Nothing can be told that is not durable.
 """
@@ -15,11 +15,10 @@ from dataclasses import replace
 from itertools import repeat
 
 from coordinator.core.group import CONSUMER_PROTOCOL_TYPE, Group, GroupState
-from coordinator.core.ids import NO_TIME, Place
+from coordinator.core.ids import NO_TIME, TopicPartition
 from coordinator.core.records import GroupDeleted, Record
 from coordinator.core.session_values import records as r
 from coordinator.core.session_values.journal import HandoffLine, PlanRecord, TriggerCause
-from coordinator.core.session_values.plans import MoveReason, Unplaced
 from coordinator.core.session_values.requests import Attach
 from coordinator.core.session_values.written import SessionEnded
 from coordinator.core.sessions.declared import Declarations
@@ -27,6 +26,7 @@ from coordinator.core.sessions.flaps import Flapping
 from coordinator.core.sessions.holdings import Handoff, Kept, Rest, TopicHoldings
 from coordinator.core.sessions.journal import Journal
 from coordinator.core.sessions.member import SessionMember
+from coordinator.core.sessions.partition import AT_REST, PartitionInMotion
 from coordinator.core.sessions.planning import Planning
 from coordinator.core.sessions.snapshot import holdings_of
 
@@ -37,53 +37,41 @@ _ENDED = {
 }
 
 
+COPIED_MAX = 100
+"""Partitions in motion whose table is copied: it takes a microsecond."""
+
+
 class SessionGroup(Group):
     """A session group. Its methods keep the indexes consistent; the rules are in other files."""
 
     kind = "session"
     __slots__ = (
-        "arrived_at_ms",
-        "arrived_first_ms",
         "arriving",
         "arriving_names",
-        "back_offs",
-        "backed_off",
-        "bound_for",
         "by_incarnation",
-        "call_at_ms",
+        "changed_since_told",
         "choices",
         "declarations",
-        "failed",
         "failed_ends",
         "flaps",
         "grants_from_ms",
         "held",
-        "in_flight",
         "is_durable",
         "journal",
         "kept_names",
         "kept_until_ms",
         "leavers",
         "members",
+        "motions",
         "names",
         "newcomers",
-        "not_before",
         "overdue",
-        "planned_at_ms",
         "planning",
-        "positions",
         "preparing",
-        "refusals",
-        "released",
-        "restored_at_ms",
-        "rests",
-        "targets",
+        "refused_writes",
         "topics",
-        "touched",
-        "unplaced",
-        "urgent_at_ms",
         "waiting",
-        "waits_until_ms",
+        "written_partitions",
     )
 
     def __init__(self, group_id: str, now_ms: int) -> None:
@@ -98,35 +86,23 @@ class SessionGroup(Group):
         self.declarations = Declarations()
         self.topics: dict[str, TopicHoldings] = {}
         self.held: dict[str, dict[str, set[int]]] = {}
-        self.preparing: dict[str, set[Place]] = {}  # Partitions that successors prepare.
+        self.preparing: dict[str, set[TopicPartition]] = {}  # Partitions that successors prepare.
         self.kept_names: dict[str, int] = {}  # Length of time for which each is kept.
         self.journal = Journal()
         # Soft: what members have said, and what is on its way.
-        self.released: dict[Place, int] = {}
-        self.positions: dict[Place, int] = {}
-        self.rests: dict[Place, Rest] = {}  # Partitions whose token has ended.
-        self.in_flight: dict[Place, int] = {}  # Number of writes that have no result yet.
-        self.bound_for: dict[Place, str] = {}  # Successors that those writes name; empty: nobody.
-        self.failed: set[Place] = set()  # The log refused the last write about them.
+        self.motions: dict[TopicPartition, PartitionInMotion] = {}
+        self.written_partitions = 0  # Those about which writes are pending.
+        self.refused_writes: set[TopicPartition] = set()  # They are decided again.
         self.failed_ends: list[SessionEnded] = []
         self.overdue: set[str] = set()  # Their leases end when the log is available again.
         self.newcomers: set[str] = set()  # Members of whom the rules have not heard yet.
-        self.touched: dict[str, set[Place]] = {}
+        self.changed_since_told: dict[str, set[TopicPartition]] = {}
         # Soft: what plans are made of, and when.
         self.planning = Planning()
-        self.targets: dict[Place, tuple[str, MoveReason]] = {}
-        self.unplaced: Mapping[Place, Unplaced] = {}
         self.kept_until_ms: dict[str, int] = {}
-        self.back_offs: dict[tuple[Place, str], tuple[int, int]] = {}
-        self.refusals: dict[Place, int] = {}
-        self.backed_off: dict[Place, tuple[int, int]] = {}
-        self.not_before: dict[Place, int] = {}
         self.grants_from_ms = NO_TIME  # Holders that the store has forgotten may act until then.
         self.choices = 0  # Successors that were chosen in this step.
         self.waiting: dict[str, SessionMember] = {}
-        self.urgent_at_ms = self.call_at_ms = NO_TIME
-        self.arrived_first_ms = self.arrived_at_ms = NO_TIME
-        self.planned_at_ms = self.restored_at_ms = self.waits_until_ms = NO_TIME
         # Attaches whose admission is on its way to the log, by incarnation, and their names.
         # None: the stream has ended meanwhile.
         self.arriving: dict[str, Attach | None] = {}
@@ -145,11 +121,11 @@ class SessionGroup(Group):
 
     @property
     def last_rebalance_ms(self) -> int:
-        return self.planned_at_ms
+        return self.planning.planned_at_ms
 
     @property
     def rebalancing_since_ms(self) -> int:
-        return self.call_at_ms
+        return self.planning.call_at_ms
 
     @property
     def is_deserted(self) -> bool:
@@ -169,7 +145,7 @@ class SessionGroup(Group):
         """The state that members, plans and hand-offs amount to."""
         if self.state is GroupState.DEAD or self.is_deserted:
             return self.state if self.state is GroupState.DEAD else GroupState.EMPTY
-        if self.call_at_ms != NO_TIME or self.planning.is_busy:
+        if self.planning.call_at_ms != NO_TIME or self.planning.is_busy:
             return GroupState.ASSIGNING
         if any(topic.open for topic in self.topics.values()):
             return GroupState.RECONCILING
@@ -206,23 +182,44 @@ class SessionGroup(Group):
         found = (heir for heir in self.waiting.values() if heir.member_id == member_id)
         return next(found, None)
 
-    def holder(self, place: Place) -> str:
+    def holder(self, place: TopicPartition) -> str:
         """Member id of a partition's holder; empty: nobody."""
         topic = self.topics.get(place[0])
         if topic is None or not 0 <= place[1] < len(topic.holders):
             return ""
         return topic.holders[place[1]]
 
-    def token(self, place: Place) -> int:
+    def token(self, place: TopicPartition) -> int:
         """Token of a partition's grant; 0: none."""
         return self.topics[place[0]].tokens[place[1]] if self.holder(place) else 0
 
-    def handoff(self, place: Place) -> Handoff | None:
+    def handoff(self, place: TopicPartition) -> Handoff | None:
         """The open hand-off of a partition."""
         topic = self.topics.get(place[0])
         return None if topic is None else topic.open.get(place[1])
 
-    def open_handoffs(self) -> Iterator[tuple[Place, Handoff]]:
+    def motion(self, place: TopicPartition) -> PartitionInMotion:
+        """What is going on with a partition, to be read; see `set_in_motion`."""
+        return self.motions.get(place, AT_REST)
+
+    def set_in_motion(self, place: TopicPartition) -> PartitionInMotion:
+        """What is going on with a partition, to be changed; `rest_if_over` if something ends."""
+        motion = self.motions.get(place)
+        if motion is None:
+            motion = self.motions[place] = PartitionInMotion()
+        return motion
+
+    def rest_if_over(self, place: TopicPartition) -> None:
+        """Drop what is known of a partition if nothing happens to it any more."""
+        if self.motion(place).is_at_rest:
+            self.motions.pop(place, None)
+
+    def rest(self, place: TopicPartition) -> Rest | None:
+        """The last stop of a partition that nobody works on."""
+        topic = self.topics.get(place[0])
+        return None if topic is None else topic.rests.get(place[1])
+
+    def open_handoffs(self) -> Iterator[tuple[TopicPartition, Handoff]]:
         """All open hand-offs."""
         for name, topic in self.topics.items():
             for partition, handoff in topic.open.items():
@@ -232,7 +229,7 @@ class SessionGroup(Group):
         """Number of partitions that a member holds, in any phase."""
         return sum(map(len, self.held.get(member_id, {}).values()))
 
-    def kept_for(self, name: str) -> Iterator[Place]:
+    def kept_for(self, name: str) -> Iterator[TopicPartition]:
         """Partitions that are kept for a name."""
         if name in self.kept_names:
             for topic, holdings in self.topics.items():
@@ -240,7 +237,7 @@ class SessionGroup(Group):
                     if kept.name == name:
                         yield topic, partition
 
-    def places_of(self, member_id: str) -> Iterator[Place]:
+    def places_of(self, member_id: str) -> Iterator[TopicPartition]:
         """Partitions that a member holds, in any phase."""
         for topic, partitions in self.held.get(member_id, {}).items():
             for partition in partitions:
@@ -359,7 +356,7 @@ class SessionGroup(Group):
 
     def _are_free(self, topic: TopicHoldings, grant: r.Grant) -> bool:
         """True if nothing is known of these partitions, as of those of a first plan."""
-        if topic.open or topic.kept or self.rests:
+        if topic.open or topic.kept or topic.rests:
             return False
         holders, size = topic.holders, len(topic.holders)
         for first, last in grant.partitions:
@@ -373,8 +370,8 @@ class SessionGroup(Group):
         """The short way: a fifth of the time for a first plan of 50,000 partitions."""
         partitions = topic.grant(grant.partitions, grant.member_id, grant.first_token)
         self.held.setdefault(grant.member_id, {}).setdefault(grant.topic, set()).update(partitions)
-        touched = self.touched.setdefault(grant.member_id, set())
-        touched.update(zip(repeat(grant.topic), partitions, strict=False))
+        changed = self.changed_since_told.setdefault(grant.member_id, set())
+        changed.update(zip(repeat(grant.topic), partitions, strict=False))
 
     def with_start(self, record: r.PartitionSwitched) -> r.PartitionSwitched:
         """A durable switch with the offset with which the next holder begins."""
@@ -402,7 +399,7 @@ class SessionGroup(Group):
         if before is not None and before.is_prepared_for:
             self._unprepare(before.successor, place)
         if holder:
-            self._touch(holder, place)
+            self._note_changed(holder, place)
         if holder in self.members and record.phase is r.Phase.FORCED:
             self.members[holder].forced.add(place)
         if record.phase is r.Phase.HELD:
@@ -411,8 +408,7 @@ class SessionGroup(Group):
             return
         if record.phase is r.Phase.COPY:
             self._unhold(place)
-            self.released.pop(place, None)
-            self.positions.pop(place, None)
+            self._forget_release(place)
             topic.holders[record.partition], topic.tokens[record.partition] = "", 0
         handoff = Handoff(
             record.handoff_id,
@@ -429,7 +425,7 @@ class SessionGroup(Group):
         topic.open[record.partition] = handoff
         if handoff.is_prepared_for:
             self.preparing.setdefault(record.successor, set()).add(place)
-            self._touch(record.successor, place)
+            self._note_changed(record.successor, place)
 
     def _free_kept(self, name: str) -> None:
         for topic, partition in list(self.kept_for(name)):
@@ -461,41 +457,46 @@ class SessionGroup(Group):
 
     # --- Indexes ---
 
-    def _set(self, place: Place, member_id: str, token: int) -> None:
+    def _set(self, place: TopicPartition, member_id: str, token: int) -> None:
         self._forget(place)
         topic = self.topics.setdefault(place[0], TopicHoldings(place[0]))
         topic.set(place[1], member_id, token)
         if member_id:
-            self.rests.pop(place, None)
+            topic.rests.pop(place[1], None)
             self.held.setdefault(member_id, {}).setdefault(place[0], set()).add(place[1])
-            self._touch(member_id, place)
+            self._note_changed(member_id, place)
 
-    def _forget(self, place: Place) -> None:
+    def _forget(self, place: TopicPartition) -> None:
         """Forget the holder of a partition, and whoever prepares for it."""
-        self.released.pop(place, None)
-        self.positions.pop(place, None)
+        self._forget_release(place)
         self._unhold(place)
         handoff = self.handoff(place)
         if handoff is not None and handoff.is_prepared_for:
             self._unprepare(handoff.successor, place)
 
-    def _unprepare(self, successor: str, place: Place) -> None:
+    def _forget_release(self, place: TopicPartition) -> None:
+        motion = self.motions.get(place)
+        if motion is not None:
+            motion.release = None
+            self.rest_if_over(place)
+
+    def _unprepare(self, successor: str, place: TopicPartition) -> None:
         places = self.preparing[successor]
         places.discard(place)
         if not places:
             del self.preparing[successor]
-        self._touch(successor, place)
+        self._note_changed(successor, place)
 
-    def _unhold(self, place: Place) -> None:
+    def _unhold(self, place: TopicPartition) -> None:
         holder = self.holder(place)
         if holder:
             self.held[holder][place[0]].discard(place[1])
             if holder in self.members:
                 self.members[holder].forced.discard(place)
-            self._touch(holder, place)
+            self._note_changed(holder, place)
 
-    def _touch(self, member_id: str, place: Place) -> None:
-        self.touched.setdefault(member_id, set()).add(place)
+    def _note_changed(self, member_id: str, place: TopicPartition) -> None:
+        self.changed_since_told.setdefault(member_id, set()).add(place)
 
     # --- Writes ---
 
@@ -505,28 +506,41 @@ class SessionGroup(Group):
         if attach.name:
             self.arriving_names.add(attach.name)
 
-    def fly(self, places: Iterable[Place], to: str | None = None) -> None:
+    def note_write_pending(
+        self, places: Iterable[TopicPartition], successor: str | None = None
+    ) -> None:
         """Note that a write about partitions has no result yet.
 
-        `to`: member id of who gets them by it, at once or as their successor; empty: nobody does;
-        None: the write does not say.
+        `successor`: member id of who gets them by it, at once or as the successor of a hand-off;
+        empty: nobody does; None: the write does not say.
         """
+        motions, begun = self.motions, 0
         for place in places:
-            self.in_flight[place] = self.in_flight.get(place, 0) + 1
-            if to is not None:
-                self.bound_for[place] = to
+            motion = motions.get(place)
+            if motion is None:
+                motions[place] = PartitionInMotion(1, successor)
+                begun += 1
+                continue
+            begun += not motion.writes_pending
+            motion.writes_pending += 1
+            if successor is not None:
+                motion.pending_successor = successor
+        self.written_partitions += begun
 
-    def land(self, places: Iterable[Place]) -> None:
-        """Note that such a write is settled."""
+    def note_write_settled(self, places: Iterable[TopicPartition]) -> None:
+        """Note that such a write has a result."""
+        motions, ended = self.motions, 0
         for place in places:
-            count = self.in_flight.pop(place) - 1
-            if count:
-                self.in_flight[place] = count
-            else:
-                self.bound_for.pop(place, None)
-        if not self.in_flight:  # Gives back the room that a large plan took.
-            self.in_flight.clear()
-            self.bound_for.clear()
+            motion = motions[place]
+            motion.writes_pending -= 1
+            if not motion.writes_pending:
+                motion.pending_successor = None
+                ended += 1
+                if motion.is_at_rest:
+                    del motions[place]
+        self.written_partitions -= ended
+        if not self.written_partitions and len(motions) <= COPIED_MAX:
+            self.motions = dict(motions)  # Gives back the room that a large plan took.
 
 
 def _change_of(old: r.SessionMemberStored, new: r.SessionMemberStored) -> TriggerCause:

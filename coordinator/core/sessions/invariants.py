@@ -11,13 +11,15 @@ from collections.abc import Iterable, Iterator
 
 from coordinator.core.config import GroupConfig
 from coordinator.core.errors import InvariantViolated
-from coordinator.core.ids import NO_TIME, NO_TOKEN, Place
+from coordinator.core.ids import NO_TIME, NO_TOKEN, TopicPartition
+from coordinator.core.numbers import Numbers
 from coordinator.core.session_values.records import Phase
-from coordinator.core.sessions import handoff as handoffs
-from coordinator.core.sessions import leave, successors, windows
 from coordinator.core.sessions.group import SessionGroup
+from coordinator.core.sessions.handoff import phases, successors
 from coordinator.core.sessions.holdings import Handoff
-from coordinator.core.sessions.numbers import Numbers
+from coordinator.core.sessions.leave import leaving
+from coordinator.core.sessions.partition import AT_REST
+from coordinator.core.sessions.plan import windows
 
 
 def check(group: SessionGroup, config: GroupConfig, now_ms: int) -> None:
@@ -32,7 +34,7 @@ def check(group: SessionGroup, config: GroupConfig, now_ms: int) -> None:
     _check_holdings(group)
     for place, handoff in group.open_handoffs():
         _check_handoff(group, place, handoff)
-    _check_in_flight(group)
+    _check_motions(group)
     _check_nothing_is_undecided(group, now_ms)
     _check_free_partitions_are_planned(group, config, now_ms)
     _expect(group, group.state is group.current_state(), "7: the state is not the current one")
@@ -55,17 +57,13 @@ def _check_members(group: SessionGroup) -> None:
     for name, heir in group.waiting.items():
         _expect(group, heir.record.name == name, "1: a waiting process stands under another name")
         _expect(group, heir.member_id not in group.members, "1: a member waits for its name")
-        _expect(
-            group,
-            heir.record.incarnation not in incarnations,
-            "1: a process waits for itself",
-        )
+        _expect(group, heir.record.incarnation not in incarnations, "1: a process waits for itself")
     living = {member.member_id for member in group.members.values() if not member.is_ended}
     _expect(group, group.overdue <= living, "1: a lease that has ended is to end")
     for member in group.members.values():
         if not member.is_ended:
             _expect(group, member.last_beat_ms != NO_TIME, "1: a member's lease does not run")
-            _expect(group, not leave.has_drained(group, member), "1: a drained member stays")
+            _expect(group, not leaving.has_drained(group, member), "1: a drained member stays")
 
 
 def _check_holdings(group: SessionGroup) -> None:
@@ -95,9 +93,10 @@ def _check_holdings(group: SessionGroup) -> None:
     )
     for name in group.kept_names:
         _expect(group, name not in group.names, "2: kept for a name that has a member")
-    for place, token in group.released.items():
-        _expect(group, group.token(place) == token, "2: released under a token that has ended")
-    preparing: dict[str, set[Place]] = {}
+    for place, motion in group.motions.items():
+        is_ended = motion.release is not None and motion.release.token != group.token(place)
+        _expect(group, not is_ended, "2: released under a token that has ended")
+    preparing: dict[str, set[TopicPartition]] = {}
     for place, handoff in group.open_handoffs():
         if handoff.is_prepared_for:
             preparing.setdefault(handoff.successor, set()).add(place)
@@ -105,7 +104,7 @@ def _check_holdings(group: SessionGroup) -> None:
     _expect(group, found == preparing, "2: the index of successors is wrong")
 
 
-def _check_handoff(group: SessionGroup, place: Place, handoff: Handoff) -> None:
+def _check_handoff(group: SessionGroup, place: TopicPartition, handoff: Handoff) -> None:
     _expect(group, handoff.handoff_id > 0, f"3: a hand-off of {place} without an id")
     holder = group.holder(place)
     _expect(group, holder == handoff.source, f"3: the source of {place} does not hold it")
@@ -122,26 +121,33 @@ def _check_handoff(group: SessionGroup, place: Place, handoff: Handoff) -> None:
     )
     _expect(
         group,
-        handoff.deadline_ms != NO_TIME or place in group.in_flight,
+        handoff.deadline_ms != NO_TIME or group.motion(place).writes_pending > 0,
         f"3: the phase of {place} has no end",
     )
 
 
-def _check_in_flight(group: SessionGroup) -> None:
-    _expect(group, all(n > 0 for n in group.in_flight.values()), "4: nothing is in flight")
+def _check_motions(group: SessionGroup) -> None:
+    for place, motion in group.motions.items():
+        _expect(group, not motion.is_at_rest, f"4: {place} is in motion, and nothing happens to it")
+        _expect(group, motion.writes_pending >= 0, f"4: nothing is written about {place}")
+    written = sum(motion.writes_pending > 0 for motion in group.motions.values())
+    _expect(group, written == group.written_partitions, "4: the count of pending writes is wrong")
+    _expect(group, AT_REST.is_at_rest, "4: something happens to all partitions at rest")
     arriving = {each.name for each in group.arriving.values() if each is not None and each.name}
     _expect(group, arriving <= group.arriving_names, "4: a name is not known to be on its way")
 
 
 def _check_nothing_is_undecided(group: SessionGroup, now_ms: int) -> None:
     """Reconciling again would change nothing: no order and no message waits for a wake-up."""
-    places = {*group.released, *(place for place, _ in group.open_handoffs())}
-    for place in places - group.in_flight.keys() - group.failed:
+    released = {place for place, motion in group.motions.items() if motion.release is not None}
+    for place in (released | {place for place, _ in group.open_handoffs()}) - group.refused_writes:
+        if group.motion(place).writes_pending:
+            continue
         handoff = group.handoff(place)
         leaver = None if handoff is None else group.members.get(handoff.successor)
         if leaver is not None and leaver.is_ended:
             continue  # Another one is looked for when its end is durable.
-        record = handoffs.decide(group, place, now_ms, Numbers())
+        record = phases.decide(group, place, now_ms, Numbers())
         _expect(group, record is None, f"5: nobody has decided {record}")
 
 
@@ -157,16 +163,16 @@ def _check_free_partitions_are_planned(
                 _expect(group, condition=False, message=f"6: {place} is free, {who} may have it")
 
 
-def _is_free(group: SessionGroup, place: Place) -> bool:
+def _is_free(group: SessionGroup, place: TopicPartition) -> bool:
     return (
         not group.holder(place)
         and group.handoff(place) is None
-        and place not in group.in_flight
+        and not group.motion(place).writes_pending
         and place[1] not in group.topics[place[0]].kept
     )
 
 
-def _somebody_for(group: SessionGroup, place: Place) -> str:
+def _somebody_for(group: SessionGroup, place: TopicPartition) -> str:
     loads = successors.Loads(group)
     for member_id, member in group.members.items():
         if successors.may_get(group, place, member_id) and loads.room_of(member) > 0:
@@ -174,7 +180,7 @@ def _somebody_for(group: SessionGroup, place: Place) -> str:
     return ""
 
 
-def _held(group: SessionGroup) -> Iterator[tuple[Place, str]]:
+def _held(group: SessionGroup) -> Iterator[tuple[TopicPartition, str]]:
     for name, topic in group.topics.items():
         for partition, holder in enumerate(topic.holders):
             if holder:
@@ -185,8 +191,8 @@ class TokenHistory:
     """Tokens of grants seen so far, over all groups of a shard and all of its owners."""
 
     def __init__(self) -> None:
-        self._owners: dict[int, tuple[str, Place, str]] = {}
-        self._last: dict[tuple[str, Place], int] = {}
+        self._owners: dict[int, tuple[str, TopicPartition, str]] = {}
+        self._last: dict[tuple[str, TopicPartition], int] = {}
 
     def follow(self, groups: Iterable[SessionGroup]) -> None:
         """Compare the holdings with those seen before.

@@ -12,12 +12,13 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from dataclasses import replace
 
-from coordinator.core.ids import NO_OFFSET, NO_TIME, Place
+from coordinator.core.ids import NO_OFFSET, NO_TIME, TopicPartition
 from coordinator.core.session_values.journal import Stop, StoppedBy
 from coordinator.core.session_values.records import EndCause
 from coordinator.core.sessions.group import SessionGroup
 from coordinator.core.sessions.holdings import Rest
 from coordinator.core.sessions.member import SessionMember
+from coordinator.core.sessions.partition import Release
 
 DRAIN_MAX_MS = 60_000
 """Age of a commit above which its partition is taken to have had no rows since, not no holder."""
@@ -25,29 +26,30 @@ SILENT = (EndCause.LEASE_EXPIRED, EndCause.EVICTED, EndCause.RESTORED)
 """Ends of members that did not say when they stopped."""
 
 
-def release(group: SessionGroup, place: Place, now_ms: int, position: int = NO_OFFSET) -> None:
+def release(
+    group: SessionGroup, place: TopicPartition, now_ms: int, position: int = NO_OFFSET
+) -> None:
     """Note that a holder has given a partition up: its token counts no more."""
-    group.released[place] = group.token(place)
-    if position != NO_OFFSET:
-        group.positions[place] = position
+    group.set_in_motion(place).release = Release(group.token(place), position)
     _note(group, place, Stop(StoppedBy.RELEASED, _told_ms(group, place, now_ms), now_ms))
 
 
-def stop_by_force(group: SessionGroup, place: Place, now_ms: int) -> Stop:
+def stop_by_force(group: SessionGroup, place: TopicPartition, now_ms: int) -> Stop:
     """The stop of a holder whose time is up now."""
     stop = Stop(StoppedBy.FORCED, _told_ms(group, place, now_ms), now_ms)
     return _until_its_commit(group, place, stop)
 
 
-def force(group: SessionGroup, place: Place, stop: Stop) -> None:
+def force(group: SessionGroup, place: TopicPartition, stop: Stop) -> None:
     """Note that a holder's time is up: its token counts no more."""
-    group.released[place] = group.token(place)
+    group.set_in_motion(place).release = Release(group.token(place))
     _rest(group, place, stop)
 
 
 def end(group: SessionGroup, member: SessionMember, cause: EndCause, now_ms: int) -> None:
     """Note that a member's session has ended, with all of its tokens."""
-    held = [place for place in group.places_of(member.member_id) if place not in group.released]
+    places = group.places_of(member.member_id)
+    held = [place for place in places if group.motion(place).release is None]
     if cause in SILENT:
         stop = _silence(group, member, now_ms)
         for place in held:
@@ -67,7 +69,7 @@ def end(group: SessionGroup, member: SessionMember, cause: EndCause, now_ms: int
 def come_back(
     group: SessionGroup,
     member: SessionMember,
-    lost: Collection[Place],
+    lost: Collection[TopicPartition],
     heard_ms: int,
     now_ms: int,
 ) -> None:
@@ -88,14 +90,17 @@ def come_back(
     if not unknown and now_ms - heard_ms >= doubt_ms:
         stop = replace(stop, known_by=StoppedBy.SUSPENDED)
         for place in group.places_of(member.member_id):
-            if place not in group.released:
+            if group.motion(place).release is None:
                 rests[place] = _rest_of(group, place, stop)
-    group.planning.draft.add_returns(rests, member.member_id, rests, now_ms)
+    group.planning.draft.add_returns(rests, member.member_id, now_ms)
 
 
-def resume(group: SessionGroup, member_id: str, places: Iterable[Place], now_ms: int) -> None:
+def resume(
+    group: SessionGroup, member_id: str, places: Iterable[TopicPartition], now_ms: int
+) -> None:
     """Note that a member gets partitions that rested, and no plan says so."""
-    group.planning.draft.add_returns(group.rests, member_id, places, now_ms)
+    rests = {place: rest for place in places if (rest := group.rest(place)) is not None}
+    group.planning.draft.add_returns(rests, member_id, now_ms)
 
 
 def last_record_ms(group: SessionGroup) -> int:
@@ -123,7 +128,7 @@ def _last_sign_ms(group: SessionGroup, member: SessionMember) -> int:
     return max(held_ms, max(commits, default=NO_TIME))
 
 
-def _told_ms(group: SessionGroup, place: Place, now_ms: int) -> int:
+def _told_ms(group: SessionGroup, place: TopicPartition, now_ms: int) -> int:
     """Time at which a holder was told to stop, or stood still; without an order, its last commit.
 
     A partition that is given up without an order has failed, or stalled. With no commit of late,
@@ -144,21 +149,21 @@ def _told_ms(group: SessionGroup, place: Place, now_ms: int) -> int:
     return now_ms if holder is None else min(now_ms, holder.last_beat_ms)
 
 
-def _note(group: SessionGroup, place: Place, stop: Stop) -> None:
-    group.rests[place] = _rest_of(group, place, stop)
+def _note(group: SessionGroup, place: TopicPartition, stop: Stop) -> None:
+    group.topics[place[0]].note_rest(place[1], _rest_of(group, place, stop))
 
 
-def _rest(group: SessionGroup, place: Place, stop: Stop) -> None:
+def _rest(group: SessionGroup, place: TopicPartition, stop: Stop) -> None:
     holder = group.members[group.holder(place)]
-    group.rests[place] = Rest(holder.member_id, holder.name, stop)
+    group.topics[place[0]].note_rest(place[1], Rest(holder.member_id, holder.name, stop))
 
 
-def _rest_of(group: SessionGroup, place: Place, stop: Stop) -> Rest:
+def _rest_of(group: SessionGroup, place: TopicPartition, stop: Stop) -> Rest:
     holder = group.members[group.holder(place)]
     return Rest(holder.member_id, holder.name, _until_its_commit(group, place, stop))
 
 
-def _until_its_commit(group: SessionGroup, place: Place, stop: Stop) -> Stop:
+def _until_its_commit(group: SessionGroup, place: TopicPartition, stop: Stop) -> Stop:
     """A commit after the earliest time shows that its holder still worked."""
     committed_ms = _committed_ms(group, place)
     if committed_ms <= stop.earliest_ms:
@@ -166,6 +171,6 @@ def _until_its_commit(group: SessionGroup, place: Place, stop: Stop) -> Stop:
     return replace(stop, earliest_ms=min(committed_ms, stop.latest_ms))
 
 
-def _committed_ms(group: SessionGroup, place: Place) -> int:
+def _committed_ms(group: SessionGroup, place: TopicPartition) -> int:
     stored = group.offsets.get(place)
     return NO_TIME if stored is None else stored.committed_at_ms

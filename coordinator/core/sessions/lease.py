@@ -5,20 +5,18 @@ from __future__ import annotations
 from dataclasses import replace
 
 from coordinator.core import log_ends
-from coordinator.core.config import GroupConfig
 from coordinator.core.errors import ErrorCode
-from coordinator.core.ids import NO_TIME, Place
+from coordinator.core.ids import NO_TIME, TopicPartition
 from coordinator.core.outcome import DeferLease, Outcome
 from coordinator.core.session_values.journal import TriggerCause
 from coordinator.core.session_values.policy import OnStall
-from coordinator.core.session_values.requests import (
-    SessionHeartbeat,
-    StreamRefused,
-)
-from coordinator.core.sessions import claims, handoff, last_work, windows
+from coordinator.core.session_values.requests import SessionHeartbeat, StreamRefused
+from coordinator.core.sessions import claims, last_work
 from coordinator.core.sessions.group import SessionGroup
+from coordinator.core.sessions.handoff import phases
 from coordinator.core.sessions.member import SessionMember
-from coordinator.core.sessions.numbers import Numbers
+from coordinator.core.sessions.plan import windows
+from coordinator.core.sessions.step import Step
 from coordinator.core.written import Unawaited
 
 ATTACH_MS = 1.5
@@ -30,13 +28,13 @@ UNREAD = StreamRefused(
 )
 
 
-def renew(group: SessionGroup, member: SessionMember, now_ms: int, out: Outcome) -> None:
+def renew(group: SessionGroup, member: SessionMember, step: Step) -> None:
     """Count a full lease from `now_ms`."""
-    member.last_beat_ms = now_ms
+    member.last_beat_ms = step.now_ms
     member.grace_ms = 0
     member.was_excused = False
     group.overdue.discard(member.member_id)
-    out.defer(DeferLease(group.group_id, member.member_id, member.ends_at_ms))
+    step.out.defer(DeferLease(group.group_id, member.member_id, member.ends_at_ms))
 
 
 def grace_ms(members: int) -> int:
@@ -48,13 +46,11 @@ def grace_ms(members: int) -> int:
     return needed_ms if needed_ms >= LEAST_GRACE_MS else 0
 
 
-def restore(
-    group: SessionGroup, member: SessionMember, grace: int, now_ms: int, out: Outcome
-) -> None:
+def restore(group: SessionGroup, member: SessionMember, grace: int, step: Step) -> None:
     """Grant a full lease, and the time that all members need to attach, from `now_ms`."""
-    member.last_beat_ms = member.suspect_since_ms = member.progress_at_ms = now_ms
+    member.last_beat_ms = member.suspect_since_ms = member.progress_at_ms = step.now_ms
     member.grace_ms = grace
-    out.defer(DeferLease(group.group_id, member.member_id, member.ends_at_ms))
+    step.out.defer(DeferLease(group.group_id, member.member_id, member.ends_at_ms))
 
 
 def beat(group: SessionGroup, member: SessionMember, heard: SessionHeartbeat, now_ms: int) -> bool:
@@ -87,44 +83,38 @@ def beat(group: SessionGroup, member: SessionMember, heard: SessionHeartbeat, no
 
 
 def heartbeat(
-    group: SessionGroup,
-    member: SessionMember,
-    beat: SessionHeartbeat,
-    now_ms: int,
-    numbers: Numbers,
-    out: Outcome,
-    config: GroupConfig,
+    group: SessionGroup, member: SessionMember, beat: SessionHeartbeat, step: Step
 ) -> None:
     """Renew a lease, and take in what the heartbeat says besides."""
     mailbox = member.mailbox
     if beat.number <= member.number:
         return  # It went back, or came twice.
     member.number = beat.number
-    _has_heard(group, member, out)
+    _has_heard(group, member, step.out)
     heard_ms = member.last_beat_ms
-    renew(group, member, now_ms, out)
-    if _is_unread(member, now_ms):
-        _suspect(member, now_ms, out)
+    renew(group, member, step)
+    if _is_unread(member, step.now_ms):
+        _suspect(member, step)
         return
     mailbox.ack = beat.number
     if beat.whole:
         mailbox.whole, mailbox.answers = True, beat.number
     received = member.receives
     member.is_ready, member.is_overloaded = beat.ready, beat.overloaded
-    _watch_progress(group, member, beat, now_ms, numbers, out, config)
-    lost: list[Place] = []
+    _watch_progress(group, member, beat, step)
+    lost: list[TopicPartition] = []
     if beat.held is not None:
-        lost = claims.compare(group, member, beat.held, beat.applied, now_ms, numbers, out)
-    last_work.come_back(group, member, lost, heard_ms, now_ms)
-    windows.tell(group, now_ms, out, config)
+        lost = claims.compare(group, member, beat.held, beat.applied, step)
+    last_work.come_back(group, member, lost, heard_ms, step.now_ms)
+    windows.tell(group, step)
     if beat.log_ends:
         # Somebody else reads what it does not hold, and knows better.
         own = (end for end in beat.log_ends if group.holder(end[:2]) == member.member_id)
-        log_ends.store(group, own, now_ms)
+        log_ends.store(group, own, step.now_ms)
     if member.receives and not received:
         group.journal.note(TriggerCause.MEMBER_BACK, member.member_id)
-        windows.call_for_arrival(group, now_ms, out, config)
-    out.wake(member.stream_id)
+        windows.call_for_arrival(group, step)
+    step.out.wake(member.stream_id)
 
 
 def _has_heard(group: SessionGroup, member: SessionMember, out: Outcome) -> None:
@@ -144,28 +134,22 @@ def _is_unread(member: SessionMember, now_ms: int) -> bool:
     return now_ms - mailbox.unread_since_ms >= member.lease_ms
 
 
-def _suspect(member: SessionMember, now_ms: int, out: Outcome) -> None:
+def _suspect(member: SessionMember, step: Step) -> None:
     assert member.stream_id is not None
-    out.end_stream(member.stream_id, UNREAD)
-    member.lose_stream(now_ms)
+    step.out.end_stream(member.stream_id, UNREAD)
+    member.lose_stream(step.now_ms)
 
 
 def _watch_progress(
-    group: SessionGroup,
-    member: SessionMember,
-    beat: SessionHeartbeat,
-    now_ms: int,
-    numbers: Numbers,
-    out: Outcome,
-    config: GroupConfig,
+    group: SessionGroup, member: SessionMember, beat: SessionHeartbeat, step: Step
 ) -> None:
     """Note whether the working side of a member gets on, and do what the policy says if not."""
     if beat.progress != member.progress or member.progress_at_ms == NO_TIME:
-        member.progress, member.progress_at_ms = beat.progress, now_ms
+        member.progress, member.progress_at_ms = beat.progress, step.now_ms
         member.is_stalled = member.must_drain = member.must_stop = False
         return
     longest_ms = group.policy.max_idle_ms
-    if not longest_ms or member.is_stalled or now_ms - member.progress_at_ms < longest_ms:
+    if not longest_ms or member.is_stalled or step.now_ms - member.progress_at_ms < longest_ms:
         return
     member.is_stalled = True
     member.must_drain = group.policy.on_stall is not OnStall.REPORT
@@ -173,5 +157,5 @@ def _watch_progress(
     if member.must_drain:
         group.journal.note(TriggerCause.MEMBER_STALLED, member.member_id)
         for place in list(group.places_of(member.member_id)):
-            handoff.reconcile(group, place, now_ms, numbers, out)
-        windows.call_urgently(group, now_ms, out, config)
+            phases.reconcile(group, place, step)
+        windows.call_urgently(group, step)

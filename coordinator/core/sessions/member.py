@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from coordinator.core.ids import NO_TIME, CallId, Place
+from coordinator.core.ids import NO_TIME, CallId, TopicPartition
 from coordinator.core.session_values.records import SessionMemberStored
 from coordinator.core.session_values.requests import Attach
 from coordinator.core.sessions.declared import NOTHING, DeclaredTopics
@@ -17,7 +17,7 @@ class Untold:
     version: int
     based_on: int
     answers: int
-    places: list[Place]
+    places: list[TopicPartition]
 
 
 @dataclass(slots=True)
@@ -34,8 +34,8 @@ class Mailbox:
     """
 
     version: int = 0
-    dirty: set[Place] = field(default_factory=set)
-    told: dict[Place, int] = field(default_factory=dict)
+    dirty: set[TopicPartition] = field(default_factory=set)
+    told: dict[TopicPartition, int] = field(default_factory=dict)
     rest: Untold | None = None
     whole: bool = False
     ack: int = -1
@@ -49,7 +49,7 @@ class Mailbox:
         has_news = self.whole or self.dirty or self.rest is not None or self.attached
         return self.ack < 0 and not has_news
 
-    def has_seen(self, place: Place) -> bool:
+    def has_seen(self, place: TopicPartition) -> bool:
         """True if the member has taken in all that concerns a partition."""
         return place not in self.told and place not in self.dirty
 
@@ -93,7 +93,7 @@ class SessionMember:
     shorter_lease_ms: int = 0
     last_beat_ms: int = NO_TIME
     grace_ms: int = 0
-    forced: set[Place] = field(default_factory=set)
+    forced: set[TopicPartition] = field(default_factory=set)
     was_excused: bool = False
     is_ended: bool = False
     goes_away: bool = False

@@ -18,7 +18,7 @@ from coordinator.core.sessions.group import SessionGroup
 from coordinator.core.sessions.member import SessionMember
 
 
-def of(group: SessionGroup | None, record: Record) -> Event | None:
+def event_of(group: SessionGroup | None, record: Record) -> Event | None:
     """The event of a record that is about to be applied; None: it has none.
 
     Args:

@@ -10,8 +10,9 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import groupby
+from operator import itemgetter
 
-from coordinator.core.ids import NO_TIME, Place
+from coordinator.core.ids import NO_TIME, TopicPartition
 from coordinator.core.session_values.journal import (
     RETURNED,
     PartlyDeclared,
@@ -48,13 +49,13 @@ class Draft:
 
     def add_grant(
         self,
-        rests: Mapping[Place, Rest],
+        rests: Mapping[int, Rest],
         topic: str,
         target: str,
         ranges: tuple[Range, ...],
         now_ms: int,
     ) -> None:
-        """Add partitions without a holder, which rested until now."""
+        """Add partitions without a holder, which rested until now. `rests`: of the topic."""
         self._counts[FREE] += size_of(ranges)
         if rests:
             self._add(self._rested(rests, topic, target, ranges, now_ms))
@@ -65,11 +66,9 @@ class Draft:
         """Add partitions that leave their holders, in the order of the plan."""
         self._add(self._leaving(moves, numbered))
 
-    def add_returns(
-        self, rests: Mapping[Place, Rest], target: str, places: Iterable[Place], now_ms: int
-    ) -> None:
-        """Add those of `places` that rested, on which a member goes on now without a plan."""
-        self._add(self._returning(rests, target, places, now_ms), now_ms)
+    def add_returns(self, rests: Mapping[TopicPartition, Rest], target: str, now_ms: int) -> None:
+        """Add partitions that rested, on which a member goes on now without a plan."""
+        self._add(self._returning(rests, target, now_ms), now_ms)
 
     @property
     def is_empty(self) -> bool:
@@ -125,17 +124,16 @@ class Draft:
             yield (topic, ids[move.source], target, reason, None), move.partition
 
     def _returning(
-        self, rests: Mapping[Place, Rest], target: str, places: Iterable[Place], now_ms: int
+        self, rests: Mapping[TopicPartition, Rest], target: str, now_ms: int
     ) -> Iterator[tuple[Key, int]]:
-        for topic, partition in sorted(place for place in places if place in rests):
-            rest = rests[topic, partition]
+        for (topic, partition), rest in sorted(rests.items(), key=itemgetter(0)):
             self._counts[RETURNED] += 1
             self._count(rest.stop.rest_ms(now_ms))
             yield (topic, rest.holder, target, RETURNED, rest.stop), partition
 
     def _rested(
         self,
-        rests: Mapping[Place, Rest],
+        rests: Mapping[int, Rest],
         topic: str,
         target: str,
         ranges: Iterable[Range],
@@ -143,7 +141,7 @@ class Draft:
     ) -> Iterator[tuple[Key, int]]:
         for first, last in ranges:
             for partition in range(first, last + 1):
-                rest = rests.get((topic, partition))
+                rest = rests.get(partition)
                 if rest is None:
                     yield (topic, "", target, FREE, None), partition
                 else:

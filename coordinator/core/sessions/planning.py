@@ -6,10 +6,11 @@ from collections import Counter, deque
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-from coordinator.core.ids import NO_TIME, Place
+from coordinator.core.ids import NO_TIME, TopicPartition
 from coordinator.core.session_values.plans import (
     NOBODY,
     Move,
+    MoveReason,
     Numbered,
     Partition,
     Range,
@@ -36,7 +37,7 @@ class Taking:
     receiver: int = NOBODY
     topics: deque[tuple[int, tuple[Range, ...]]] = field(default_factory=deque)
     room: int = 0
-    found_unplaced: dict[Place, Unplaced] = field(default_factory=dict)
+    found_unplaced: dict[TopicPartition, Unplaced] = field(default_factory=dict)
     draft: Draft = field(default_factory=Draft)
     next_ms: int = NO_TIME
     is_stale: bool = False
@@ -55,6 +56,12 @@ class Planning:
         None: none is. taking: its result, of which a part has been taken.
     awaited: members of the log, some of which have not attached to this owner of the shard; all of
         them have, or have ended, at `all_by_ms`.
+    targets: moves of the last plan that have not begun, in its order, with their reasons.
+    unplaced: free partitions that nobody could have.
+    call_at_ms: the first event that calls for a plan; urgent_at_ms: the first that is urgent.
+    arrived_first_ms, arrived_at_ms: the first and the last arrival since the last plan.
+    planned_at_ms: the last plan. restored_at_ms: the group was read from the log, and no plan was
+        made since. waits_until_ms: end of the next wait of a partition.
     draft: partitions that went on without a plan, since `returned_at_ms`; the record of the next
         plan tells of them, or one of their own at `tell_at_ms`.
     last_record_ms: time of the newest record that the owner before has written; NO_TIME: none.
@@ -66,7 +73,16 @@ class Planning:
     counts: dict[str, int] = field(default_factory=dict)
     has_grown: bool = False
     waiting: Counter[str] = field(default_factory=Counter)
-    balancing: dict[Place, str] = field(default_factory=dict)
+    balancing: dict[TopicPartition, str] = field(default_factory=dict)
+    targets: dict[TopicPartition, tuple[str, MoveReason]] = field(default_factory=dict)
+    unplaced: Mapping[TopicPartition, Unplaced] = field(default_factory=dict)
+    urgent_at_ms: int = NO_TIME
+    call_at_ms: int = NO_TIME
+    arrived_first_ms: int = NO_TIME
+    arrived_at_ms: int = NO_TIME
+    planned_at_ms: int = NO_TIME
+    restored_at_ms: int = NO_TIME
+    waits_until_ms: int = NO_TIME
     called_at_ms: int = NO_TIME
     number: int = 0
     computing: Numbered | None = None

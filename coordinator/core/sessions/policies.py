@@ -39,6 +39,11 @@ def set_policy(
     out.persist((record,), reply, settled=PolicyWritten(group.group_id))
 
 
+def note_written(group: Group, _: PolicyWritten, _out: Outcome) -> None:
+    """The record of a policy is settled."""
+    group.policy_writes -= 1
+
+
 def changed(policy: Policy, command: SetGroupPolicy, config: GroupConfig) -> Policy:
     """The policy with the command's changes, checked.
 

@@ -5,11 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 
 from coordinator.core.records import Record
-from coordinator.core.session_values.records import (
-    HoldingsStored,
-    KeptStored,
-    PhaseEntered,
-)
+from coordinator.core.session_values.records import HoldingsStored, KeptStored, PhaseEntered
 from coordinator.core.sessions.holdings import TopicHoldings, ranges_of
 
 CHUNK = 2_000

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from coordinator.core.ids import Place
+from coordinator.core.ids import TopicPartition
 from coordinator.core.sessions.group import SessionGroup
 
 
@@ -19,20 +17,16 @@ def give_back(group: SessionGroup) -> None:
         topic = group.topics.get(name)
         if topic is not None and not topic.trim(group.count_of(name)):
             del group.topics[name]
-    if shrunk:
-        tables: tuple[dict[Place, Any], ...] = (
-            group.refusals,
-            group.backed_off,
-            group.rests,
-            group.targets,
-        )
-        for table in tables:
-            for place in [place for place in table if not _exists(group, place)]:
-                del table[place]
-        for key in [key for key in group.back_offs if not _exists(group, key[0])]:
-            del group.back_offs[key]
+    if not shrunk:
+        return
+    targets = group.planning.targets
+    for place in [place for place in targets if not _exists(group, place)]:
+        del targets[place]
+    for place in [place for place in group.motions if not _exists(group, place)]:
+        group.motions[place].refusals = None
+        group.rest_if_over(place)
 
 
-def _exists(group: SessionGroup, place: Place) -> bool:
+def _exists(group: SessionGroup, place: TopicPartition) -> bool:
     topic = group.topics.get(place[0])
     return topic is not None and place[1] < len(topic.holders)

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from itertools import chain
 
-from coordinator.core.ids import NO_OFFSET, NO_TIME, NO_TOKEN, Place
+from coordinator.core.ids import NO_OFFSET, NO_TIME, NO_TOKEN, TopicPartition
 from coordinator.core.session_values.messages import (
     HeartbeatAck,
     Order,
@@ -22,7 +22,7 @@ from coordinator.core.session_values.messages import (
 )
 from coordinator.core.session_values.records import Phase
 from coordinator.core.sessions.group import SessionGroup
-from coordinator.core.sessions.handoff import DRAINING, remaining_ms
+from coordinator.core.sessions.handoff.phases import DRAINING, remaining_ms
 from coordinator.core.sessions.member import SessionMember, Untold
 
 PART = 10_000
@@ -56,7 +56,7 @@ def take(group: SessionGroup, member: SessionMember, now_ms: int) -> ToMember | 
 
 
 def whole(
-    group: SessionGroup, member: SessionMember, now_ms: int, claimed: Iterable[Place] = ()
+    group: SessionGroup, member: SessionMember, now_ms: int, claimed: Iterable[TopicPartition] = ()
 ) -> Wanted:
     """The whole wanted state, or its first part.
 
@@ -82,7 +82,7 @@ def _part(group: SessionGroup, member: SessionMember, rest: Untold, now_ms: int)
     return Wanted(rest.version, rest.based_on, orders, rest.answers, why, is_part)
 
 
-def _last_first(places: Iterable[Place]) -> list[Place]:
+def _last_first(places: Iterable[TopicPartition]) -> list[TopicPartition]:
     """Different places in descending order; sorting partitions takes a quarter of sorting pairs."""
     by_topic: dict[str, set[int]] = {}
     for topic, partition in places:
@@ -103,11 +103,11 @@ def why_empty(group: SessionGroup, member: SessionMember) -> str:
         return "not ready"
     if member.record.capacity <= 0:
         return "capacity"
-    return "window" if group.call_at_ms >= 0 else "nothing free"
+    return "window" if group.planning.call_at_ms >= 0 else "nothing free"
 
 
 def _ordered(
-    group: SessionGroup, member: SessionMember, place: Place, now_ms: int
+    group: SessionGroup, member: SessionMember, place: TopicPartition, now_ms: int
 ) -> OrderedPartition:
     member_id = member.member_id
     handoff = group.handoff(place)

@@ -15,7 +15,7 @@ from typing import Any
 
 from coordinator.core import requests as c
 from coordinator.core.errors import ErrorCode
-from coordinator.core.ids import NO_LEADER_EPOCH, NO_OFFSET, CallId
+from coordinator.core.ids import NO_LEADER_EPOCH, NO_OFFSET, CallId, TopicPartition
 from coordinator.core.records import OffsetCommitted
 from coordinator.core.replies import CommitReply, FetchedOffset, FetchReply, OffsetDeleteReply
 from coordinator.kafka.codec import Answer, Body
@@ -27,8 +27,6 @@ from coordinator.service.kafka.batches import answer_each
 from coordinator.service.kafka.requests import Request
 from coordinator.service.refusals import CallRefused
 
-Place = tuple[str, int]
-"""Topic and partition."""
 GROUP_ERROR_FROM = 2
 """OffsetFetch: an error of the group has a field of its own; before, each partition has it."""
 GROUPS_FROM = 8
@@ -40,7 +38,7 @@ GROUPS_FROM = 8
 
 async def offset_commit(request: Request) -> Answer:
     """Answer an OffsetCommit."""
-    wrong: dict[Place, ErrorCode] = {}
+    wrong: dict[TopicPartition, ErrorCode] = {}
     reply = await ask(request, partial(_commit, wrong=wrong))
     assert isinstance(reply, CommitReply)
     errors = {(each.topic, each.partition): each.error for each in reply.results} | wrong
@@ -49,7 +47,7 @@ async def offset_commit(request: Request) -> Answer:
 
 
 def _commit(
-    request: Request, call_id: CallId, wrong: dict[Place, ErrorCode]
+    request: Request, call_id: CallId, wrong: dict[TopicPartition, ErrorCode]
 ) -> Work[list[c.Request]]:
     """The commit of all partitions that can be committed; what cannot goes into `wrong`.
 
@@ -57,7 +55,7 @@ def _commit(
     an error for a partition means that nothing of it is committed.
     """
     body = request.body
-    partitions: dict[Place, c.PartitionCommit] = {}
+    partitions: dict[TopicPartition, c.PartitionCommit] = {}
     for topic in body.topics:
         name = topic.name
         is_named = bool(name) and _has_name(name)
@@ -90,7 +88,7 @@ def _commit(
     ]
 
 
-def _each_partition(body: Body, code_of: Callable[[Place], int]) -> Work[Answer]:
+def _each_partition(body: Body, code_of: Callable[[TopicPartition], int]) -> Work[Answer]:
     topics = []
     for topic in body.topics:
         partitions = []
@@ -210,7 +208,7 @@ def _all_offsets(offsets: Iterable[Any]) -> Work[Answer]:  # Any: OffsetCommitte
 
 
 def _asked_offsets(
-    request: Request, group: Body, found: Mapping[Place, OffsetCommitted | FetchedOffset]
+    request: Request, group: Body, found: Mapping[TopicPartition, OffsetCommitted | FetchedOffset]
 ) -> Work[Answer]:
     topics = []
     for topic in group.topics:
@@ -251,7 +249,7 @@ async def offset_delete(request: Request) -> Answer:
         return {"error_code": request.code(reply.error)}
     errors = {(each.topic, each.partition): each.error for each in reply.results}
 
-    def code_of(place: Place) -> int:
+    def code_of(place: TopicPartition) -> int:
         return request.code(errors.get(place, ErrorCode.INVALID_REQUEST))
 
     return await in_slices(_each_partition(request.body, code_of))

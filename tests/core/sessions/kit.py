@@ -227,9 +227,14 @@ class World:
         self.members.append(member)
         return member
 
+    def ask_again(self) -> None:
+        """End the back-offs of members that have refused a partition."""
+        for place in list(self.group.motions):
+            self.group.motions[place].refusals.by_name.clear()
+
     def move(self, place: tuple[str, int], to: Member) -> None:
         """Have a partition handed over, as a plan would."""
-        self.group.targets[place] = to.member_id, MoveReason.PINNED
+        self.group.planning.targets[place] = to.member_id, MoveReason.PINNED
         self.send(PlanDue(GROUP))
 
     # --- Log ---

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from coordinator.core.ids import Place
+from coordinator.core.ids import TopicPartition
 from coordinator.core.session_values.messages import (
     HeartbeatAck,
     Order,
@@ -24,10 +24,10 @@ class OwnClock:
     def __init__(self) -> None:
         self._sent: dict[int, int] = {}
         self._newest_ms = 0
-        self._renewed: dict[Place, int] = {}
-        self._tokens: dict[Place, int] = {}
-        self._ended: set[tuple[Place, int]] = set()
-        self._not_renewed: set[tuple[Place, int]] = set()
+        self._renewed: dict[TopicPartition, int] = {}
+        self._tokens: dict[TopicPartition, int] = {}
+        self._ended: set[tuple[TopicPartition, int]] = set()
+        self._not_renewed: set[tuple[TopicPartition, int]] = set()
         self.suspended_ms = 9_000
 
     def sends(self, number: int, now_ms: int) -> None:
@@ -49,7 +49,7 @@ class OwnClock:
                 self._renewed[place] = max(self._renewed[place], sent_ms)
         self._newest_ms = max(self._newest_ms, sent_ms)
 
-    def hears(self, wanted: Wanted, orders: Mapping[Place, OrderedPartition]) -> None:
+    def hears(self, wanted: Wanted, orders: Mapping[TopicPartition, OrderedPartition]) -> None:
         """Take in orders; `orders`: all that count from now on."""
         is_answer = wanted.based_on < 0
         sent_ms = self._sent.get(max(wanted.answers, 0), 0) if is_answer else self._newest_ms
@@ -62,7 +62,7 @@ class OwnClock:
                 self._renewed[place] = max(self._renewed[place], sent_ms)
         self._tokens = {place: each.token for place, each in orders.items() if each.token}
 
-    def stops(self, places: Iterable[Place]) -> None:
+    def stops(self, places: Iterable[TopicPartition]) -> None:
         """The process has stopped to work on partitions."""
         self._ended |= {(place, self._tokens[place]) for place in places if place in self._tokens}
 
@@ -70,7 +70,7 @@ class OwnClock:
         """The process has stopped to work at all."""
         self.stops(tuple(self._tokens))
 
-    def works_on(self, place: Place, now_ms: int) -> bool:
+    def works_on(self, place: TopicPartition, now_ms: int) -> bool:
         """True if it may have an effect on a partition."""
         token = self._tokens.get(place)
         if token is None:
@@ -84,5 +84,5 @@ class OwnClock:
         listed = {each for each in self._not_renewed if self._tokens.get(each[0]) == each[1]}
         return renewed, self._tokens, ended, listed, self._newest_ms
 
-    def _is_valid(self, place: Place, now_ms: int) -> bool:
+    def _is_valid(self, place: TopicPartition, now_ms: int) -> bool:
         return now_ms - self._renewed[place] < self.suspended_ms

@@ -11,11 +11,11 @@ import pytest
 
 from coordinator.core.session_values import requests as q
 from coordinator.core.session_values.messages import Order
-from coordinator.core.sessions import successors
 from coordinator.core.sessions.group import SessionGroup
+from coordinator.core.sessions.handoff import successors
 from tests.core.sessions.kit import GROUP, Member, World
 
-RULES = str(Path(successors.__file__).parent)
+RULES = str(Path(successors.__file__).parents[1])
 
 
 def calls_of(work: Callable[[], Any]) -> int:

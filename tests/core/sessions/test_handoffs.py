@@ -15,7 +15,7 @@ from coordinator.core.session_values.messages import Order
 from coordinator.core.session_values.policy import Mode, OnStall
 from coordinator.core.session_values.records import Phase, PolicyStored
 from coordinator.core.session_values.requests import Standing
-from coordinator.core.sessions import handoff as handoffs
+from coordinator.core.sessions.handoff import phases
 from coordinator.shard.outbox import AppendFailure
 from tests.core.sessions.kit import GROUP, World, g1, g2, handing_over, with_policy
 
@@ -307,7 +307,7 @@ def test_three_refusals_leave_a_partition_alone_for_a_while():
     place = ("t", 0)
     for attempt in range(3):
         a.ack(place, "refused", reason="no disk")
-        world.group.back_offs.clear()
+        world.ask_again()
         world.to(world.now + 1_100)
         assert (place in a.active) is (attempt < 2)
     world.to(world.now + 10_000)
@@ -359,7 +359,7 @@ def test_refusals_with_a_hand_over_between_them_are_not_in_a_row():
     for kind in ("refused", "refused", "released", "refused"):
         assert place in a.active
         a.ack(place, kind)
-        world.group.back_offs.clear()
+        world.ask_again()
         world.to(world.now + 1_100)
     assert place in a.active
 
@@ -494,7 +494,7 @@ def test_arrivals_are_waited_for_but_not_for_ever():
         if world.now < 20_000:
             assert world.state == "Assigning"
     world.to(20_000)
-    assert world.group.planned_at_ms == 20_000
+    assert world.group.planning.planned_at_ms == 20_000
 
 
 def test_a_budget_opens_the_next_in_the_same_step():
@@ -657,7 +657,7 @@ def test_a_decision_of_a_sink_moves_offsets_forwards_for_their_holders():
 def test_a_drain_is_not_redirected_to_its_holder():
     world, a, b, place = handing_over()
     out = Outcome()
-    handoffs.redirect(world.group, place, a.member_id, out)
+    phases.redirect(world.group, place, a.member_id, out)
     assert not out.writes
-    handoffs.redirect(world.group, place, b.member_id, out)
+    phases.redirect(world.group, place, b.member_id, out)
     assert out.writes

@@ -16,6 +16,7 @@ from coordinator.core.session_values.messages import (
 )
 from coordinator.core.session_values.requests import GoAway, GoAwayReason
 from coordinator.core.sessions.holdings import Kept
+from coordinator.core.sessions.partition import Release
 from tests.core.sessions.kit import GROUP, g2, handing_over
 
 
@@ -48,7 +49,7 @@ def _kept_and_held(world, a, b, place):
 
 
 def _released_before(world, a, b, place):
-    world.group.released[place] = a.orders[place].token - 1
+    world.group.set_in_motion(place).release = Release(a.orders[place].token - 1)
 
 
 def _no_id(world, a, b, place):
@@ -68,7 +69,7 @@ def _ended_and_not_written(world, a, b, place):
 
 
 def _undecided(world, a, b, place):
-    world.group.released[place] = a.orders[place].token
+    world.group.set_in_motion(place).release = Release(a.orders[place].token)
 
 
 def _overdue(world, a, b, place):
@@ -80,7 +81,7 @@ def _free(world, a, b, place):
 
 
 def _never_lands(world, a, b, place):
-    world.group.fly((place,))
+    world.group.note_write_pending((place,))
 
 
 def _other_state(world, a, b, place):
@@ -96,7 +97,7 @@ def _no_phase_timer(world, a, b, place):
 
 
 def _no_plan_timer(world, a, b, place):
-    world.group.call_at_ms = world.now
+    world.group.planning.call_at_ms = world.now
     world.group.state = world.group.current_state()
 
 
@@ -207,7 +208,7 @@ def test_who_may_still_work_is_not_followed_by_another():
     world, a, _b = g2()
     world.to(4_000)
     a.cut()
-    world.shard.machine.sessions.streams.clear()
+    world.shard.machine.context.streams.clear()
     place = a.active[0]
     world.to(11_499)
     assert a.clock.works_on(place, 11_499)

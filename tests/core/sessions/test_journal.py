@@ -43,7 +43,7 @@ def test_after_a_death_partitions_rested_since_their_holder_was_last_heard():
     given = [("t", p) for m in plan.moves for r in m.partitions for p in range(r[0], r[1] + 1)]
     assert sorted(given) == held
     assert plan.unowned == j.Unowned(2, 10_100, 20_200, 7_600, 15_200)
-    assert not world.group.rests
+    assert not any(topic.rests for topic in world.group.topics.values())
     del b
 
 
@@ -182,11 +182,11 @@ def test_twenty_plans_are_kept_and_empty_ones_are_none():
         world.to(world.now + 200)
     assert len(plans(world)) == 20
     assert plans(world)[-1].made_at_ms > 60_000
-    records, planned_at_ms = len(world.records), world.group.planned_at_ms
+    records, planned_at_ms = len(world.records), world.group.planning.planned_at_ms
     a.beat(ready=False)
     a.beat(ready=True)
     world.to(world.now + 5_000)
-    assert world.group.planned_at_ms > planned_at_ms
+    assert world.group.planning.planned_at_ms > planned_at_ms
     assert len(world.records) == records
 
 

@@ -6,19 +6,19 @@ from dataclasses import replace
 
 import pytest
 
-from coordinator.core.ids import Place
+from coordinator.core.ids import TopicPartition
 from coordinator.core.session_values.journal import PlanRecord
 from coordinator.core.session_values.messages import Order
 from coordinator.core.session_values.policy import Mode
-from coordinator.core.sessions.successors import MOST_CHOICES
+from coordinator.core.sessions.handoff.successors import MOST_CHOICES
 from tests.core.sessions.kit import POLICY, Member, World
 
 
-def draining(member: Member) -> list[Place]:
+def draining(member: Member) -> list[TopicPartition]:
     return [place for place, order in member.orders.items() if order.order is Order.DRAIN]
 
 
-def warming(member: Member) -> list[Place]:
+def warming(member: Member) -> list[TopicPartition]:
     return [place for place, order in member.orders.items() if order.order is Order.WARM]
 
 
@@ -28,7 +28,7 @@ def test_grants_that_the_log_has_not_taken_yet_count_in_the_next_plan():
     c = world.member("w-c", {"t": 10}).attach(ready=False)
     world.hold()
     world.to(2_000)
-    assert len(world.group.in_flight) == 2
+    assert world.group.written_partitions == 2
     c.beat(ready=True)  # Calls for a plan without a record.
     world.to(6_000)
     world.release()

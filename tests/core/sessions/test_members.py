@@ -239,7 +239,7 @@ def test_what_comes_late_on_a_superseded_stream_changes_nothing():
     a.leave("now")
     a.stream = new
     assert world.group.members[a.member_id].last_beat_ms == beat
-    assert not world.group.released
+    assert not world.group.motions
     assert len(a.active) == 2
 
 
@@ -259,11 +259,11 @@ def test_a_suspect_gets_nothing_and_nothing_is_taken_from_it():
     world, a, _b = g2()
     world.to(3_000)
     a.cut()
-    plans = world.group.planned_at_ms
+    plans = world.group.planning.planned_at_ms
     assert world.state == "Stable", "no plan is due"
     c = world.member("w-c", {"t": 3}).attach()
     world.to(6_000)
-    assert world.group.planned_at_ms > plans
+    assert world.group.planning.planned_at_ms > plans
     assert not list(world.group.open_handoffs())
     a.beats = True
     a.attach()
@@ -389,7 +389,7 @@ def test_rows_of_topics_that_nobody_declares_any_more_are_given_back():
         other.leave("now")
     assert list(world.group.topics) == ["t"]
     assert len(world.group.topics["t"].holders) == 3
-    assert not world.group.touched
+    assert not world.group.changed_since_told
     assert len(a.active) == 2
 
 

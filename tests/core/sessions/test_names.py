@@ -9,7 +9,7 @@ from coordinator.core.session_values.messages import Order
 from coordinator.core.session_values.plans import FREE
 from coordinator.core.session_values.policy import Mode
 from coordinator.core.session_values.requests import GoAway, GoAwayReason, Standing
-from coordinator.core.sessions.plan_input import input_of
+from coordinator.core.sessions.plan.plan_input import input_of
 from tests.core.sessions.kit import Member, World, g2, handing_over, with_policy
 
 SUPERSEDED = GoAway(GoAwayReason.SUPERSEDED)
@@ -278,11 +278,11 @@ def test_a_return_keeps_what_is_held_and_passes_on_what_is_drained():
     a.leave("return", 60_000)
     assert place in b.active
     world.to(20_000)
-    plans = world.group.planned_at_ms
+    plans = world.group.planning.planned_at_ms
     again = world.member(a.name, {"t": 3}, "i-2").attach()
     assert again.active == kept
     world.to(22_000)
-    assert world.group.planned_at_ms == plans, "no plan"
+    assert world.group.planning.planned_at_ms == plans, "no plan"
 
 
 def test_a_return_without_a_name_frees():

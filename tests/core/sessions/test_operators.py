@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from coordinator.core.config import GroupConfig
 from coordinator.core.errors import ErrorCode
 from coordinator.core.ids import CallId
 from coordinator.core.outcome import Outcome
@@ -372,7 +371,7 @@ def test_the_journal_is_listed_newest_first():
         group.apply(record)
     out = Outcome()
     request = ListRebalances(call_id=CallId(1), group_id=GROUP)
-    description.ANSWERS[ListRebalances](group, request, out, GroupConfig())
+    description.list_journal(group, request, 0, out)
     [(_, reply)] = out.replies
     assert reply.plans == (later, PLAN)
     assert reply.handoffs == (SWITCH,)

@@ -6,14 +6,16 @@ from collections.abc import Callable
 
 import pytest
 
+from coordinator.core.context import ShardContext
 from coordinator.core.ids import NO_TIME
 from coordinator.core.outcome import Outcome
 from coordinator.core.session_values.plans import Numbered, Plan, Unplaced
 from coordinator.core.session_values.records import PartitionsGranted
-from coordinator.core.sessions import taking, windows
 from coordinator.core.sessions.holdings import cut, size_of
-from coordinator.core.sessions.numbers import Numbers
+from coordinator.core.sessions.plan import taking, windows
+from coordinator.core.sessions.step import Step
 from coordinator.runtime.codec import encode
+from coordinator.testing.virtual import CountingIds
 from tests.core.sessions.kit import World
 
 Slices = Callable[[int], None]
@@ -105,11 +107,12 @@ def test_a_slice_grants_nothing_that_is_on_its_way() -> None:
     world.hold()
     world.to(100)
     group = world.group
-    assert set(group.in_flight.values()) == {1}
+    assert {each.writes_pending for each in group.motions.values()} == {1}
     numbered = Numbered((world.members[0].member_id,), ("t-a",))
     late, out = Plan({0: {0: ((0, 30),)}}, (), {}), Outcome()
+    context = ShardContext(world.config, CountingIds())
     rest = taking.begin(group, late, numbered, world.now)
-    assert not taking.go_on(group, rest, world.now, Numbers(), out)
+    assert not taking.go_on(group, rest, Step(world.now, out, context))
     assert rest.is_stale
     assert not out.writes
 
@@ -143,6 +146,19 @@ def test_a_plan_of_a_group_that_empties_is_not_taken_any_further(slices: Slices)
     assert len(d.active) == 45
 
 
+def test_a_plan_grants_nothing_of_a_topic_that_nobody_declares_any_more(slices: Slices) -> None:
+    slices(1)
+    world = three()
+    world.to(101)
+    for member in world.members:
+        member.topics = {"t-a": 31}
+        member.attach()
+    assert "t-b" not in world.group.topics
+    world.to(300)
+    assert sum(len(member.active) for member in world.members) == 31
+    assert world.state == "Stable"
+
+
 def test_a_new_owner_plans_what_the_last_one_had_not_taken(slices: Slices) -> None:
     slices(10)
     world = three()
@@ -159,10 +175,10 @@ def test_free_partitions_that_nobody_can_have_are_noted_in_slices(slices: Slices
     slices(10)
     world = three(ready=False)
     world.to(103)
-    assert not world.group.unplaced
+    assert not world.group.planning.unplaced
     world.to(104)
-    assert set(world.group.unplaced.values()) == {Unplaced.NOBODY_RECEIVES}
-    assert len(world.group.unplaced) == 45
+    assert set(world.group.planning.unplaced.values()) == {Unplaced.NOBODY_RECEIVES}
+    assert len(world.group.planning.unplaced) == 45
     assert world.state == "Stable"
 
 

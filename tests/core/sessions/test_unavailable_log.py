@@ -8,7 +8,7 @@ from coordinator.core.errors import ErrorCode
 from coordinator.core.session_values.messages import Order
 from coordinator.core.session_values.records import SessionMemberEnded
 from coordinator.core.session_values.requests import StreamRefused
-from coordinator.core.sessions.handoff import RETRY_MS
+from coordinator.core.sessions.handoff.phases import RETRY_MS
 from coordinator.shard.followers import AckPolicy
 from coordinator.shard.outbox import AppendFailure
 from coordinator.shard.writes import BACKOFF_MS_MAX
@@ -251,8 +251,8 @@ def test_a_delay_is_counted_from_the_end_that_stands():
     a.beats = False
     world.is_away = True
     world.to(15_100)
-    assert world.group.not_before == {}
-    assert world.group.rests == {}
+    assert not world.group.motions
+    assert not any(topic.rests for topic in world.group.topics.values())
     world.to(20_000)
     world.is_away = False
     while not ends(world):

@@ -11,7 +11,8 @@ from coordinator.core.session_values.messages import Order
 from coordinator.core.session_values.plans import Plan, PlanInput, Unplaced
 from coordinator.core.session_values.policy import Mode
 from coordinator.core.session_values.records import Phase
-from coordinator.core.sessions import planner, windows
+from coordinator.core.sessions import planner
+from coordinator.core.sessions.plan import windows
 from tests.core.sessions.kit import Member, World, g1, g2, handing_over, with_policy
 
 
@@ -36,7 +37,7 @@ def planned_at(world: World, until_ms: int, from_ms: int) -> list[int]:
     times = []
     for at in range(from_ms, until_ms + 1, 50):
         world.to(at)
-        made_ms = world.group.planned_at_ms
+        made_ms = world.group.planning.planned_at_ms
         if made_ms >= from_ms and made_ms not in times:
             times.append(made_ms)
     return times
@@ -51,7 +52,7 @@ def test_a_free_partition_does_not_wait_for_the_interval_and_takes_arrivals_alon
     world.to(5_000)
     b = world.member("w-b", {"t": 12}).attach()
     world.to(5_100)
-    assert world.group.planned_at_ms == 5_100
+    assert world.group.planning.planned_at_ms == 5_100
     settle(world, a)
     world.to(5_200)
     c = world.member("w-c", {"t": 12}).attach()
@@ -100,9 +101,9 @@ def test_arrivals_are_waited_for_ten_seconds_at_most():
         world.to(10_000 + 900 * number)
         world.member(f"w-b{number}", {"t": 40}).attach()
         if world.now < 20_000:
-            assert world.group.planned_at_ms < 10_000
+            assert world.group.planning.planned_at_ms < 10_000
     world.to(23_000)
-    assert world.group.planned_at_ms == 20_000
+    assert world.group.planning.planned_at_ms == 20_000
 
 
 def test_a_free_partition_takes_all_arrivals_along():
@@ -121,7 +122,7 @@ def test_an_arrival_that_may_have_what_nobody_could_is_not_waited_for():
     world = World(with_policy(join_quiet_ms=1_000))
     world.member("w-a", {"t": 4}).attach(max_partitions=3)
     world.to(5_000)
-    assert world.group.unplaced == {("t", 3): Unplaced.CAPACITY}
+    assert world.group.planning.unplaced == {("t", 3): Unplaced.CAPACITY}
     assert world.state == "Stable"
     b = world.member("w-b", {"t": 4}).attach()
     world.to(5_100)
@@ -247,7 +248,7 @@ def test_a_new_owner_plans_after_a_lease_at_the_latest():
     world.to(began + 9_999)
     assert len(a.active) + len(b.active) == 3
     world.to(began + 10_000)
-    assert world.group.planned_at_ms == began + 10_000
+    assert world.group.planning.planned_at_ms == began + 10_000
 
 
 def test_a_member_without_a_stream_is_asked_for_nothing():
@@ -256,7 +257,7 @@ def test_a_member_without_a_stream_is_asked_for_nothing():
     a.cut()
     world.member("w-b", {"t": 4}).attach()
     world.to(9_000)
-    assert not world.group.targets
+    assert not world.group.planning.targets
     assert not list(world.group.open_handoffs())
     a.beats = True
     a.attach()
@@ -269,7 +270,7 @@ def test_a_move_whose_receiver_has_lost_its_stream_is_not_begun():
     world.to(5_000)
     b = world.member("w-b", {"t": 4}).attach()
     world.to(5_100)
-    assert len(draining(a)) == len(world.group.targets) == 1
+    assert len(draining(a)) == len(world.group.planning.targets) == 1
     b.cut()
     a.ack(draining(a)[0])
     assert not draining(a)
@@ -322,7 +323,7 @@ def test_a_back_off_that_is_over_is_over():
     world, _, b, place = handing_over(with_policy(mode=Mode.WARM))
     b.ack(place, "refused")
     assert not warming(b)
-    world.to(world.group.back_offs[place, b.name][0] + 1_100)
+    world.to(world.group.motion(place).refusals.by_name[b.name].until_ms + 1_100)
     world.move(place, b)
     assert warming(b) == [place]
 
@@ -331,12 +332,12 @@ def test_back_offs_of_members_that_are_gone_are_forgotten():
     world, a, b, place = handing_over(with_policy(mode=Mode.WARM))
     b.ack(place, "refused")
     b.leave("now")
-    over_ms = world.group.back_offs[place, b.name][0]
+    over_ms = world.group.motion(place).refusals.by_name[b.name].until_ms
     world.to(over_ms - 1)
-    assert (place, b.name) in world.group.back_offs, "it may come again meanwhile"
+    assert b.name in world.group.motion(place).refusals.by_name, "it may come again meanwhile"
     world.to(over_ms + 5_000)
     assert a.active
-    assert not world.group.back_offs
+    assert not world.group.motion(place).refusals.by_name
 
 
 # --- Budgets ---
@@ -533,7 +534,7 @@ def test_a_result_for_a_group_that_became_empty_is_ignored():
     world.to(5_000)
     b = world.member("w-b", {"t": MANY}).attach()
     world.to(6_000)
-    assert world.computing or world.group.targets
+    assert world.computing or world.group.planning.targets
     world.members[0].leave("now")
     b.leave("now")
     assert world.state == "Empty"

@@ -9,7 +9,7 @@ from itertools import groupby
 from operator import itemgetter
 from typing import Any
 
-from coordinator.core.ids import NO_OFFSET, NO_TIME, CallId, Place
+from coordinator.core.ids import NO_OFFSET, NO_TIME, CallId, TopicPartition
 from coordinator.core.session_values import requests as q
 from coordinator.core.session_values.messages import (
     HeartbeatAck,
@@ -257,7 +257,7 @@ def _ack_of(told: HeartbeatAck, epoch: int) -> pb.SessionResponse:
     return pb.SessionResponse(heartbeat_ack=message)
 
 
-def _topics_of(places: Sequence[Place]) -> Iterator[pb.HeldTopic]:
+def _topics_of(places: Sequence[TopicPartition]) -> Iterator[pb.HeldTopic]:
     for topic, each in groupby(sorted(places), key=itemgetter(0)):
         ranges = ranges_of(partition for _, partition in each)
         yield pb.HeldTopic(

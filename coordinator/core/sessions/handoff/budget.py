@@ -10,7 +10,7 @@ not know it, and counts all open hand-offs whose holder does not leave.
 
 from __future__ import annotations
 
-from coordinator.core.ids import Place
+from coordinator.core.ids import TopicPartition
 from coordinator.core.session_values.policy import Mode
 from coordinator.core.session_values.records import Phase
 from coordinator.core.sessions.group import SessionGroup
@@ -33,7 +33,7 @@ class Budget:
 
     def __init__(self, group: SessionGroup) -> None:
         self.draining = max(1, min(MOST_DRAINING, int(group.planning.partitions * SHARE_DRAINING)))
-        self.ready: list[Place] = []
+        self.ready: list[TopicPartition] = []
         """Partitions whose successor is ready, which wait for room to be drained."""
         self.is_warm = group.policy.mode is Mode.WARM
         self._preparing: dict[str, int] = {}
@@ -41,17 +41,19 @@ class Budget:
         for place, target in list(balancing.items()):
             self._count(group, place, target)
 
-    def _count(self, group: SessionGroup, place: Place, target: str) -> None:
-        open_now, is_in_flight = group.handoff(place), place in group.in_flight
-        if _is_exempt(group, place) or (open_now is None and not is_in_flight):
+    def _count(self, group: SessionGroup, place: TopicPartition, target: str) -> None:
+        open_now = group.handoff(place)
+        if _is_exempt(group, place):
             del group.planning.balancing[place]
-        elif open_now is None:
+        elif open_now is None and group.motion(place).writes_pending:
             self.take(target)
+        elif open_now is None:
+            del group.planning.balancing[place]
         elif open_now.phase is Phase.DRAIN:
             self.draining -= 1
         elif open_now.phase is Phase.PREPARE and not open_now.is_ready:
             self._preparing[open_now.successor] = self._preparing.get(open_now.successor, 0) + 1
-        elif open_now.phase is Phase.PREPARE and is_in_flight:
+        elif open_now.phase is Phase.PREPARE and group.motion(place).writes_pending:
             self.draining -= 1  # Its DRAIN is on its way.
         elif open_now.phase is Phase.PREPARE:
             self.ready.append(place)
@@ -70,7 +72,7 @@ class Budget:
             self.draining -= 1
 
 
-def may_drain(group: SessionGroup, place: Place) -> bool:
+def may_drain(group: SessionGroup, place: TopicPartition) -> bool:
     """True if a partition whose successor is ready may be drained now."""
     return (
         place not in group.planning.balancing
@@ -85,7 +87,7 @@ def restore(group: SessionGroup) -> None:
         group.planning.balancing[place] = open_now.successor
 
 
-def _is_exempt(group: SessionGroup, place: Place) -> bool:
+def _is_exempt(group: SessionGroup, place: TopicPartition) -> bool:
     """True if its holder leaves: what it hands over is not held back."""
     member = group.members.get(group.holder(place))
     return member is not None and (member.record.leaves or member.must_drain)

@@ -10,8 +10,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from coordinator.core.errors import ErrorCode, Refused
-from coordinator.core.ids import Place
-from coordinator.core.outcome import Outcome
+from coordinator.core.ids import TopicPartition
+from coordinator.core.numbers import Numbers
 from coordinator.core.records import Record
 from coordinator.core.session_values.messages import Wanted
 from coordinator.core.session_values.records import (
@@ -28,24 +28,19 @@ from coordinator.core.session_values.requests import (
     Standing,
 )
 from coordinator.core.sessions import flaps, last_work
-from coordinator.core.sessions import handoff as handoffs
 from coordinator.core.sessions.group import SessionGroup
-from coordinator.core.sessions.handoff import DRAINING
+from coordinator.core.sessions.handoff import phases
+from coordinator.core.sessions.handoff.phases import DRAINING
 from coordinator.core.sessions.holdings import grants_of
 from coordinator.core.sessions.member import SessionMember
-from coordinator.core.sessions.numbers import Numbers
+from coordinator.core.sessions.step import Step
 
 SUPERSEDED = GoAway(GoAwayReason.SUPERSEDED)
 """The end of a stream whose member has a newer one, or whose name another process has."""
 
 
 def wait(
-    group: SessionGroup,
-    until_ms: int,
-    record: SessionMemberStored,
-    command: Attach,
-    now_ms: int,
-    out: Outcome,
+    group: SessionGroup, until_ms: int, record: SessionMemberStored, command: Attach, step: Step
 ) -> SessionMember:
     """Have a new process wait for a name until a time, or go on waiting on a new stream.
 
@@ -54,14 +49,14 @@ def wait(
             FENCED_INSTANCE_ID: an old stream.
     """
     heir = group.waiting.get(command.name)
-    left_ms = max(0, until_ms - now_ms)
+    left_ms = max(0, until_ms - step.now_ms)
     if heir is not None and heir.record.incarnation == command.incarnation:
         check_stream(heir, command)
     elif heir is not None and heir.record.started_at_ms > command.started_at_ms:
         raise Refused(ErrorCode.UNRELEASED_INSTANCE_ID, retry_after_ms=max(1, left_ms))
     if heir is not None and heir.stream_id is not None:
-        out.end_stream(heir.stream_id, SUPERSEDED)
-        flaps.note(group.flaps, heir, now_ms, out)
+        step.out.end_stream(heir.stream_id, SUPERSEDED)
+        flaps.note(group.flaps, heir, step)
     if heir is None or heir.record.incarnation != command.incarnation:
         heir = group.waiting[command.name] = SessionMember(record)
     else:  # It may declare something else now.
@@ -69,9 +64,9 @@ def wait(
         record = replace(record, member_id=known.member_id, session_id=known.session_id)
         heir.record = heir.decided = record
     heir.stream_id, heir.stream_number = command.call_id, command.stream_number
-    heir.stream_since_ms = heir.last_beat_ms = now_ms
+    heir.stream_since_ms = heir.last_beat_ms = step.now_ms
     heir.is_ready = command.ready
-    out.open_stream(command.call_id, group.group_id, heir.member_id)
+    step.out.open_stream(command.call_id, group.group_id, heir.member_id)
     return heir
 
 
@@ -120,7 +115,7 @@ def has_ended(old: SessionMember, command: Attach) -> bool:
     return all(before) and before[:2] == now[:2] and now[2] > before[2]
 
 
-def of(group: SessionGroup, member: SessionMember, now_ms: int) -> SessionMember | None:
+def heard_heir(group: SessionGroup, member: SessionMember, now_ms: int) -> SessionMember | None:
     """The process that waits for a member's name, if it has been heard within its lease."""
     heir = group.waiting.get(member.record.name)
     if heir is None or heir.stream_id is None or heir.ends_at_ms <= now_ms:
@@ -137,12 +132,8 @@ def is_forgotten(group: SessionGroup, heir: SessionMember) -> bool:
 
 
 def records(
-    group: SessionGroup,
-    member: SessionMember,
-    heir: SessionMember,
-    now_ms: int,
-    numbers: Numbers,
-) -> tuple[list[Record], list[Place]]:
+    group: SessionGroup, member: SessionMember, heir: SessionMember, now_ms: int, numbers: Numbers
+) -> tuple[list[Record], list[TopicPartition]]:
     """The heir's admission and what it inherits; with the partitions that the records are about.
 
     It gets what is held or in PREPARE; what is being drained goes to its successor. What the old
@@ -155,7 +146,7 @@ def records(
         last_work.resume(group, heir.member_id, mine, now_ms)
         found.append(PartitionsGranted(group.group_id, grants))
     for place, handoff in group.open_handoffs():
-        if handoff.successor != member.member_id or place in group.in_flight:
+        if handoff.successor != member.member_id or group.motion(place).writes_pending:
             continue
         is_new = handoff.phase in (Phase.PREPARE, Phase.COPY)
         mine.append(place)
@@ -166,7 +157,7 @@ def records(
                 handoff.phase,
                 numbers.next_handoff() if is_new else handoff.handoff_id,
                 heir.member_id,
-                handoffs.remaining_ms(handoff, now_ms) if is_new else handoff.length_ms,
+                phases.remaining_ms(handoff, now_ms) if is_new else handoff.length_ms,
                 handoff.position,
                 group.token(place),
                 handoff.line,
@@ -175,10 +166,10 @@ def records(
     return found, mine
 
 
-def _goes_on(group: SessionGroup, place: Place) -> bool:
+def _goes_on(group: SessionGroup, place: TopicPartition) -> bool:
     handoff = group.handoff(place)
     is_drained = handoff is not None and handoff.phase in DRAINING
-    return is_drained or place in group.released
+    return is_drained or group.motion(place).release is not None
 
 
 def inherit(group: SessionGroup, heir_id: str, now_ms: int) -> SessionMember | None:

@@ -13,21 +13,20 @@ from __future__ import annotations
 
 import sys
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice, repeat
 
-from coordinator.core.ids import NO_TIME, Place
+from coordinator.core.ids import TopicPartition
 from coordinator.core.outcome import Outcome
 from coordinator.core.session_values.plans import NOBODY, Numbered, Plan, Range
 from coordinator.core.session_values.records import Grant, PartitionsGranted
 from coordinator.core.session_values.written import SessionWritten
-from coordinator.core.sessions import handoff as handoffs
-from coordinator.core.sessions import successors
 from coordinator.core.sessions.group import SessionGroup
-from coordinator.core.sessions.holdings import cut, grant_bytes, ranges_of, size_of
+from coordinator.core.sessions.handoff import phases, successors
+from coordinator.core.sessions.holdings import TopicHoldings, cut, grant_bytes, ranges_of, size_of
 from coordinator.core.sessions.member import SessionMember
-from coordinator.core.sessions.numbers import Numbers
 from coordinator.core.sessions.planning import Taking
+from coordinator.core.sessions.step import Step
 from coordinator.core.written import Unawaited
 
 SLICE = 2_000
@@ -38,7 +37,7 @@ RECORD_BYTES = 512 * 1024
 
 def begin(group: SessionGroup, made: Plan, numbered: Numbered, now_ms: int) -> Taking:
     """Begin to take a plan, in place of what is left of the one before."""
-    group.targets.clear()
+    group.planning.targets.clear()
     group.planning.waiting.clear()
     taking = group.planning.taking = Taking(
         numbered,
@@ -51,9 +50,9 @@ def begin(group: SessionGroup, made: Plan, numbered: Numbered, now_ms: int) -> T
     return taking
 
 
-def go_on(group: SessionGroup, taking: Taking, now_ms: int, numbers: Numbers, out: Outcome) -> bool:
+def go_on(group: SessionGroup, taking: Taking, step: Step) -> bool:
     """Take the next slice; False: that was all."""
-    left = _Grants(group, taking, now_ms, out).take(numbers)
+    left = _Grants(group, taking, step).take()
     if taking.topics or taking.grants:
         return True
     left -= _take_moves(group, taking, left)
@@ -64,7 +63,7 @@ def go_on(group: SessionGroup, taking: Taking, now_ms: int, numbers: Numbers, ou
         left -= 1
     if left <= 0:
         return True
-    group.unplaced = taking.found_unplaced
+    group.planning.unplaced = taking.found_unplaced
     return False
 
 
@@ -75,17 +74,17 @@ def _take_moves(group: SessionGroup, taking: Taking, most: int) -> int:
     for move in moves:
         place = numbered.topics[move.topic], move.partition
         target = "" if move.target == NOBODY else numbered.member_ids[move.target]
-        if target and group.backed_off.get(place, (NO_TIME, 0))[0] != NO_TIME:
+        if target and group.motion(place).is_backed_off:
             continue  # Nobody is asked for a while; the end of that calls for a plan.
         if _counts(group, place, numbered.member_ids[move.source], target):
-            group.targets[place] = target, move.reason
+            group.planning.targets[place] = target, move.reason
             group.planning.waiting[target] += 1
         else:
             taking.is_stale = True
     return len(moves)
 
 
-def _counts(group: SessionGroup, place: Place, source: str, target: str) -> bool:
+def _counts(group: SessionGroup, place: TopicPartition, source: str, target: str) -> bool:
     """True if a move is still to be done."""
     if target and not successors.may_get(group, place, target):
         return False
@@ -98,17 +97,16 @@ def _counts(group: SessionGroup, place: Place, source: str, target: str) -> bool
 class _Grants:
     """A slice of the grants of a plan."""
 
-    def __init__(self, group: SessionGroup, taking: Taking, now_ms: int, out: Outcome) -> None:
+    def __init__(self, group: SessionGroup, taking: Taking, step: Step) -> None:
         self._group = group
         self._taking = taking
-        self._now_ms = now_ms
-        self._out = out
+        self._step = step
         self._looking = _looking(group)
         self._loads = successors.Loads(group)
         self._grants: list[Grant] = []
-        self._places: list[Place] = []
+        self._places: list[TopicPartition] = []
 
-    def take(self, numbers: Numbers) -> int:
+    def take(self) -> int:
         """Take a slice; returns how much of it is left."""
         group, taking = self._group, self._taking
         numbered = taking.numbered
@@ -129,12 +127,14 @@ class _Grants:
                 taking.topics.appendleft((number, later))
             left -= size_of(now)
             left_bytes -= size_bytes
-            taking.draft.add_grant(group.rests, topic, member_id, now, self._now_ms)
-            self._grant(member_id, topic, now, numbers)
+            holdings = group.topics.get(topic) or TopicHoldings(topic)  # Or nobody declares it now.
+            now_ms = self._step.now_ms
+            taking.draft.add_grant(holdings.rests, topic, member_id, now, now_ms)
+            self._grant(member_id, holdings, now)
         if self._grants:
             written = SessionWritten(group.group_id, tuple(self._places))
             record = PartitionsGranted(group.group_id, tuple(self._grants))
-            self._out.persist((record,), Unawaited(group.group_id), settled=written)
+            self._step.out.persist((record,), Unawaited(group.group_id), settled=written)
         return left
 
     def _next_receiver(self) -> None:
@@ -144,28 +144,30 @@ class _Grants:
         member = group.members.get(taking.numbered.member_ids[taking.receiver])
         taking.room = sys.maxsize if member is None else self._loads.room_of(member)
 
-    def _grant(
-        self, member_id: str, topic: str, ranges: tuple[Range, ...], numbers: Numbers
-    ) -> None:
-        group, taking = self._group, self._taking
+    def _grant(self, member_id: str, holdings: TopicHoldings, ranges: tuple[Range, ...]) -> None:
+        group, taking, topic = self._group, self._taking, holdings.topic
         member = group.members.get(member_id)
         if member is None or not member.receives:
             taking.is_stale = True
             return
         looking = self._looking.get(topic, ())
-        redirected = _redirect(group, topic, ranges, member, looking, self._out)
-        still = _still_free(group, topic, ranges, member, taking.room - redirected)
+        redirected = _redirect(group, topic, ranges, member, looking, self._step.out)
+        places = list(_places(topic, ranges))
+        still = _still_free(group, holdings, ranges, places, member, taking.room - redirected)
         count = size_of(still)
         taking.is_stale = taking.is_stale or count + redirected < size_of(ranges)
         taking.room -= count + redirected
         if count:
-            self._grants.append(Grant(member_id, topic, still, numbers.next_tokens(count)))
-            places = list(_places(topic, still))
-            group.fly(places, member_id)
+            self._grants.append(
+                Grant(member_id, topic, still, self._step.numbers.next_tokens(count))
+            )
+            if still is not ranges:
+                places = list(_places(topic, still))
+            group.note_write_pending(places, member_id)
             self._places += places
 
 
-def _places(topic: str, ranges: tuple[Range, ...]) -> Iterator[Place]:
+def _places(topic: str, ranges: tuple[Range, ...]) -> Iterator[TopicPartition]:
     for first, last in ranges:
         yield from zip(repeat(topic), range(first, last + 1), strict=False)
 
@@ -174,7 +176,7 @@ def _looking(group: SessionGroup) -> dict[str, list[int]]:
     """Partitions that are drained and have no successor."""
     found: dict[str, list[int]] = {}
     for place, open_now in group.open_handoffs():
-        if open_now.phase in handoffs.DRAINING and place not in group.in_flight:
+        if open_now.phase in phases.DRAINING and not group.motion(place).writes_pending:
             found.setdefault(place[0], []).append(place[1])
     return found
 
@@ -192,35 +194,38 @@ def _redirect(
     for partition in looking:
         is_meant = any(first <= partition <= last for first, last in ranges)
         if is_meant and successors.may_get(group, (topic, partition), member.member_id):
-            handoffs.redirect(group, (topic, partition), member.member_id, out)
+            phases.redirect(group, (topic, partition), member.member_id, out)
             count += 1
     return count
 
 
 def _still_free(
-    group: SessionGroup, topic: str, ranges: tuple[Range, ...], member: SessionMember, room: int
+    group: SessionGroup,
+    holdings: TopicHoldings,
+    ranges: tuple[Range, ...],
+    places: Sequence[TopicPartition],
+    member: SessionMember,
+    room: int,
 ) -> tuple[Range, ...]:
-    """Partitions of `ranges` that a member may be given now."""
-    holdings, declared = group.topics[topic], member.declares(topic)
-    is_plain = not (holdings.open or holdings.kept or group.back_offs)
+    """Partitions of `ranges`, which `places` names, that a member may be given now."""
+    declared = member.declares(holdings.topic)
+    is_plain = not (holdings.open or holdings.kept)
     if is_plain and room >= size_of(ranges) and ranges[-1][1] < declared:
         # The way of a first plan: no look at each partition, but for those on their way.
         holders = holdings.holders
         if all(
             holders[first : last + 1].count("") == last + 1 - first for first, last in ranges
-        ) and group.in_flight.keys().isdisjoint(_places(topic, ranges)):
+        ) and group.motions.keys().isdisjoint(places):
             return ranges
     found: list[int] = []
-    for first, last in ranges:
-        for partition in range(first, min(last + 1, declared)):
-            place = topic, partition
-            if (
-                len(found) < room
-                and not group.holder(place)
-                and group.handoff(place) is None
-                and partition not in holdings.kept
-                and place not in group.in_flight
-                and successors.may_have(group, place, member.member_id)
-            ):
-                found.append(partition)
+    for place in places:
+        if (
+            len(found) < room
+            and not group.holder(place)
+            and group.handoff(place) is None
+            and place[1] not in holdings.kept
+            and not group.motion(place).writes_pending
+            and successors.may_have(group, place, member.member_id)
+        ):
+            found.append(place[1])
     return ranges_of(found)

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from coordinator.core.ids import NO_OFFSET, NO_TIME, NO_TOKEN, Place
+from coordinator.core.ids import NO_OFFSET, NO_TIME, NO_TOKEN, TopicPartition
+from coordinator.core.numbers import Numbers
 from coordinator.core.session_values.journal import HandoffLine, HandoffOutcome, Stop, StoppedBy
 from coordinator.core.session_values.records import PartitionSwitched, Phase, PhaseEntered
-from coordinator.core.sessions import successors
 from coordinator.core.sessions.group import SessionGroup
+from coordinator.core.sessions.handoff import successors
 from coordinator.core.sessions.holdings import Handoff
 from coordinator.core.sessions.member import SessionMember
-from coordinator.core.sessions.numbers import Numbers
 
 
 def begin(
     group: SessionGroup,
-    place: Place,
+    place: TopicPartition,
     phase: Phase,
     successor: str,
     now_ms: int,
@@ -31,7 +31,7 @@ def begin(
 
 
 def go_on(
-    group: SessionGroup, place: Place, handoff: Handoff, phase: Phase, now_ms: int
+    group: SessionGroup, place: TopicPartition, handoff: Handoff, phase: Phase, now_ms: int
 ) -> PhaseEntered:
     """The next phase of the same hand-off, with the same successor."""
     line = _timed(handoff.line, phase, now_ms)
@@ -42,7 +42,7 @@ def go_on(
 
 def ask_another(
     group: SessionGroup,
-    place: Place,
+    place: TopicPartition,
     handoff: Handoff,
     successor: str,
     now_ms: int,
@@ -53,7 +53,9 @@ def ask_another(
     return _enter(group, place, handoff.phase, successor, line, now_ms, handoff.position)
 
 
-def redirect(group: SessionGroup, place: Place, handoff: Handoff, successor: str) -> PhaseEntered:
+def redirect(
+    group: SessionGroup, place: TopicPartition, handoff: Handoff, successor: str
+) -> PhaseEntered:
     """Another successor, or none, of a drain, which goes on as it is and gets no more time."""
     return PhaseEntered(
         group.group_id,
@@ -68,7 +70,9 @@ def redirect(group: SessionGroup, place: Place, handoff: Handoff, successor: str
     )
 
 
-def give_up(group: SessionGroup, place: Place, handoff: Handoff, now_ms: int) -> PhaseEntered:
+def give_up(
+    group: SessionGroup, place: TopicPartition, handoff: Handoff, now_ms: int
+) -> PhaseEntered:
     """The partition stays with its holder, because nobody is ready to have it."""
     line = replace(handoff.line, ended_at_ms=now_ms, outcome=HandoffOutcome.ABANDONED)
     return _enter(group, place, Phase.HELD, "", line, now_ms)
@@ -76,7 +80,7 @@ def give_up(group: SessionGroup, place: Place, handoff: Handoff, now_ms: int) ->
 
 def copy(
     group: SessionGroup,
-    place: Place,
+    place: TopicPartition,
     handoff: Handoff,
     successor: str,
     now_ms: int,
@@ -85,7 +89,8 @@ def copy(
     """The holder's token has ended: the successor prepares from where it stopped."""
     stored = group.offsets.get(place)
     committed = NO_OFFSET if stored is None else stored.offset
-    position = group.positions.get(place, committed)
+    position = group.motion(place).position
+    position = committed if position == NO_OFFSET else position
     line = replace(handoff.line, released_at_ms=now_ms, position=position, stop=_stop(group, place))
     if successor != handoff.successor:
         line = replace(line, handoff_id=numbers.next_handoff())
@@ -94,7 +99,7 @@ def copy(
 
 def switch(
     group: SessionGroup,
-    place: Place,
+    place: TopicPartition,
     successor: str,
     now_ms: int,
     numbers: Numbers,
@@ -119,7 +124,7 @@ def switch(
 
 def _closed(
     group: SessionGroup,
-    place: Place,
+    place: TopicPartition,
     handoff: Handoff,
     now_ms: int,
     outcome: HandoffOutcome,
@@ -132,11 +137,11 @@ def _closed(
         line = replace(line, released_at_ms=stop.latest_ms)
     elif stop is not None and stop.known_by is StoppedBy.FORCED:
         line = replace(line, outcome=HandoffOutcome.FORCED)
-    return replace(line, stop=stop, position=group.positions.get(place, NO_OFFSET))
+    return replace(line, stop=stop, position=group.motion(place).position)
 
 
-def _stop(group: SessionGroup, place: Place) -> Stop | None:
-    rest = group.rests.get(place)
+def _stop(group: SessionGroup, place: TopicPartition) -> Stop | None:
+    rest = group.rest(place)
     return None if rest is None else rest.stop
 
 
@@ -148,7 +153,7 @@ def _timed(line: HandoffLine, phase: Phase, now_ms: int) -> HandoffLine:
 
 def _enter(
     group: SessionGroup,
-    place: Place,
+    place: TopicPartition,
     phase: Phase,
     successor: str,
     line: HandoffLine,
@@ -162,7 +167,7 @@ def _enter(
     )
 
 
-def _length(group: SessionGroup, place: Place, phase: Phase, now_ms: int) -> int:
+def _length(group: SessionGroup, place: TopicPartition, phase: Phase, now_ms: int) -> int:
     """Longest time of a phase, by the policy and by what its holder has announced."""
     policy = group.policy
     holder = group.members.get(group.holder(place))

@@ -13,17 +13,19 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from coordinator.core.errors import SESSION_ENDED, ErrorCode
-from coordinator.core.outcome import DeferLease, MemberKey, Outcome
+from coordinator.core.ids import NO_TIME
+from coordinator.core.outcome import DeferLease, MemberKey
 from coordinator.core.pauses import Pause
 from coordinator.core.records import Record
 from coordinator.core.session_values.commands import LeaseExpired
 from coordinator.core.session_values.records import EndCause, PartitionsGranted, SessionMemberEnded
 from coordinator.core.session_values.requests import GoAway, StreamEnd, StreamRefused
 from coordinator.core.session_values.written import LogAnswered, SessionEnded
-from coordinator.core.sessions import handoff, heirs
 from coordinator.core.sessions.group import SessionGroup
+from coordinator.core.sessions.handoff import phases
+from coordinator.core.sessions.leave import heirs
 from coordinator.core.sessions.member import SessionMember
-from coordinator.core.sessions.numbers import Numbers
+from coordinator.core.sessions.step import Step
 from coordinator.core.written import Unawaited
 
 PASSED_ON_MAX = 1_000
@@ -37,56 +39,47 @@ vouches that it has ended; one that was replaced ran in a container that has."""
 GONE = StreamRefused(ErrorCode.UNKNOWN_MEMBER_ID, SESSION_ENDED)
 
 
-def expire(
-    group: SessionGroup,
-    command: LeaseExpired,
-    now_ms: int,
-    numbers: Numbers,
-    out: Outcome,
-    pauses: Sequence[Pause],
-) -> None:
+def expire(group: SessionGroup, command: LeaseExpired, step: Step) -> None:
     """The deadline of a lease has passed: end the session, unless nobody could hear it."""
     member = group.members.get(command.member_id)
     if member is None or member.is_ended:
         return
     end_ms = member.ends_at_ms
-    if end_ms > now_ms:
-        out.defer(DeferLease(group.group_id, member.member_id, end_ms))
+    if end_ms > step.now_ms:
+        step.out.defer(DeferLease(group.group_id, member.member_id, end_ms))
         return
-    quarter_ms = member.lease_ms // 4
-    if not member.was_excused and _stood_still(pauses, end_ms, now_ms, quarter_ms):
+    quarter_ms, pauses = member.lease_ms // 4, step.context.pauses
+    if not member.was_excused and _stood_still(pauses, end_ms, step.now_ms, quarter_ms):
         member.was_excused = True
-        out.defer(DeferLease(group.group_id, member.member_id, now_ms + quarter_ms))
+        step.out.defer(DeferLease(group.group_id, member.member_id, step.now_ms + quarter_ms))
         return
-    end(group, member, EndCause.LEASE_EXPIRED, now_ms, numbers, out, GONE)
+    end(group, member, EndCause.LEASE_EXPIRED, step, GONE)
 
 
-def _put_off(group: SessionGroup, member: SessionMember, now_ms: int, out: Outcome) -> None:
+def _put_off(group: SessionGroup, member: SessionMember, step: Step) -> None:
     """Leave the end of a lease open until the log is available, or the member is heard."""
     if not group.overdue:
         nothing = PartitionsGranted(group.group_id, ())
-        answered = LogAnswered(group.group_id, asked_ms=now_ms)
-        out.persist((nothing,), Unawaited(group.group_id), settled=answered)
+        answered = LogAnswered(group.group_id, asked_ms=step.now_ms)
+        step.out.persist((nothing,), Unawaited(group.group_id), settled=answered)
     group.overdue.add(member.member_id)
     member.was_excused = True  # That its end comes late is not for a loop that stood still.
 
 
-def log_answered(
-    group: SessionGroup, done: LogAnswered, now_ms: int, numbers: Numbers, out: Outcome
-) -> None:
+def log_answered(group: SessionGroup, done: LogAnswered, step: Step) -> None:
     """The log is available again: end the leases that have run out. Else ask it again.
 
     One that could not be reached was tried until the time-out of the write, and is asked again at
     once. One that refuses at once is asked later.
     """
-    again_ms = done.asked_ms + handoff.RETRY_MS
+    again_ms = done.asked_ms + phases.RETRY_MS
     overdue, group.overdue = group.overdue, set()
     for member_id in sorted(overdue):
         if done.error is ErrorCode.NONE:
             member = group.members[member_id]
-            end(group, member, EndCause.LEASE_EXPIRED, now_ms, numbers, out, GONE)
+            end(group, member, EndCause.LEASE_EXPIRED, step, GONE)
         else:
-            out.defer(DeferLease(group.group_id, member_id, again_ms))
+            step.out.defer(DeferLease(group.group_id, member_id, again_ms))
 
 
 def is_taken_back(done: SessionEnded) -> bool:
@@ -95,31 +88,28 @@ def is_taken_back(done: SessionEnded) -> bool:
     return is_by_time and done.error is ErrorCode.COORDINATOR_NOT_AVAILABLE
 
 
-def take_back(
-    group: SessionGroup, done: SessionEnded, now_ms: int, out: Outcome, *, has_stream: bool
-) -> None:
+def take_back(group: SessionGroup, done: SessionEnded, step: Step, *, has_stream: bool) -> None:
     """The end of a lease is not in the log, which is unavailable: the member may be heard again."""
     member = group.members[done.member_id]
     member.is_ended = False
     for place in group.places_of(member.member_id):
-        if place not in group.released:
-            group.not_before.pop(place, None)
-            group.rests.pop(place, None)
+        if group.motion(place).release is None:
+            group.set_in_motion(place).not_before_ms = NO_TIME
+            group.rest_if_over(place)
+            group.topics[place[0]].rests.pop(place[1], None)
     if not has_stream:
-        member.lose_stream(now_ms)
+        member.lose_stream(step.now_ms)
     heir = group.waiting.get(member.record.name)
     if heir is not None and heir.stream_id is None:
         del group.waiting[member.record.name]  # It was to be a member by the same write.
-    _put_off(group, member, now_ms, out)
+    _put_off(group, member, step)
 
 
 def end(
     group: SessionGroup,
     member: SessionMember,
     cause: EndCause,
-    now_ms: int,
-    numbers: Numbers,
-    out: Outcome,
+    step: Step,
     last: StreamEnd,
     *,
     keep_ms: int = 0,
@@ -130,63 +120,57 @@ def end(
     """
     member.is_ended, member.goes_away = True, isinstance(last, GoAway)
     group.overdue.discard(member.member_id)
-    out.check(MemberKey(group.group_id, member.member_id))
+    step.out.check(MemberKey(group.group_id, member.member_id))
     ended = SessionEnded(
         group.group_id, member.member_id, cause, (), member.stream_id, last, keep_ms=keep_ms
     )
-    write_end(group, member, ended, now_ms, numbers, out)
+    write_end(group, member, ended, step)
 
 
-def write_end(
-    group: SessionGroup,
-    member: SessionMember,
-    ended: SessionEnded,
-    now_ms: int,
-    numbers: Numbers,
-    out: Outcome,
-) -> None:
+def write_end(group: SessionGroup, member: SessionMember, ended: SessionEnded, step: Step) -> None:
     """Write the end of a session that is decided, for the first time or again.
 
     What it was handing over goes to the successors in the same write, and a process that waits for
     its name inherits the rest.
     """
-    keep_ms, heir = ended.keep_ms, heirs.of(group, member, now_ms)
+    keep_ms, heir = ended.keep_ms, heirs.heard_heir(group, member, step.now_ms)
     places = list(group.places_of(member.member_id))
     is_by_time = ended.cause is EndCause.LEASE_EXPIRED
     delay_ms = group.policy.handover_delay_ms if ended.cause in WITHOUT_CONSENT else 0
     if ended.cause is EndCause.RESTORED:  # Its process may not hear of it, and act on.
-        delay_ms += max(0, member.ends_at_ms - now_ms)
-    delay_ms = max(delay_ms, group.grants_from_ms - now_ms)
+        delay_ms += max(0, member.ends_at_ms - step.now_ms)
+    delay_ms = max(delay_ms, group.grants_from_ms - step.now_ms)
     if delay_ms > 0:
-        group.not_before.update(dict.fromkeys(places, now_ms + delay_ms))
+        for place in places:
+            group.set_in_motion(place).not_before_ms = step.now_ms + delay_ms
     if heir is not None:
         keep_ms = max(0, delay_ms)  # Longer than that, it need not wait for its own.
         heir = None if delay_ms > 0 else heir
     is_inherited = heir is not None or keep_ms > 0
-    passed_on = handoff.end_of_holder(
+    passed_on = phases.end_of_holder(
         group,
         member,
         ended.cause,
-        now_ms,
-        numbers,
+        step.now_ms,
+        step.numbers,
         is_inherited=is_inherited,
         is_delayed=delay_ms > 0,
     )
     for begin in range(0, len(passed_on), PASSED_ON_MAX):
-        out.persist(
+        step.out.persist(
             passed_on[begin : begin + PASSED_ON_MAX],
             Unawaited(group.group_id),
             is_retried=not is_by_time,
         )
     records: list[Record] = []
     if heir is not None:
-        records, others = heirs.records(group, member, heir, now_ms, numbers)
+        records, others = heirs.records(group, member, heir, step.now_ms, step.numbers)
         places += [place for place in others if place not in places]
     # It frees what the records before it have not passed on.
     records.append(
-        SessionMemberEnded(group.group_id, member.member_id, ended.cause, now_ms, keep_ms)
+        SessionMemberEnded(group.group_id, member.member_id, ended.cause, step.now_ms, keep_ms)
     )
-    group.fly(places)
+    group.note_write_pending(places)
     settled = replace(
         ended,
         places=tuple(places),
@@ -194,7 +178,7 @@ def write_end(
         keep_ms=keep_ms,
         heir_id="" if heir is None else heir.member_id,
     )
-    out.persist(records, Unawaited(group.group_id), settled=settled, is_retried=not is_by_time)
+    step.out.persist(records, Unawaited(group.group_id), settled=settled, is_retried=not is_by_time)
 
 
 def _stood_still(pauses: Sequence[Pause], end_ms: int, now_ms: int, longest_ms: int) -> bool:

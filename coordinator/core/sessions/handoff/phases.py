@@ -14,24 +14,22 @@ A drain that was ordered is never taken back. No change of successor gives a pha
 
 from __future__ import annotations
 
-from coordinator.core.ids import NO_TIME, Place
+from coordinator.core.ids import NO_TIME, TopicPartition
+from coordinator.core.numbers import Numbers
 from coordinator.core.outcome import DeferPhase, DeferRetry, Outcome
 from coordinator.core.records import Record
+from coordinator.core.session_values.commands import PhaseOverdue
 from coordinator.core.session_values.journal import HandoffOutcome
 from coordinator.core.session_values.policy import Mode
-from coordinator.core.session_values.records import (
-    EndCause,
-    PartitionSwitched,
-    Phase,
-    PhaseEntered,
-)
+from coordinator.core.session_values.records import EndCause, PartitionSwitched, Phase, PhaseEntered
 from coordinator.core.session_values.written import SessionWritten
-from coordinator.core.sessions import budget, last_work, successors
-from coordinator.core.sessions import transitions as to
+from coordinator.core.sessions import last_work
 from coordinator.core.sessions.group import SessionGroup
+from coordinator.core.sessions.handoff import budget, successors
+from coordinator.core.sessions.handoff import transitions as to
 from coordinator.core.sessions.holdings import Handoff
 from coordinator.core.sessions.member import SessionMember
-from coordinator.core.sessions.numbers import Numbers
+from coordinator.core.sessions.step import Step
 from coordinator.core.written import Unawaited
 
 DRAINING = (Phase.DRAIN, Phase.FORCED)
@@ -43,22 +41,17 @@ retried by the shard itself."""
 
 
 def open_one(
-    group: SessionGroup,
-    place: Place,
-    successor: str,
-    now_ms: int,
-    numbers: Numbers,
-    out: Outcome,
-    reason: str = "",
+    group: SessionGroup, place: TopicPartition, successor: str, step: Step, reason: str = ""
 ) -> None:
     """Begin to take a partition from its holder; `successor` may be empty."""
-    assert place not in group.in_flight
+    assert not group.motion(place).writes_pending
     is_warm = group.policy.mode is Mode.WARM and successor
     phase = Phase.PREPARE if is_warm else Phase.DRAIN
-    _write(group, place, to.begin(group, place, phase, successor, now_ms, numbers, reason), out)
+    record = to.begin(group, place, phase, successor, step.now_ms, step.numbers, reason)
+    _write(group, place, record, step.out)
 
 
-def redirect(group: SessionGroup, place: Place, successor: str, out: Outcome) -> None:
+def redirect(group: SessionGroup, place: TopicPartition, successor: str, out: Outcome) -> None:
     """Give a partition that is being drained another successor. Its time stays as it is.
 
     Not back to its holder: that one may get it under a new token, after its release.
@@ -70,36 +63,36 @@ def redirect(group: SessionGroup, place: Place, successor: str, out: Outcome) ->
         _write(group, place, to.redirect(group, place, handoff, successor), out)
 
 
-def reconcile(
-    group: SessionGroup, place: Place, now_ms: int, numbers: Numbers, out: Outcome
-) -> None:
+def reconcile(group: SessionGroup, place: TopicPartition, step: Step) -> None:
     """Decide what follows for one partition, if anything does.
 
     Nothing while a record of it is in flight, nor until the retry of one that was refused.
     """
-    if place in group.in_flight or place in group.failed:
+    if group.motion(place).writes_pending or place in group.refused_writes:
         return
-    record = decide(group, place, now_ms, numbers)
+    record = decide(group, place, step.now_ms, step.numbers)
     if record is None:
         return
     if isinstance(record, PartitionSwitched) and group.holder(place):
-        if place not in group.released and record.line is not None and record.line.stop:
+        if group.motion(place).release is None and record.line is not None and record.line.stop:
             last_work.force(group, place, record.line.stop)
-            _delay(group, place, now_ms)
-    _write(group, place, record, out)
+            _delay(group, place, step.now_ms)
+    _write(group, place, record, step.out)
 
 
-def _delay(group: SessionGroup, place: Place, now_ms: int) -> None:
+def _delay(group: SessionGroup, place: TopicPartition, now_ms: int) -> None:
     """After an end without consent, others wait for a while."""
     delay_ms = group.policy.handover_delay_ms
     if delay_ms and not group.policy.sinks_check_tokens:
-        group.not_before[place] = now_ms + delay_ms
+        group.set_in_motion(place).not_before_ms = now_ms + delay_ms
 
 
-def decide(group: SessionGroup, place: Place, now_ms: int, numbers: Numbers) -> Decision | None:
+def decide(
+    group: SessionGroup, place: TopicPartition, now_ms: int, numbers: Numbers
+) -> Decision | None:
     """Return the record that the phase of a partition, and what is known of it, call for."""
     handoff = group.handoff(place)
-    is_released = place in group.released
+    is_released = group.motion(place).release is not None
     if not is_released and _must_stop(group, place):
         if handoff is None:
             return to.begin(group, place, Phase.FORCED, "", now_ms, numbers)
@@ -117,7 +110,7 @@ def decide(group: SessionGroup, place: Place, now_ms: int, numbers: Numbers) -> 
     return _decide_forced(group, place, handoff, now_ms, numbers)
 
 
-def _must_stop(group: SessionGroup, place: Place) -> bool:
+def _must_stop(group: SessionGroup, place: TopicPartition) -> bool:
     """True if the holder is being evicted, or the deadline of its Leave(DRAIN) has passed."""
     holder = group.members.get(group.holder(place))
     if holder is None:
@@ -126,9 +119,9 @@ def _must_stop(group: SessionGroup, place: Place) -> bool:
 
 
 def _decide_prepare(
-    group: SessionGroup, place: Place, handoff: Handoff, now_ms: int, numbers: Numbers
+    group: SessionGroup, place: TopicPartition, handoff: Handoff, now_ms: int, numbers: Numbers
 ) -> Decision | None:
-    if place in group.released:
+    if group.motion(place).release is not None:
         return to.switch(group, place, handoff.successor, now_ms, numbers)
     if (handoff.is_ready and budget.may_drain(group, place)) or (
         handoff.is_overdue and _leaves(group, handoff.source)
@@ -144,9 +137,9 @@ def _decide_prepare(
 
 
 def _decide_drain(
-    group: SessionGroup, place: Place, handoff: Handoff, now_ms: int, numbers: Numbers
+    group: SessionGroup, place: TopicPartition, handoff: Handoff, now_ms: int, numbers: Numbers
 ) -> Decision | None:
-    if place in group.released:
+    if group.motion(place).release is not None:
         return _pass_on(group, place, handoff, now_ms, numbers)
     if handoff.is_overdue:
         return to.go_on(group, place, handoff, Phase.FORCED, now_ms)
@@ -154,10 +147,11 @@ def _decide_drain(
 
 
 def _decide_forced(
-    group: SessionGroup, place: Place, handoff: Handoff, now_ms: int, numbers: Numbers
+    group: SessionGroup, place: TopicPartition, handoff: Handoff, now_ms: int, numbers: Numbers
 ) -> Decision | None:
-    if place in group.released:
-        successor = "" if place in group.not_before else handoff.successor
+    motion = group.motion(place)
+    if motion.release is not None:
+        successor = handoff.successor if motion.not_before_ms == NO_TIME else ""
         return to.switch(group, place, successor, now_ms, numbers)
     is_checked = group.policy.sinks_check_tokens
     if is_checked or handoff.is_overdue:
@@ -169,7 +163,9 @@ def _decide_forced(
     return _look_for_another(group, place, handoff)
 
 
-def _look_for_another(group: SessionGroup, place: Place, handoff: Handoff) -> Decision | None:
+def _look_for_another(
+    group: SessionGroup, place: TopicPartition, handoff: Handoff
+) -> Decision | None:
     """The successor of a drain is gone, or may not have it any more: the drain goes on."""
     if not handoff.successor or _is_fit(group, place, handoff):
         return None
@@ -178,7 +174,7 @@ def _look_for_another(group: SessionGroup, place: Place, handoff: Handoff) -> De
 
 
 def _decide_copy(
-    group: SessionGroup, place: Place, handoff: Handoff, now_ms: int, numbers: Numbers
+    group: SessionGroup, place: TopicPartition, handoff: Handoff, now_ms: int, numbers: Numbers
 ) -> Decision | None:
     if handoff.is_ready:
         return to.switch(group, place, handoff.successor, now_ms, numbers)
@@ -192,7 +188,7 @@ def _decide_copy(
 
 def _pass_on(
     group: SessionGroup,
-    place: Place,
+    place: TopicPartition,
     handoff: Handoff,
     now_ms: int,
     numbers: Numbers,
@@ -206,6 +202,19 @@ def _pass_on(
         if successor:
             return to.copy(group, place, handoff, successor, now_ms, numbers)
     return to.switch(group, place, handoff.successor, now_ms, numbers, outcome)
+
+
+def phase_overdue(group: SessionGroup, command: PhaseOverdue, step: Step) -> None:
+    """The time of a phase is up, unless the phase is another one by now."""
+    place = command.topic, command.partition
+    handoff = group.handoff(place)
+    if (
+        handoff is not None
+        and handoff.handoff_id == command.handoff_id
+        and handoff.phase.value == command.phase
+    ):
+        handoff.is_overdue = True
+        reconcile(group, place, step)
 
 
 # --- A holder ends ---
@@ -235,8 +244,9 @@ def end_of_holder(
     records: list[Record] = []
     for place in sorted(group.places_of(member.member_id)):
         handoff = group.handoff(place)
-        is_released = place in group.released
-        if handoff is None or (is_released and place in group.in_flight):
+        motion = group.motion(place)
+        is_released = motion.release is not None
+        if handoff is None or (is_released and motion.writes_pending):
             continue  # It is free, or goes on by the record that is in flight.
         if is_inherited and handoff.phase is Phase.PREPARE and not is_released:
             continue
@@ -248,56 +258,46 @@ def end_of_holder(
     return records
 
 
-def reconsider(
-    group: SessionGroup, member_id: str, now_ms: int, numbers: Numbers, out: Outcome
-) -> None:
+def reconsider(group: SessionGroup, member_id: str, step: Step) -> None:
     """Look again at the hand-offs to a member that has changed, leaves, or is gone."""
     for place, handoff in list(group.open_handoffs()):
         if handoff.successor == member_id:
-            reconcile(group, place, now_ms, numbers, out)
+            reconcile(group, place, step)
 
 
-def leaves_by(group: SessionGroup, member: SessionMember, now_ms: int, out: Outcome) -> None:
+def leaves_by(group: SessionGroup, member: SessionMember, step: Step) -> None:
     """A holder has announced until when it leaves: no phase of its hand-offs lasts longer."""
     for place in group.places_of(member.member_id):
         handoff = group.handoff(place)
         if handoff is None or handoff.deadline_ms == NO_TIME or handoff.phase is Phase.FORCED:
             continue
-        deadline_ms = now_ms + to.bound(member, handoff.phase, now_ms)
+        deadline_ms = step.now_ms + to.bound(member, handoff.phase, step.now_ms)
         if deadline_ms < handoff.deadline_ms:
-            _arm(group, place, handoff, deadline_ms, out)
+            _arm(group, place, handoff, deadline_ms, step.out)
 
 
 # --- Settled ---
 
 
-def settled(
-    group: SessionGroup,
-    place: Place,
-    now_ms: int,
-    numbers: Numbers,
-    out: Outcome,
-    *,
-    is_refused: bool,
-) -> None:
+def settled(group: SessionGroup, place: TopicPartition, step: Step, *, is_refused: bool) -> None:
     """A record about a partition is durable, or the log refused it: look at it again."""
     if is_refused:
-        if not group.failed:
-            out.defer(DeferRetry(group.group_id, now_ms + RETRY_MS))
-        group.failed.add(place)
+        if not group.refused_writes:
+            step.out.defer(DeferRetry(group.group_id, step.now_ms + RETRY_MS))
+        group.refused_writes.add(place)
         return
-    entered(group, place, now_ms, out)
-    reconcile(group, place, now_ms, numbers, out)
+    entered(group, place, step)
+    reconcile(group, place, step)
 
 
-def retry(group: SessionGroup, now_ms: int, numbers: Numbers, out: Outcome) -> None:
+def retry(group: SessionGroup, step: Step) -> None:
     """Look again at the partitions about which the log refused a record."""
-    failed, group.failed = group.failed, set()
-    for place in sorted(failed):
-        reconcile(group, place, now_ms, numbers, out)
+    refused, group.refused_writes = group.refused_writes, set()
+    for place in sorted(refused):
+        reconcile(group, place, step)
 
 
-def entered(group: SessionGroup, place: Place, now_ms: int, out: Outcome) -> None:
+def entered(group: SessionGroup, place: TopicPartition, step: Step) -> None:
     """A phase is durable: arm its deadline, unless only the successor has changed."""
     handoff = group.handoff(place)
     if handoff is None or handoff.deadline_ms != NO_TIME:
@@ -306,13 +306,13 @@ def entered(group: SessionGroup, place: Place, now_ms: int, out: Outcome) -> Non
     if handoff.phase is Phase.FORCED:
         # Its holder may have been renewed until this record: a lease from the last renewal.
         member = group.members.get(handoff.source)
-        heard_ms = now_ms if member is None else member.last_beat_ms
-        length_ms = max(0, heard_ms + handoff.length_ms - now_ms)
-    _arm(group, place, handoff, now_ms + length_ms, out)
+        heard_ms = step.now_ms if member is None else member.last_beat_ms
+        length_ms = max(0, heard_ms + handoff.length_ms - step.now_ms)
+    _arm(group, place, handoff, step.now_ms + length_ms, step.out)
 
 
 def _arm(
-    group: SessionGroup, place: Place, handoff: Handoff, deadline_ms: int, out: Outcome
+    group: SessionGroup, place: TopicPartition, handoff: Handoff, deadline_ms: int, out: Outcome
 ) -> None:
     handoff.deadline_ms = deadline_ms
     out.defer(
@@ -320,10 +320,10 @@ def _arm(
     )
 
 
-def restore(group: SessionGroup, place: Place, now_ms: int, numbers: Numbers, out: Outcome) -> None:
+def restore(group: SessionGroup, place: TopicPartition, step: Step) -> None:
     """A new owner runs each phase once more in full, and decides what the last one has not."""
-    entered(group, place, now_ms, out)
-    reconcile(group, place, now_ms, numbers, out)
+    entered(group, place, step)
+    reconcile(group, place, step)
 
 
 def remaining_ms(handoff: Handoff, now_ms: int) -> int:
@@ -333,9 +333,9 @@ def remaining_ms(handoff: Handoff, now_ms: int) -> int:
     return max(0, handoff.deadline_ms - now_ms)
 
 
-def _write(group: SessionGroup, place: Place, record: Decision, out: Outcome) -> None:
+def _write(group: SessionGroup, place: TopicPartition, record: Decision, out: Outcome) -> None:
     receiver = record.successor if isinstance(record, PhaseEntered) else record.member_id
-    group.fly((place,), receiver)
+    group.note_write_pending((place,), receiver)
     out.persist(
         (record,), Unawaited(group.group_id), settled=SessionWritten(group.group_id, (place,))
     )
@@ -346,5 +346,5 @@ def _leaves(group: SessionGroup, member_id: str) -> bool:
     return member is not None and member.is_leaving
 
 
-def _is_fit(group: SessionGroup, place: Place, handoff: Handoff) -> bool:
+def _is_fit(group: SessionGroup, place: TopicPartition, handoff: Handoff) -> bool:
     return successors.may_have(group, place, handoff.successor)

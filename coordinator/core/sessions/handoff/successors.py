@@ -12,7 +12,7 @@ from collections.abc import Set as AbstractSet
 from functools import cached_property
 from zlib import crc32
 
-from coordinator.core.ids import NO_TIME, Place
+from coordinator.core.ids import TopicPartition
 from coordinator.core.sessions.group import SessionGroup
 from coordinator.core.sessions.member import SessionMember
 
@@ -21,17 +21,17 @@ MOST_CHOICES = 20
 what is beyond that has no successor until the next plan, which looks at everything once."""
 
 
-def may_have(group: SessionGroup, place: Place, member_id: str) -> bool:
+def may_have(group: SessionGroup, place: TopicPartition, member_id: str) -> bool:
     """True if a member may be, or stay, the successor of a partition."""
     member = group.members.get(member_id)
     if member is None or member.is_ended or member.is_leaving:
         return False
-    if group.back_offs.get((place, member.name), (NO_TIME, 0))[0] != NO_TIME:
+    if group.motion(place).is_backed_off_of(member.name):
         return False
     return place[1] < member.declares(place[0])
 
 
-def may_get(group: SessionGroup, place: Place, member_id: str) -> bool:
+def may_get(group: SessionGroup, place: TopicPartition, member_id: str) -> bool:
     """True if a member may be given a partition now."""
     return may_have(group, place, member_id) and group.members[member_id].receives
 
@@ -45,16 +45,16 @@ class Loads:
     def __init__(self, group: SessionGroup) -> None:
         self._group = group
 
-    def of(self, member_id: str) -> int:
+    def load_of(self, member_id: str) -> int:
         """Number of partitions that count at a member."""
         return self._group.count_held_by(member_id) + self._on_their_way[member_id]
 
     def room_of(self, member: SessionMember) -> int:
         """Number of partitions that a member may have beside those that count."""
         most = member.record.max_partitions
-        return sys.maxsize if most is None else most - self.of(member.member_id)
+        return sys.maxsize if most is None else most - self.load_of(member.member_id)
 
-    def add(self, place: Place, successor: str) -> None:
+    def add(self, place: TopicPartition, successor: str) -> None:
         """Count one more partition that begins its way to a member."""
         if "_on_their_way" in self.__dict__:
             self._on_their_way[successor] += 1
@@ -64,29 +64,30 @@ class Loads:
     def _on_their_way(self) -> Counter[str]:
         """Partitions that each member is to get, less those that it is to hand over."""
         group, found = self._group, Counter[str]()
-        bound = dict(group.bound_for)
-        for place, handoff in group.open_handoffs():
-            bound.setdefault(place, handoff.successor)
-        for place, successor in bound.items():
+        receivers = {place: handoff.successor for place, handoff in group.open_handoffs()}
+        for place, motion in group.motions.items():
+            if motion.pending_successor is not None:
+                receivers[place] = motion.pending_successor
+        for place, successor in receivers.items():
             if successor:
                 found[successor] += 1
                 found[group.holder(place)] -= 1
         return found
 
 
-def choose(group: SessionGroup, place: Place, but: AbstractSet[str]) -> str:
+def choose(group: SessionGroup, place: TopicPartition, but: AbstractSet[str]) -> str:
     """The member with the lowest load by capacity that may get a partition; empty: nobody.
 
     Nobody gets one that was refused three times in a row, for a while.
     """
-    if group.backed_off.get(place, (NO_TIME, 0))[0] != NO_TIME or group.choices >= MOST_CHOICES:
+    if group.motion(place).is_backed_off or group.choices >= MOST_CHOICES:
         return ""
     group.choices += 1
     loads = Loads(group)
 
     def rank(member: SessionMember) -> tuple[float, int]:
-        tie = crc32(f"{place[0]}:{place[1]}:{member.name}".encode())
-        return (2 * loads.of(member.member_id) + 1) / member.record.capacity, tie
+        tie_break = crc32(f"{place[0]}:{place[1]}:{member.name}".encode())
+        return (2 * loads.load_of(member.member_id) + 1) / member.record.capacity, tie_break
 
     found = (
         member

@@ -7,22 +7,26 @@ from __future__ import annotations
 
 from coordinator.core.config import GroupConfig
 from coordinator.core.errors import ErrorCode, MustWait, Refused, session_refused
-from coordinator.core.ids import NO_TIME, IdSource, Place
-from coordinator.core.outcome import Outcome
+from coordinator.core.ids import IdSource, TopicPartition
+from coordinator.core.numbers import Numbers
 from coordinator.core.records import Record
+from coordinator.core.session_values.commands import KeepingOver
 from coordinator.core.session_values.policy import Policy
 from coordinator.core.session_values.records import (
+    KeptFreed,
     PartitionsGranted,
     PolicyStored,
     SessionMemberStored,
 )
 from coordinator.core.session_values.requests import Attach, AttachReply, Standing
 from coordinator.core.session_values.written import SessionAdmitted, SessionWritten
-from coordinator.core.sessions import flaps, heirs, last_work, lease, wanted, windows
+from coordinator.core.sessions import flaps, last_work, lease, wanted
 from coordinator.core.sessions.group import SessionGroup
 from coordinator.core.sessions.holdings import grants_of
+from coordinator.core.sessions.leave import heirs
 from coordinator.core.sessions.member import SessionMember
-from coordinator.core.sessions.numbers import Numbers
+from coordinator.core.sessions.plan import windows
+from coordinator.core.sessions.step import Step
 from coordinator.core.written import Unawaited
 
 _OLD_STREAM = Refused(ErrorCode.FENCED_INSTANCE_ID, "the session has a newer stream, or this ended")
@@ -45,15 +49,7 @@ def check_count(partitions: int, config: GroupConfig) -> None:
         raise Refused(ErrorCode.INVALID_REQUEST, message)
 
 
-def admit_new(
-    group: SessionGroup,
-    command: Attach,
-    now_ms: int,
-    out: Outcome,
-    config: GroupConfig,
-    ids: IdSource,
-    numbers: Numbers,
-) -> None:
+def admit_new(group: SessionGroup, command: Attach, step: Step) -> None:
     """Admit a process that follows nobody.
 
     Raises:
@@ -61,27 +57,29 @@ def admit_new(
         MustWait: the end of the group, or its policy, is being written.
     """
     if group.deletions:
-        raise must_wait(now_ms, config)  # It would take the policy that a member relies on.
-    if len(group.members) + len(group.arriving) >= config.group_max_size:
+        raise must_wait(
+            step.now_ms, step.config
+        )  # It would take the policy that a member relies on.
+    if len(group.members) + len(group.arriving) >= step.config.group_max_size:
         raise Refused(ErrorCode.GROUP_MAX_SIZE_REACHED)
-    check_count(group.declarations.total_with(command.topics), config)
+    check_count(group.declarations.total_with(command.topics), step.config)
     records: list[Record] = []
     policy = group.policy
     if command.wishes is not None and not group.is_policy_stored:
         if group.arriving or group.policy_writes:
-            raise must_wait(now_ms, config)  # Its wishes may be the group's policy.
+            raise must_wait(step.now_ms, step.config)  # Its wishes may be the group's policy.
         policy = command.wishes
-        policy.check(config.group_min_lease_ms)
+        policy.check(step.config.group_min_lease_ms)
         records.append(PolicyStored(group.group_id, policy))
-    record = record_of(group, command, ids, policy)
-    admission, places = records_of(group, record, now_ms, numbers)
+    record = record_of(group, command, step.ids, policy)
+    admission, places = records_of(group, record, step.now_ms, step.numbers)
     records += admission
-    group.fly(places, record.member_id)
+    group.note_write_pending(places, record.member_id)
     group.arrives(command)
     admitted = SessionAdmitted(
         group.group_id, command, record.member_id, tuple(places), is_new=True
     )
-    out.persist(records, Unawaited(group.group_id), settled=admitted)
+    step.out.persist(records, Unawaited(group.group_id), settled=admitted)
 
 
 def record_of(
@@ -112,7 +110,7 @@ def record_of(
 
 def records_of(
     group: SessionGroup, record: SessionMemberStored, now_ms: int, numbers: Numbers
-) -> tuple[list[Record], list[Place]]:
+) -> tuple[list[Record], list[TopicPartition]]:
     """Records of a new member and of what it inherits from its name; with these partitions."""
     places = _kept_for(group, record.name, now_ms)
     records: list[Record] = [record]
@@ -123,31 +121,48 @@ def records_of(
     return records, places
 
 
-def _kept_for(group: SessionGroup, name: str, now_ms: int) -> list[Place]:
+def _kept_for(group: SessionGroup, name: str, now_ms: int) -> list[TopicPartition]:
     """Partitions that a process of a name inherits, without those that others wait for as well."""
     if not group.may_grant(now_ms):
         return []
-    return [
-        place for place in group.kept_for(name) if group.not_before.get(place, NO_TIME) <= now_ms
-    ]
+    kept = group.kept_for(name)
+    return [place for place in kept if group.motion(place).not_before_ms <= now_ms]
 
 
-def admit_heir(
-    group: SessionGroup, heir: SessionMember, now_ms: int, out: Outcome, numbers: Numbers
-) -> None:
+def admit_heir(group: SessionGroup, heir: SessionMember, step: Step) -> None:
     """Admit a process that has waited until what was kept for its name may be worked on again."""
-    records, places = records_of(group, heir.record, now_ms, numbers)
-    group.fly(places, heir.member_id)
+    records, places = records_of(group, heir.record, step.now_ms, step.numbers)
+    group.note_write_pending(places, heir.member_id)
     group.arriving_names.add(heir.record.name)
     settled = SessionWritten(
         group.group_id, tuple(places), kept_name=heir.record.name, heir_id=heir.member_id
     )
-    out.persist(records, Unawaited(group.group_id), settled=settled)
+    step.out.persist(records, Unawaited(group.group_id), settled=settled)
 
 
-def admitted(
-    group: SessionGroup, done: SessionAdmitted, now_ms: int, out: Outcome, config: GroupConfig
-) -> None:
+def keeping_over(group: SessionGroup, command: KeepingOver, step: Step) -> None:
+    """The time for which a name was kept is up: a process that waits for it gets what was kept."""
+    if not _is_over(group, command.name, step.now_ms):
+        return
+    heir = group.waiting.get(command.name)
+    if heir is None or heir.stream_id is None:
+        written = SessionWritten(group.group_id, kept_name=command.name)
+        record = KeptFreed(group.group_id, command.name)
+        step.out.persist((record,), Unawaited(group.group_id), settled=written)
+    else:
+        admit_heir(group, heir, step)
+
+
+def _is_over(group: SessionGroup, name: str, now_ms: int) -> bool:
+    """True if a name is kept, and its time is up."""
+    return (
+        name in group.kept_names
+        and name not in group.arriving_names
+        and group.kept_until_ms.get(name, 0) <= now_ms
+    )
+
+
+def admitted(group: SessionGroup, done: SessionAdmitted, step: Step) -> None:
     """The record of a member is durable, or will not be: answer."""
     command = done.command
     has_stream = not done.is_new or group.arriving.pop(command.incarnation, None) is not None
@@ -155,18 +170,18 @@ def admitted(
     member = group.members.get(done.member_id)
     if done.error is not ErrorCode.NONE or member is None:
         error = done.error or ErrorCode.UNKNOWN_MEMBER_ID
-        out.reply(command.call_id, command.refusal(session_refused(error)))
+        step.out.reply(command.call_id, command.refusal(session_refused(error)))
         return
     if done.is_new:
-        _begin(group, member, command, now_ms, out, has_stream=has_stream)
+        _begin(group, member, command, step, has_stream=has_stream)
         if not done.places or _lacks(group, command):
-            windows.call_for_arrival(group, now_ms, out, config)
+            windows.call_for_arrival(group, step)
     elif group.planning.has_grown:
-        windows.call(group, now_ms, out, config)
+        windows.call(group, step)
     if member.stream_id == command.call_id:
-        out.reply(command.call_id, answer(group, member, command, now_ms))
+        step.out.reply(command.call_id, answer(group, member, command, step.now_ms))
     else:  # A newer stream was told the whole: what is dirty since is for that one.
-        out.reply(command.call_id, command.refusal(_OLD_STREAM))
+        step.out.reply(command.call_id, command.refusal(_OLD_STREAM))
 
 
 def _lacks(group: SessionGroup, command: Attach) -> bool:
@@ -175,22 +190,16 @@ def _lacks(group: SessionGroup, command: Attach) -> bool:
 
 
 def _begin(
-    group: SessionGroup,
-    member: SessionMember,
-    command: Attach,
-    now_ms: int,
-    out: Outcome,
-    *,
-    has_stream: bool,
+    group: SessionGroup, member: SessionMember, command: Attach, step: Step, *, has_stream: bool
 ) -> None:
     """A process has become a member; its stream may have ended meanwhile."""
-    member.progress_at_ms = now_ms
+    member.progress_at_ms = step.now_ms
     member.is_ready = command.ready
     if has_stream:
-        take_stream(group, member, command, now_ms, out)
+        take_stream(group, member, command, step)
     else:
-        member.suspect_since_ms = now_ms
-        lease.renew(group, member, now_ms, out)
+        member.suspect_since_ms = step.now_ms
+        lease.renew(group, member, step)
 
 
 def answer(group: SessionGroup, member: SessionMember, command: Attach, now_ms: int) -> AttachReply:
@@ -206,15 +215,13 @@ def answer(group: SessionGroup, member: SessionMember, command: Attach, now_ms: 
     )
 
 
-def take_stream(
-    group: SessionGroup, member: SessionMember, command: Attach, now_ms: int, out: Outcome
-) -> None:
+def take_stream(group: SessionGroup, member: SessionMember, command: Attach, step: Step) -> None:
     """Talk to a member on the stream of its Attach from now on; an older one ends."""
     if member.stream_id is not None:
-        out.end_stream(member.stream_id, heirs.SUPERSEDED)
-        flaps.note(group.flaps, member, now_ms, out)
+        step.out.end_stream(member.stream_id, heirs.SUPERSEDED)
+        flaps.note(group.flaps, member, step)
     member.stream_id, member.stream_number = command.call_id, command.stream_number
-    member.stream_since_ms = now_ms
+    member.stream_since_ms = step.now_ms
     member.wishes = tuple((name, getattr(command.wishes, name)) for name in command.wished)
-    out.open_stream(command.call_id, group.group_id, member.member_id)
-    lease.renew(group, member, now_ms, out)
+    step.out.open_stream(command.call_id, group.group_id, member.member_id)
+    lease.renew(group, member, step)

@@ -1,7 +1,7 @@
 """Eviction: an operator takes everything from a member, and its session ends.
 
 The member is told to stop, each of its partitions is forced, and when it has none any more it ends.
-That survives a restart: the order is in the member's record, and `handoff.decide` forces whatever a
+That survives a restart: the order is in the member's record, and `phases.decide` forces whatever a
 member with that order holds. If the operator vouches that the process has ended, all is free at
 once; a process that waits for its name inherits then.
 
@@ -17,16 +17,14 @@ from coordinator.core.outcome import Outcome
 from coordinator.core.session_values.operators import EvictMember, EvictReply
 from coordinator.core.session_values.records import EndCause, KeptFreed
 from coordinator.core.session_values.written import SessionWritten
-from coordinator.core.sessions import ends, leave
 from coordinator.core.sessions.group import SessionGroup
+from coordinator.core.sessions.leave import ends, leaving
 from coordinator.core.sessions.member import SessionMember
-from coordinator.core.sessions.numbers import Numbers
+from coordinator.core.sessions.step import Step
 from coordinator.core.written import AnswerDurable
 
 
-def evict(
-    group: SessionGroup, command: EvictMember, now_ms: int, numbers: Numbers, out: Outcome
-) -> None:
+def evict(group: SessionGroup, command: EvictMember, step: Step) -> None:
     """Evict a member, or a name; answered when that is durable.
 
     Raises:
@@ -37,21 +35,21 @@ def evict(
         raise Refused(ErrorCode.INVALID_REQUEST, "give either a member id or a name")
     member = _find(group, command)
     if member is None:
-        _free_kept(group, command, out)
+        _free_kept(group, command, step.out)
         return
     held = group.count_held_by(member.member_id)
     reply = EvictReply(member_id=member.member_id, name=member.record.name, partitions=held)
     if command.is_dry_run:
-        out.reply(command.call_id, reply)
+        step.out.reply(command.call_id, reply)
     elif command.is_gone:
-        ends.end(group, member, EndCause.EVICTED, now_ms, numbers, out, leave.EVICTED)
-        out.persist((), AnswerDurable(command, reply))  # It shares the result of that write.
+        ends.end(group, member, EndCause.EVICTED, step, leaving.EVICTED)
+        step.out.persist((), AnswerDurable(command, reply))  # It shares the result of that write.
     else:
         record = member.decided = replace(member.decided, leaves=True, evicted=True)
         places = tuple(group.places_of(member.member_id))
-        group.fly(places)
+        group.note_write_pending(places)
         written = SessionWritten(group.group_id, places, leaver=member.member_id)
-        out.persist((record,), AnswerDurable(command, reply), settled=written)
+        step.out.persist((record,), AnswerDurable(command, reply), settled=written)
 
 
 def _find(group: SessionGroup, command: EvictMember) -> SessionMember | None:

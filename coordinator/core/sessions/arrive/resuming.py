@@ -5,35 +5,28 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from coordinator.core.config import GroupConfig
 from coordinator.core.errors import ErrorCode, Refused, session_refused
-from coordinator.core.ids import NO_TIME, Place
-from coordinator.core.outcome import Outcome
+from coordinator.core.ids import NO_TIME, TopicPartition
 from coordinator.core.records import Record
 from coordinator.core.session_values.journal import TriggerCause
 from coordinator.core.session_values.records import PartitionsGranted
 from coordinator.core.session_values.requests import Attach
 from coordinator.core.session_values.written import SessionAdmitted
-from coordinator.core.sessions import admission, claims, flaps, heirs, last_work, windows
-from coordinator.core.sessions import handoff as handoffs
+from coordinator.core.sessions import claims, flaps, last_work
+from coordinator.core.sessions.arrive import admission
 from coordinator.core.sessions.group import SessionGroup
+from coordinator.core.sessions.handoff import phases
+from coordinator.core.sessions.leave import heirs
 from coordinator.core.sessions.member import SessionMember
-from coordinator.core.sessions.numbers import Numbers
+from coordinator.core.sessions.plan import windows
+from coordinator.core.sessions.step import Step
 from coordinator.core.written import Unawaited
 
-Call = Callable[[SessionGroup, int, Outcome, GroupConfig], None]
+Call = Callable[[SessionGroup, Step], None]
 """Calls for a plan."""
 
 
-def resume(
-    group: SessionGroup,
-    member: SessionMember,
-    command: Attach,
-    now_ms: int,
-    out: Outcome,
-    config: GroupConfig,
-    numbers: Numbers,
-) -> None:
+def resume(group: SessionGroup, member: SessionMember, command: Attach, step: Step) -> None:
     """Go on with a session on another stream.
 
     Raises:
@@ -46,34 +39,34 @@ def resume(
     if member.is_ended:
         raise session_refused()
     heirs.check_stream(member, command)
-    flaps.check(group.flaps, flaps.keys_of(member.record)[0], now_ms)
+    flaps.check(group.flaps, flaps.keys_of(member.record)[0], step.now_ms)
     if command.topics != member.record.topics:
-        admission.check_count(group.declarations.total_with(command.topics), config)
+        admission.check_count(group.declarations.total_with(command.topics), step.config)
     claimed = {(topic, partition): token for topic, partition, token in command.held}
     missing = claims.unclaimed(group, member, claimed)
-    if any(place in group.in_flight for place in missing):
-        raise admission.must_wait(now_ms, config)
+    if any(group.motion(place).writes_pending for place in missing):
+        raise admission.must_wait(step.now_ms, step.config)
     records = _changed(group, member, command)
-    grants, again = claims.granted_anew(group, member, missing, now_ms, numbers)
-    last_work.come_back(group, member, again, _heard_ms(member, command, now_ms), now_ms)
+    grants, again = claims.granted_anew(group, member, missing, step.now_ms, step.numbers)
+    last_work.come_back(group, member, again, _heard_ms(member, command, step.now_ms), step.now_ms)
     if grants:
         records.append(PartitionsGranted(group.group_id, grants))
     call = _call_of(group, member, command, again)
     if member.is_suspect and (call is not None or grants):
         group.journal.note(TriggerCause.MEMBER_BACK, member.member_id)
-    admission.take_stream(group, member, command, now_ms, out)
+    admission.take_stream(group, member, command, step)
     member.is_ready = command.ready
     if not records:
-        out.reply(command.call_id, admission.answer(group, member, command, now_ms))
+        step.out.reply(command.call_id, admission.answer(group, member, command, step.now_ms))
     else:
-        group.fly(again, member.member_id)
+        group.note_write_pending(again, member.member_id)
         done = SessionAdmitted(group.group_id, command, member.member_id, tuple(again))
-        out.persist(records, Unawaited(group.group_id), settled=done)
+        step.out.persist(records, Unawaited(group.group_id), settled=done)
     for place in missing:
-        if place in group.released:
-            handoffs.reconcile(group, place, now_ms, numbers, out)
+        if group.motion(place).release is not None:
+            phases.reconcile(group, place, step)
     if call is not None:
-        call(group, now_ms, out, config)
+        call(group, step)
 
 
 def _heard_ms(member: SessionMember, command: Attach, now_ms: int) -> int:
@@ -113,20 +106,20 @@ def _changed(group: SessionGroup, member: SessionMember, command: Attach) -> lis
 
 
 def _call_of(
-    group: SessionGroup, member: SessionMember, command: Attach, again: list[Place]
+    group: SessionGroup, member: SessionMember, command: Attach, again: list[TopicPartition]
 ) -> Call | None:
     """Call for a plan on a member's return; None: no plan was made without it."""
     record = member.record
     receives = command.ready and not member.is_ready
     if receives or command.capacity > record.capacity:
         return windows.call_for_arrival
-    missed = member.is_suspect and group.planned_at_ms >= member.suspect_since_ms
+    missed = member.is_suspect and group.planning.planned_at_ms >= member.suspect_since_ms
     is_other = (record.topics, record.capacity, record.max_partitions) != (
         command.topics,
         command.capacity,
         command.max_partitions,
     )
-    is_due = group.call_at_ms != NO_TIME
+    is_due = group.planning.call_at_ms != NO_TIME
     if missed or is_other or is_due or any(group.handoff(place) is not None for place in again):
         return windows.call
     return None

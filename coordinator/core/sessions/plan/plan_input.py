@@ -8,9 +8,8 @@ had last.
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
-from coordinator.core.ids import Place
 from coordinator.core.session_values.plans import (
     FREE,
     KEPT,
@@ -19,10 +18,11 @@ from coordinator.core.session_values.plans import (
     PlanMember,
     PlanTopic,
 )
-from coordinator.core.sessions import handoff as handoffs
 from coordinator.core.sessions.declared import DeclaredTopics
 from coordinator.core.sessions.group import SessionGroup
+from coordinator.core.sessions.handoff import phases
 from coordinator.core.sessions.holdings import TopicHoldings
+from coordinator.core.sessions.partition import BackOff, PartitionInMotion
 
 Positions = dict[str, int]
 """Positions of members by id; FREE of nobody, and of those that have ended."""
@@ -62,11 +62,12 @@ def input_of(group: SessionGroup, now_ms: int) -> tuple[PlanInput, Numbered]:
         for member in live
     )
     busy: dict[str, list[tuple[int, str]]] = {}
-    for place in group.in_flight:
-        busy.setdefault(place[0], []).append((place[1], group.bound_for.get(place, "")))
     waiting: dict[str, list[int]] = {}
-    for name, partition in _held_back(group, now_ms):
-        waiting.setdefault(name, []).append(partition)
+    for (name, partition), motion in group.motions.items():
+        if motion.writes_pending:
+            busy.setdefault(name, []).append((partition, motion.pending_successor or ""))
+        if _is_held_back(motion, now_ms):
+            waiting.setdefault(name, []).append(partition)
     planned = tuple(
         _topic_of(
             group,
@@ -81,15 +82,17 @@ def input_of(group: SessionGroup, now_ms: int) -> tuple[PlanInput, Numbered]:
     by_name = {member.name: number for number, member in enumerate(live)}
     by_topic = {name: number for number, name in enumerate(topics)}
     barred = {
-        (by_topic[place[0]], place[1], by_name[name])
-        for (place, name), (until_ms, _) in group.back_offs.items()
-        if until_ms > now_ms and name in by_name and place[0] in by_topic
+        (by_topic[topic], partition, by_name[name])
+        for (topic, partition), motion in group.motions.items()
+        for name, back_off in _refused_by(motion).items()
+        if back_off.until_ms > now_ms and name in by_name and topic in by_topic
     }
     barred |= set(_being_drained(group, by_topic, positions))
     previous = {  # Not what a living member has given up.
-        (by_topic[topic], partition): by_name[rest.name]
-        for (topic, partition), rest in group.rests.items()
-        if rest.name in by_name and rest.holder not in group.members and topic in by_topic
+        (number, partition): by_name[rest.name]
+        for name, number in by_topic.items()
+        for partition, rest in group.topics[name].rests.items()
+        if rest.name in by_name and rest.holder not in group.members
     }
     group.planning.counts = counts
     group.planning.partitions = sum(counts.values())
@@ -114,7 +117,7 @@ def _topic_of(
         if open_now.successor and not group.is_gone(open_now.successor):
             at[partition] = positions[open_now.successor]
             moving.add(partition)
-        elif open_now.phase in handoffs.DRAINING:
+        elif open_now.phase in phases.DRAINING:
             at[partition] = FREE  # Looks for a successor.
     for partition, receiver in busy:
         if positions.get(receiver, FREE) >= 0:
@@ -138,7 +141,7 @@ def _being_drained(
     looking = [
         (place, open_now.source)
         for place, open_now in group.open_handoffs()
-        if open_now.phase in handoffs.DRAINING and not open_now.successor
+        if open_now.phase in phases.DRAINING and not open_now.successor
     ]
     if looking:
         willing = {m.member_id for m in group.members.values() if m.receives}
@@ -147,11 +150,11 @@ def _being_drained(
                 yield by_topic[topic], partition, positions[source]
 
 
-def _held_back(group: SessionGroup, now_ms: int) -> Iterator[Place]:
-    """Partitions that nobody may have yet, after refusals or an end without consent."""
-    for place, (until_ms, _) in group.backed_off.items():
-        if until_ms > now_ms:
-            yield place
-    for place, until_ms in group.not_before.items():
-        if until_ms > now_ms:
-            yield place
+def _refused_by(motion: PartitionInMotion) -> Mapping[str, BackOff]:
+    return {} if motion.refusals is None else motion.refusals.by_name
+
+
+def _is_held_back(motion: PartitionInMotion, now_ms: int) -> bool:
+    """True if nobody may have a partition yet, after refusals or an end without consent."""
+    is_refused = motion.back_off is not None and motion.back_off.until_ms > now_ms
+    return is_refused or motion.not_before_ms > now_ms

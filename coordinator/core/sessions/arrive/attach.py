@@ -12,17 +12,18 @@ import math
 
 from coordinator.core.config import GroupConfig
 from coordinator.core.errors import ErrorCode, Refused, session_refused
-from coordinator.core.ids import NO_TIME, IdSource
-from coordinator.core.outcome import Outcome
+from coordinator.core.numbers import Numbers
 from coordinator.core.session_values.policy import MAX_LEASE_MS
 from coordinator.core.session_values.records import EndCause, SessionMemberStored
 from coordinator.core.session_values.requests import Attach
 from coordinator.core.session_values.written import SessionAdmitted
-from coordinator.core.sessions import admission, ends, flaps, heirs, resuming
-from coordinator.core.sessions import handoff as handoffs
+from coordinator.core.sessions import flaps
+from coordinator.core.sessions.arrive import admission, resuming
 from coordinator.core.sessions.group import SessionGroup
+from coordinator.core.sessions.handoff import phases
+from coordinator.core.sessions.leave import ends, heirs
 from coordinator.core.sessions.member import SessionMember
-from coordinator.core.sessions.numbers import Numbers
+from coordinator.core.sessions.step import Step
 from coordinator.core.written import Unawaited
 
 
@@ -53,16 +54,7 @@ def _invalid(message: str) -> Refused:
     return Refused(ErrorCode.INVALID_REQUEST, message)
 
 
-def attach(
-    group: SessionGroup,
-    command: Attach,
-    now_ms: int,
-    out: Outcome,
-    *,
-    config: GroupConfig,
-    ids: IdSource,
-    numbers: Numbers,
-) -> None:
+def attach(group: SessionGroup, command: Attach, step: Step) -> None:
     """Admit, resume, or refuse a process.
 
     Raises:
@@ -72,56 +64,48 @@ def attach(
         MustWait: the end of its name's member, or an Attach of this process or name, or the end of
             the group is being written.
     """
-    check(command, config)
+    check(command, step.config)
     if command.incarnation in group.arriving or command.name in group.arriving_names:
-        raise admission.must_wait(now_ms, config)
+        raise admission.must_wait(step.now_ms, step.config)
     known = group.of_incarnation(command.incarnation)
     if known is not None and not command.is_ahead:
-        resuming.resume(group, known, command, now_ms, out, config, numbers)
+        resuming.resume(group, known, command, step)
         return
     if known is not None and known.is_ended:
         raise session_refused()
-    flaps.check(group.flaps, flaps.keys_of(command)[-1], now_ms)
+    flaps.check(group.flaps, flaps.keys_of(command)[-1], step.now_ms)
     if command.is_ahead:
-        _hold_grants_back(group, command, numbers)
+        _hold_grants_back(group, command, step.numbers)
     old = known or (group.members.get(group.names.get(command.name, "")) if command.name else None)
     if old is not None and old.is_ended:
         if any(end.member_id == old.member_id for end in group.failed_ends):
             # There is no write to wait for: the next is made when the last was refused for a while.
-            raise Refused(ErrorCode.COORDINATOR_NOT_AVAILABLE, retry_after_ms=handoffs.RETRY_MS)
-        raise admission.must_wait(now_ms, config)
-    if old is None and _waits_without_a_member(group, command, now_ms):
-        _wait_on(group, command, now_ms, out, ids, numbers)
+            raise Refused(ErrorCode.COORDINATOR_NOT_AVAILABLE, retry_after_ms=phases.RETRY_MS)
+        raise admission.must_wait(step.now_ms, step.config)
+    if old is None and _waits_without_a_member(group, command, step.now_ms):
+        _wait_on(group, command, step)
     elif old is None:
-        admission.admit_new(group, command, now_ms, out, config, ids, numbers)
+        admission.admit_new(group, command, step)
     else:
-        _follow(group, old, command, now_ms, out, ids, numbers)
+        _follow(group, old, command, step)
 
 
-def _follow(
-    group: SessionGroup,
-    old: SessionMember,
-    command: Attach,
-    now_ms: int,
-    out: Outcome,
-    ids: IdSource,
-    numbers: Numbers,
-) -> None:
+def _follow(group: SessionGroup, old: SessionMember, command: Attach, step: Step) -> None:
     """A new session in the place of one that lives: of its name, or of its process."""
-    record = admission.record_of(group, command, ids, group.policy)
+    record = admission.record_of(group, command, step.ids, group.policy)
     if old.record.incarnation == command.incarnation:
         heirs.check_stream(old, command)
-        _restored(group, old, record, command, now_ms, out, numbers)
+        _restored(group, old, record, command, step)
         return
-    heir = heirs.wait(group, old.ends_at_ms, record, command, now_ms, out)
-    if heirs.has_ended(old, command) and group.may_grant(now_ms):
+    heir = heirs.wait(group, old.ends_at_ms, record, command, step)
+    if heirs.has_ended(old, command) and group.may_grant(step.now_ms):
         heir.unanswered = command
-        ends.end(group, old, EndCause.REPLACED, now_ms, numbers, out, heirs.SUPERSEDED)
+        ends.end(group, old, EndCause.REPLACED, step, heirs.SUPERSEDED)
     else:
         message = f"{command.name} is {old.member_id}, which may be alive"
         hold_ms = group.policy.degraded_hold_ms
-        told = heirs.told_to_wait(heir, message, old.ends_at_ms, hold_ms, now_ms)
-        out.reply(command.call_id, told)
+        told = heirs.told_to_wait(heir, message, old.ends_at_ms, hold_ms, step.now_ms)
+        step.out.reply(command.call_id, told)
 
 
 def _hold_grants_back(group: SessionGroup, command: Attach, numbers: Numbers) -> None:
@@ -149,27 +133,22 @@ def _waits_without_a_member(group: SessionGroup, command: Attach, now_ms: int) -
 def _is_delayed(group: SessionGroup, name: str, now_ms: int) -> bool:
     """True while `handover_delay_ms` runs for what is kept for a name."""
     kept = group.kept_for(name)
-    return any(group.not_before.get(place, NO_TIME) > now_ms for place in kept)
+    return any(group.motion(place).not_before_ms > now_ms for place in kept)
 
 
-def _wait_on(
-    group: SessionGroup,
-    command: Attach,
-    now_ms: int,
-    out: Outcome,
-    ids: IdSource,
-    numbers: Numbers,
-) -> None:
-    until_ms = group.kept_until_ms.get(command.name, now_ms)
-    record = admission.record_of(group, command, ids, group.policy)
-    heir = heirs.wait(group, until_ms, record, command, now_ms, out)
-    if not _is_delayed(group, command.name, now_ms):
+def _wait_on(group: SessionGroup, command: Attach, step: Step) -> None:
+    until_ms = group.kept_until_ms.get(command.name, step.now_ms)
+    record = admission.record_of(group, command, step.ids, group.policy)
+    heir = heirs.wait(group, until_ms, record, command, step)
+    if not _is_delayed(group, command.name, step.now_ms):
         heir.unanswered = command
-        admission.admit_heir(group, heir, now_ms, out, numbers)
+        admission.admit_heir(group, heir, step)
         return
     message = f"what {command.name} held may be worked on still"
     hold_ms = group.policy.degraded_hold_ms
-    out.reply(command.call_id, heirs.told_to_wait(heir, message, until_ms, hold_ms, now_ms))
+    step.out.reply(
+        command.call_id, heirs.told_to_wait(heir, message, until_ms, hold_ms, step.now_ms)
+    )
 
 
 def _restored(
@@ -177,19 +156,17 @@ def _restored(
     old: SessionMember,
     record: SessionMemberStored,
     command: Attach,
-    now_ms: int,
-    out: Outcome,
-    numbers: Numbers,
+    step: Step,
 ) -> None:
     """End a session that the store has forgotten, and admit its process anew.
 
     What it held waits for the end of its lease: the process works on until it hears of this.
     The record of the end proves the fence: if another node has the shard, the append is refused.
     """
-    ends.end(group, old, EndCause.RESTORED, now_ms, numbers, out, heirs.SUPERSEDED)
+    ends.end(group, old, EndCause.RESTORED, step, heirs.SUPERSEDED)
     if command.name in group.waiting:  # Which has the name from now on.
-        out.reply(command.call_id, command.refusal(session_refused()))
+        step.out.reply(command.call_id, command.refusal(session_refused()))
         return
     group.arrives(command)
     admitted = SessionAdmitted(group.group_id, command, record.member_id, is_new=True)
-    out.persist((record,), Unawaited(group.group_id), settled=admitted)
+    step.out.persist((record,), Unawaited(group.group_id), settled=admitted)

@@ -1,0 +1,1 @@
+"""Members that come and come back."""

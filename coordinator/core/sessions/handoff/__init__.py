@@ -1,0 +1,1 @@
+"""The way of a partition from one holder to the next."""

@@ -1,0 +1,1 @@
+"""Members that leave, and whose sessions end."""

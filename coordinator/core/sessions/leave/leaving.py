@@ -1,0 +1,109 @@
+"""Members that leave: now, when all is handed over, or to be back soon."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from coordinator.core.errors import ErrorCode
+from coordinator.core.ids import NO_TIME
+from coordinator.core.outcome import DeferKeeping, DeferLeave
+from coordinator.core.session_values.commands import LeaveOverdue
+from coordinator.core.session_values.records import EndCause
+from coordinator.core.session_values.requests import (
+    GoAway,
+    GoAwayReason,
+    LeaveKind,
+    SessionLeave,
+    StreamRefused,
+)
+from coordinator.core.session_values.written import SessionWritten
+from coordinator.core.sessions import flaps
+from coordinator.core.sessions.group import SessionGroup
+from coordinator.core.sessions.handoff import phases
+from coordinator.core.sessions.leave import ends
+from coordinator.core.sessions.member import SessionMember
+from coordinator.core.sessions.plan import windows
+from coordinator.core.sessions.step import Step
+from coordinator.core.written import Unawaited
+
+LEFT = GoAway(GoAwayReason.LEFT)
+DRAINED = GoAway(GoAwayReason.DRAINED)
+EVICTED = StreamRefused(ErrorCode.UNKNOWN_MEMBER_ID, "an operator has evicted the member")
+
+
+def take_in(group: SessionGroup, member: SessionMember, leave: SessionLeave, step: Step) -> None:
+    """A member leaves."""
+    if leave.kind is LeaveKind.DRAIN:
+        _drain(group, member, leave.within_ms, step)
+        return
+    flaps.note(group.flaps, member, step)
+    keep_ms, cause = 0, EndCause.LEFT
+    if leave.kind is LeaveKind.RETURN and member.record.name:
+        keep_ms = max(1, min(leave.within_ms, group.policy.max_return_ms))
+        cause = EndCause.RETURNING
+    ends.end(group, member, cause, step, LEFT, keep_ms=keep_ms)
+
+
+def _drain(group: SessionGroup, member: SessionMember, within_ms: int, step: Step) -> None:
+    """It hands everything over. A second word may shorten the time, and never extends it."""
+    deadline_ms = step.now_ms + max(0, within_ms)
+    if member.leaves_at_ms != NO_TIME and member.leaves_at_ms <= deadline_ms:
+        return
+    member.leaves_at_ms = deadline_ms
+    step.out.defer(DeferLeave(group.group_id, member.member_id, deadline_ms))
+    phases.leaves_by(group, member, step)
+    phases.reconsider(group, member.member_id, step)
+    _announce(group, member, step)
+    windows.call_urgently(group, step)
+
+
+def _announce(group: SessionGroup, member: SessionMember, step: Step) -> None:
+    """Have it on record, so that a new owner gives it nothing either, and forces the rest."""
+    leave_ms = max(0, member.leaves_at_ms - step.now_ms)
+    member.decided = replace(member.decided, leaves=True, leave_ms=leave_ms)
+    settled = SessionWritten(group.group_id, leaver=member.member_id)
+    step.out.persist((member.decided,), Unawaited(group.group_id), settled=settled)
+
+
+def restore(group: SessionGroup, member: SessionMember, step: Step) -> None:
+    """A new owner runs the time of a Leave(DRAIN) once more in full, as it does with phases."""
+    if member.record.leave_ms is not None and not member.record.evicted:
+        member.leaves_at_ms = step.now_ms + member.record.leave_ms
+        step.out.defer(DeferLeave(group.group_id, member.member_id, member.leaves_at_ms))
+        phases.leaves_by(group, member, step)
+
+
+def announce_again(group: SessionGroup, member: SessionMember, step: Step) -> None:
+    """The log has refused the record of a Leave(DRAIN): write it again."""
+    if member.leaves_at_ms != NO_TIME and not member.decided.leaves and not member.is_ended:
+        _announce(group, member, step)
+
+
+def has_drained(group: SessionGroup, member: SessionMember) -> bool:
+    """True if a member that leaves has nothing any more."""
+    is_leaver = member.record.leaves and not member.is_ended
+    return is_leaver and not group.count_held_by(member.member_id)
+
+
+def finish(group: SessionGroup, member: SessionMember, step: Step) -> None:
+    """End the session of a member that has handed everything over, or lost it all by eviction."""
+    if member.record.evicted:
+        ends.end(group, member, EndCause.EVICTED, step, EVICTED)
+    else:
+        ends.end(group, member, EndCause.DRAINED, step, DRAINED)
+
+
+def overdue(group: SessionGroup, command: LeaveOverdue, step: Step) -> None:
+    """The deadline of Leave(DRAIN) has passed: force the rest, it may still be worked on."""
+    member = group.members.get(command.member_id)
+    if member is None or member.is_ended or member.leaves_at_ms > step.now_ms:
+        return  # It was shortened, or is another one's.
+    member.must_stop = True
+    for place in list(group.places_of(member.member_id)):
+        phases.reconcile(group, place, step)
+
+
+def keep(group: SessionGroup, name: str, step: Step) -> None:
+    """A name is kept from now on: arm its end."""
+    until_ms = group.kept_until_ms[name] = step.now_ms + group.kept_names[name]
+    step.out.defer(DeferKeeping(group.group_id, name, until_ms))

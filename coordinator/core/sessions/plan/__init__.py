@@ -1,0 +1,1 @@
+"""When plans are made, of what, and what becomes of them."""

@@ -1,0 +1,53 @@
+"""A session group that was read from the log: full leases and full phases, from now."""
+
+from __future__ import annotations
+
+from coordinator.core.session_values.journal import TriggerCause
+from coordinator.core.sessions import last_work, lease, settling, upkeep
+from coordinator.core.sessions.group import SessionGroup
+from coordinator.core.sessions.handoff import phases
+from coordinator.core.sessions.leave import leaving
+from coordinator.core.sessions.plan import windows
+from coordinator.core.sessions.step import Step
+
+
+def restore(group: SessionGroup, grace_ms: int, step: Step) -> None:
+    """Serve a group that was read from the log.
+
+    Args:
+        grace_ms: time beyond its lease that each member gets; see `lease.grace_ms`.
+    """
+    group.journal.begin()
+    group.journal.note(TriggerCause.FAIL_OVER)
+    upkeep.give_back(group)
+    group.newcomers.clear()
+    group.planning.last_record_ms = last_work.last_record_ms(group)
+    for member in group.members.values():
+        lease.restore(group, member, grace_ms, step)
+        if member.record.evicted:
+            for place in list(group.places_of(member.member_id)):
+                phases.reconcile(group, place, step)
+    if group.policy.handover_delay_ms:
+        _delay_free(group, step.now_ms)
+    for place, _ in list(group.open_handoffs()):
+        phases.restore(group, place, step)
+    for member in group.members.values():
+        leaving.restore(group, member, step)
+    for name in group.kept_names:
+        leaving.keep(group, name, step)
+    group.state = group.current_state()
+    windows.restored(group, step)
+    settling.settle(group, step)
+
+
+def _delay_free(group: SessionGroup, now_ms: int) -> None:
+    """Delay grants of free partitions as after a lease's end: how it ended is not known.
+
+    A member that has announced to return has stopped, and gets what is kept for it at once.
+    """
+    for name, topic in group.topics.items():
+        for partition, holder in enumerate(topic.holders):
+            kept = topic.kept.get(partition)
+            if not holder and (kept is None or kept.is_delayed):
+                motion = group.set_in_motion((name, partition))
+                motion.not_before_ms = now_ms + group.policy.handover_delay_ms

@@ -1,0 +1,63 @@
+"""What follows of every command about a session group.
+
+After every command but a heartbeat that changes nothing, members are told what has changed,
+hand-offs are opened for which there is room again, and the sessions end of leavers that have handed
+everything over.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from coordinator.core.session_values.requests import SessionHeartbeat
+from coordinator.core.sessions import lease, upkeep
+from coordinator.core.sessions.group import SessionGroup
+from coordinator.core.sessions.leave import leaving
+from coordinator.core.sessions.plan import windows
+from coordinator.core.sessions.step import Step
+
+# Any: one command of session groups.
+SessionHandler = Callable[[SessionGroup, Any, Step], None]
+
+
+def handle(handler: SessionHandler, group: SessionGroup, command: Any, step: Step) -> None:
+    """Handle one command about one group, settle the group, and note streams that open and end."""
+    out, called_ms = step.out, group.planning.call_at_ms
+    opened, ended = len(out.opened), len(out.ended)
+    handler(group, command, step)
+    is_heartbeat = type(command) is SessionHeartbeat
+    if not is_heartbeat or out.writes or group.planning.call_at_ms != called_ms:
+        settle(group, step)
+    for stream_id, group_id, member_id in out.opened[opened:]:
+        step.streams[stream_id] = group_id, member_id
+    for stream_id, _ in out.ended[ended:]:
+        step.streams.pop(stream_id, None)
+
+
+def settle(group: SessionGroup, step: Step) -> None:
+    """Do what a change of a group calls for."""
+    for member_id in group.newcomers:
+        if member_id in group.members:  # From now on, whether or not it has heard of it.
+            lease.renew(group, group.members[member_id], step)
+    group.newcomers.clear()
+    for member_id, places in group.changed_since_told.items():
+        member = group.members.get(member_id)
+        if member is not None and places:
+            member.mailbox.dirty |= places
+            step.out.wake(member.stream_id)
+    group.changed_since_told.clear()
+    group.choices = 0
+    windows.tell(group, step)
+    windows.open_next(group, step)
+    for member_id in list(group.leavers):
+        member = group.members.get(member_id)
+        if member is not None and leaving.has_drained(group, member):
+            leaving.finish(group, member, step)
+    if group.declarations.shrunk and not group.written_partitions and not group.arriving:
+        upkeep.give_back(group)
+    if not group.members:
+        windows.forget(group)
+    state = group.current_state()
+    if state is not group.state:
+        group.state, group.state_changed_at_ms = state, step.now_ms

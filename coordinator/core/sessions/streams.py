@@ -1,0 +1,124 @@
+"""Streams of members: which member speaks on one, what it says, and what it is told.
+
+What is said on another stream than the newest of a member is not heard.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from coordinator.core.group import Group
+from coordinator.core.ids import CallId
+from coordinator.core.outcome import Outcome
+from coordinator.core.session_values.messages import ToMember
+from coordinator.core.session_values.requests import (
+    SessionAck,
+    SessionHeartbeat,
+    SessionLeave,
+    StreamEnded,
+)
+from coordinator.core.sessions import acks, flaps, lease, news, wanted
+from coordinator.core.sessions.arrive import admission
+from coordinator.core.sessions.group import SessionGroup
+from coordinator.core.sessions.leave import ends, heirs, leaving
+from coordinator.core.sessions.member import SessionMember
+from coordinator.core.sessions.step import Step
+
+Streams = Mapping[CallId, tuple[str, str]]
+"""Group and member of each open stream."""
+
+
+def take(
+    streams: Streams, groups: Mapping[str, Group], stream_id: CallId, now_ms: int
+) -> ToMember | None:
+    """Take what there is to tell on a stream; None: nothing."""
+    group = groups.get(streams.get(stream_id, ("", ""))[0])
+    if not isinstance(group, SessionGroup):
+        return None
+    member = _member(group, stream_id, streams)
+    return None if member is None else wanted.take(group, member, now_ms)
+
+
+def beat(
+    streams: Streams, groups: Mapping[str, Group], heard: SessionHeartbeat, now_ms: int
+) -> SessionMember | None:
+    """Short path of a heartbeat; the member that it has renewed. None: nothing was done."""
+    group_id, member_id = streams.get(heard.stream_id, ("", ""))
+    group = groups.get(group_id)
+    if not isinstance(group, SessionGroup):
+        return None
+    member = group.members.get(member_id)
+    if member is None or member.stream_id != heard.stream_id:
+        return None
+    return member if lease.beat(group, member, heard, now_ms) else None
+
+
+def heartbeat(group: SessionGroup, command: SessionHeartbeat, step: Step) -> None:
+    """Renew the lease of a member; a process that waits for a name has none, and is answered."""
+    member = _speaker(group, command.stream_id, step.out, step.streams)
+    if member is not None and member.member_id not in group.members:
+        member.mailbox.ack = command.number
+        if command.whole:
+            member.mailbox.whole, member.mailbox.answers = True, command.number
+        member.last_beat_ms = step.now_ms
+        step.out.wake(member.stream_id)
+        if heirs.is_forgotten(group, member):
+            admission.admit_heir(group, member, step)
+    elif member is not None:
+        lease.heartbeat(group, member, command, step)
+
+
+def ack(group: SessionGroup, command: SessionAck, step: Step) -> None:
+    """Take in what a member has done with partitions."""
+    member = _speaker(group, command.stream_id, step.out, step.streams)
+    if member is not None:
+        acks.take_in(group, member, command, step)
+
+
+def leave_group(group: SessionGroup, command: SessionLeave, step: Step) -> None:
+    """A member leaves, or a process waits no more."""
+    member = _speaker(group, command.stream_id, step.out, step.streams)
+    if member is None:
+        return
+    if member.member_id in group.members:
+        leaving.take_in(group, member, command, step)
+    elif member.unanswered is None:  # It waits for a name, and has nothing.
+        del group.waiting[member.record.name]
+        step.out.end_stream(command.stream_id, leaving.LEFT)
+
+
+def stream_ended(group: SessionGroup, command: StreamEnded, step: Step) -> None:
+    """The newest stream of a member has ended: it is suspect; who waits for a name has gone."""
+    member = _member(group, command.stream_id, step.streams)
+    step.streams.pop(command.stream_id, None)
+    if member is None:
+        for incarnation, attach in group.arriving.items():
+            if attach is not None and attach.call_id == command.stream_id:
+                group.arriving[incarnation] = None
+        return
+    member.lose_stream(step.now_ms)
+    flaps.note(group.flaps, member, step)
+    if member.member_id in group.members:
+        step.out.note(news.suspect(group, member))
+    old = group.members.get(group.names.get(member.record.name, ""))
+    if group.waiting.get(member.record.name) is member and not (old and old.is_ended):
+        del group.waiting[member.record.name]
+
+
+def _member(group: SessionGroup, stream_id: CallId, streams: Streams) -> SessionMember | None:
+    """The member whose newest stream this is."""
+    _, member_id = streams.get(stream_id, ("", ""))
+    member = group.members.get(member_id) or group.waiting_as(member_id)
+    return member if member is not None and member.stream_id == stream_id else None
+
+
+def _speaker(
+    group: SessionGroup, stream_id: CallId, out: Outcome, streams: Streams
+) -> SessionMember | None:
+    """The member that speaks on its newest stream, unless its end is decided."""
+    member = _member(group, stream_id, streams)
+    if member is None or not member.is_ended:
+        return member
+    if not member.goes_away:
+        out.end_stream(stream_id, ends.GONE)  # Whether or not its record is durable.
+    return None

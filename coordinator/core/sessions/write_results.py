@@ -1,0 +1,137 @@
+"""Results of writes about session groups: durable, or refused by the log.
+
+What the log has refused is decided again a second later, from what is true then.
+"""
+
+from __future__ import annotations
+
+from coordinator.core.errors import ErrorCode, session_refused
+from coordinator.core.ids import TopicPartition
+from coordinator.core.outcome import DeferKeeping, DeferRetry, Outcome
+from coordinator.core.session_values.commands import WriteRetry
+from coordinator.core.session_values.journal import TriggerCause
+from coordinator.core.session_values.written import (
+    PolicyWritten,
+    SessionAdmitted,
+    SessionEnded,
+    SessionWritten,
+)
+from coordinator.core.sessions import lease, policies
+from coordinator.core.sessions.arrive import admission
+from coordinator.core.sessions.group import SessionGroup
+from coordinator.core.sessions.handoff import phases
+from coordinator.core.sessions.leave import ends, heirs, leaving
+from coordinator.core.sessions.plan import windows
+from coordinator.core.sessions.step import Step
+
+
+def session_written(group: SessionGroup, done: SessionWritten, step: Step) -> None:
+    """Records about partitions are settled."""
+    group.note_write_settled(done.places)
+    is_refused = done.error is not ErrorCode.NONE
+    if done.heir_id:
+        group.arriving_names.discard(done.kept_name)
+        _inherited(group, done.heir_id, step)
+    for place in done.places:
+        phases.settled(group, place, step, is_refused=is_refused)
+    if done.leaver:  # It gets nothing more, and no budget holds back what it hands over.
+        phases.reconsider(group, done.leaver, step)
+        for place in list(group.places_of(done.leaver)):
+            phases.reconcile(group, place, step)
+    if is_refused:
+        if done.kept_name in group.kept_names:
+            step.out.defer(
+                DeferKeeping(group.group_id, done.kept_name, step.now_ms + phases.RETRY_MS)
+            )
+        if done.leaver:
+            step.out.defer(DeferRetry(group.group_id, step.now_ms + phases.RETRY_MS))
+        windows.call(group, step)
+    elif done.kept_name or done.leaver or any(_is_urgent(group, p) for p in done.places):
+        windows.call_urgently(group, step)
+
+
+def policy_written(group: SessionGroup, done: PolicyWritten, step: Step) -> None:
+    """The record of a policy is settled: what is open may follow another rule from now on."""
+    policies.note_written(group, done, step.out)
+    group.journal.note(TriggerCause.POLICY_CHANGED)
+    for place, _ in list(group.open_handoffs()):
+        phases.reconcile(group, place, step)
+    windows.arm(group, step)
+
+
+def write_again(group: SessionGroup, command: WriteRetry, step: Step) -> None:
+    """Decide again what the log has refused."""
+    phases.retry(group, step)
+    failed, group.failed_ends = group.failed_ends, []
+    for end in failed:
+        member = group.members[end.member_id]
+        ends.write_end(group, member, end, step)
+    for member in list(group.members.values()):
+        leaving.announce_again(group, member, step)
+
+
+def session_admitted(group: SessionGroup, done: SessionAdmitted, step: Step) -> None:
+    """The record of a member that attaches is settled."""
+    written = SessionWritten(group.group_id, done.places, error=done.error)
+    session_written(group, written, step)
+    admission.admitted(group, done, step)
+    if not done.is_new:  # It may declare less than it is to get.
+        phases.reconsider(group, done.member_id, step)
+
+
+def admitted_too_late(done: SessionAdmitted, out: Outcome) -> None:
+    """Refuse a process that was admitted to a group which is gone, or of the other kind."""
+    error = done.error or ErrorCode.UNKNOWN_MEMBER_ID
+    out.reply(done.command.call_id, done.command.refusal(session_refused(error)))
+
+
+def session_ended(group: SessionGroup, done: SessionEnded, step: Step) -> None:
+    """The record that ends a session is settled."""
+    group.note_write_settled(done.places)
+    if ends.is_taken_back(done):
+        has_stream = group.members[done.member_id].stream_id in step.streams
+        ends.take_back(group, done, step, has_stream=has_stream)
+        for place in done.places:
+            phases.settled(group, place, step, is_refused=False)
+        windows.call(group, step)
+        return
+    if done.error is not ErrorCode.NONE:
+        group.failed_ends.append(done)
+        step.out.defer(DeferRetry(group.group_id, step.now_ms + phases.RETRY_MS))
+        # Its hand-offs may have gone on by writes of their own, and those of others to its heir
+        # were not looked at meanwhile.
+        for place in done.places:
+            if group.holder(place) != done.member_id:
+                phases.settled(group, place, step, is_refused=False)
+        return
+    if done.stream_id in step.streams and done.last is not None:
+        step.out.end_stream(done.stream_id, done.last)
+    for place in done.places:
+        phases.settled(group, place, step, is_refused=False)
+    phases.reconsider(group, done.member_id, step)
+    if done.heir_id:
+        _inherited(group, done.heir_id, step)
+    if done.kept_name in group.kept_names:
+        leaving.keep(group, done.kept_name, step)
+    if group.members:
+        is_free = any(not group.holder(place) for place in done.places)
+        call = windows.call_urgently if is_free else windows.call
+        call(group, step)
+
+
+def _inherited(group: SessionGroup, heir_id: str, step: Step) -> None:
+    """A process that waited is a member: its lease runs, and it is told so."""
+    heir = heirs.inherit(group, heir_id, step.now_ms)
+    if heir is None:
+        return
+    lease.renew(group, heir, step)
+    asked, heir.unanswered = heir.unanswered, None
+    if asked is not None and heir.stream_id is not None:
+        step.out.reply(asked.call_id, admission.answer(group, heir, asked, step.now_ms))
+    step.out.wake(heir.stream_id)
+
+
+def _is_urgent(group: SessionGroup, place: TopicPartition) -> bool:
+    """True if a partition is free, or belongs to a member that leaves."""
+    holder = group.holder(place)
+    return holder in group.leavers or (not holder and group.handoff(place) is None)
