@@ -92,7 +92,7 @@ _SHARED = (
     "member_id", "leader", "source", "cause", "code",
 )  # fmt: skip
 """Texts that many members and offsets have in common."""
-_MAPPINGS = Mappings(DIFFERS, _SHARED)
+_MAPPINGS = Mappings(DIFFERS, shared=_SHARED)
 _read_member = _MAPPINGS.between(
     r.MemberRecord, pb.GroupMetadata.Member.DESCRIPTOR, given="metadata"
 ).value

@@ -27,6 +27,7 @@ from dataclasses import MISSING, dataclass, fields, is_dataclass
 from enum import Enum
 from itertools import accumulate
 from sys import intern
+from types import MappingProxyType
 from typing import Any, Union, get_args, get_origin, get_type_hints
 
 from coordinator.core.ids import NO_TIME
@@ -87,11 +88,19 @@ class Mappings:
     """Compiles mappings that have their exceptions in common.
 
     Args:
+        names: of fields of messages that have another name than those of any value, by the latter.
         shared: names of texts that many values have in common: each text is kept once.
     """
 
-    def __init__(self, differs: Exceptions, shared: Iterable[str] = ()) -> None:
+    def __init__(
+        self,
+        differs: Exceptions,
+        *,
+        names: Mapping[str, str] = MappingProxyType({}),
+        shared: Iterable[str] = (),
+    ) -> None:
         self._differs = differs
+        self._names = names
         self._shared = frozenset(shared)
 
     def between(self, kind: type, message: Any, given: str = "group_id") -> Mapped:
@@ -114,14 +123,16 @@ class Mappings:
         read = source.function(f"it, {given}=''", f"kind({', '.join(values)})")
         return Mapped(self._writer(list(pairs.values())), read)
 
-    def projection(self, kind: type, message: Any) -> Write:
+    def projection(self, kind: type, message: Any, *but: str) -> Write:
         """Compile what a message says of a value: fields and properties that both have.
 
         Args:
             message: descriptor of the messages.
+            but: fields and properties that are left out.
         """
         properties = [name for name, it in vars(kind).items() if isinstance(it, property)]
         names = [field.name for field in fields(kind)] + properties
+        names = [name for name in names if name not in but]
         return self._writer(list(self._pairs(kind, message, names)))
 
     # --- Inside ---
@@ -131,6 +142,8 @@ class Mappings:
         for name in names:
             differs = self._differs.get(kind, {}).get(name, Differs())
             found = _field(message, differs.name or name)
+            if found is None and name in self._names:
+                found = _field(message, self._names[name])
             if found is None:
                 continue
             default = declared[name].default if name in declared else MISSING
@@ -161,8 +174,9 @@ class Mappings:
             if more == [Ellipsis]:
                 encoded = self._encode(part, field, "each", source)
                 return operand if encoded == "each" else f"[{encoded} for each in {operand}]"
-            names = [each.name for each in field.message_type.fields]
-            return f"dict(zip({names}, {operand}, strict=True))"
+            names = zip(get_args(hint), field.message_type.fields, strict=True)
+            parts = [f"{each.name!r}: {operand}[{n}]" for n, (_, each) in enumerate(names)]
+            return f"{{{', '.join(parts)}}}"
         if is_dataclass(hint):
             assert isinstance(hint, type)
             return f"{source.name(self.projection(hint, field.message_type))}({operand})"
