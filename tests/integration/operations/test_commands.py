@@ -13,7 +13,7 @@ import pytest
 import yaml
 
 from coordinator.cli.main import main, parser_for
-from coordinator.cli.rows import described
+from coordinator.observe.rows import described
 from coordinator.client import BlockingMember
 from tests.cli.test_parser import leaves
 from tests.patience import HANG_S
