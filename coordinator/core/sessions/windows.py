@@ -284,12 +284,12 @@ def _journal(
     config: GroupConfig,
 ) -> None:
     record = draft.record(
-        group.group_id,
         group.journal,
+        group_id=group.group_id,
         called_at_ms=group.planning.called_at_ms,
         made_at_ms=made_at_ms,
-        members=members,
-        partitions=sum(group.declared().values()),
+        member_count=members,
+        partition_count=sum(group.declared().values()),
         partly_declared=group.declarations.partly(
             (member.member_id, member.declaration) for member in group.members.values()
         ),

@@ -203,7 +203,7 @@ More = Callable[[Any], dict[str, Any]] | None
 
 
 def _said(row: Any, owner: Message, field: str, *but: str) -> Write:
-    """What messages in a field say of rows."""
+    """The projection of a row to the messages in a field."""
     return projection(type(row), owner.DESCRIPTOR.fields_by_name[field].message_type, *but)
 
 
