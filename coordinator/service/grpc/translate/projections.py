@@ -1,4 +1,4 @@
-"""What messages say of the core's values, by the names of their fields.
+"""Projections of the core's values to messages, by the names of their fields.
 
 `_NAMES` has the fields that are called otherwise in the contract, `_DIFFERS` what is more than a
 name. Both count wherever the message has no field of the value's own name.
@@ -82,7 +82,7 @@ _PROJECTIONS = Mappings(_DIFFERS, names=_NAMES)
 
 
 def projection(kind: type, message: Any, *but: str) -> Write:
-    """What a message says of a value, as what its constructor takes.
+    """The projection of a value to what a message's constructor takes.
 
     Args:
         message: descriptor of the messages.
