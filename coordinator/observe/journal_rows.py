@@ -265,6 +265,7 @@ class ExplainedPlan:
     )
     moves: tuple[PlanMoveRow, ...] = column("Who gets what; of many the first 100.", None)
     partitions_left_out: int = column("Number of partitions that are not in moves.", None)
+    refusing_members: int = column("Members that had refused what they were asked to take.", None)
     explanation: tuple[str, ...] = column("All of it, and its hand-offs, in sentences.", None)
 
 

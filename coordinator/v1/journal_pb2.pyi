@@ -41,12 +41,19 @@ class PlanFacts(_message.Message):
 
     DESCRIPTOR: _descriptor.Descriptor
 
+    REFUSING_MEMBERS_FIELD_NUMBER: _builtins.int
+    refusing_members: _builtins.int
+    """Members that had refused partitions that they were asked to take, and were not to be asked for
+    them again yet.
+    """
     def __init__(
         self,
+        *,
+        refusing_members: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["refusing_members", b"refusing_members"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

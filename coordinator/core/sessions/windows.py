@@ -293,6 +293,9 @@ def _journal(
         partly_declared=group.declarations.partly(
             (member.member_id, member.declaration) for member in group.members.values()
         ),
+        refusing_members=len(
+            {name for (_, name), (until_ms, _) in group.back_offs.items() if until_ms != NO_TIME}
+        ),
     )
     group.journal.planned()
     if record is not None and config.group_rebalance_journal:
