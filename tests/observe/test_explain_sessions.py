@@ -69,6 +69,9 @@ def test_a_plan_shows_how_many_members_had_refused():
     [told] = journal("g", (replace(PLAN, refusing_members=2),), (), 0)
     assert isinstance(told, pb.Rebalance)
     assert plan_row(told).refusing_members == 2
+    sentence = "2 members had refused what they were asked to take, and will be asked again later."
+    assert sentence in told.explanation
+    assert not any("asked" in each for each in explain_plan(PLAN))
     assert plan_row(pb.Rebalance.FromString(told.SerializeToString())) == plan_row(told)
 
 
