@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from coordinator.service.bounds import Items
-from coordinator.service.grpc.message_limits import Elsewhere, Limit, limits_of
+from coordinator.service.bounds import Elsewhere, Items
+from coordinator.service.grpc.message_limits import Limit, limits_of
 from tests.service.test_message_limits import WAYS, is_limited
 
 PAGE = Path(__file__).parents[2] / "deploy/docs/limits.md"
