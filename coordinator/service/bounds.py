@@ -77,7 +77,7 @@ class Elsewhere:
 
 
 def bound_of(limit: Limit) -> Items | Text | Elsewhere:
-    """What a limit of the contract bounds."""
+    """The check, or the place of the check, that a limit of the contract asks for."""
     if limit.beyond:
         return Elsewhere(limit.setting or str(limit.characters), limit.beyond)
     return _items(limit) if limit.items else _text(limit)

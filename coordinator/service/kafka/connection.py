@@ -57,7 +57,7 @@ clients tell of the end alone if both come together. It hangs up by itself, or t
 
 
 class ConnectionOwner(Protocol):
-    """What connections of one listener share, and whom they tell how they fare."""
+    """The listener as its connections see it: what they share, and whom they tell of themselves."""
 
     context: Context
     traffic: Traffic
