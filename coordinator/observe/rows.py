@@ -115,11 +115,11 @@ def headings_of(kind: type) -> dict[str, str]:
     }
 
 
-Row = TypeVar("Row")
+Kind = TypeVar("Kind")
 FACTS = "facts"
 
 
-def row_of(kind: type[Row], *messages: Any, **given: Any) -> Row:
+def row_of(kind: type[Kind], *messages: Any, **given: Any) -> Kind:
     """A row of what messages and their facts say, the first one before the others.
 
     An empty text and a negative number are null where the column may be.
@@ -146,8 +146,9 @@ def _value_of(value: Any, it: Column, hint: Any) -> Any:
             row_of(cast("Any", part), each) if is_dataclass(part) else each for each in value
         )
     if type(None) in get_args(hint):
-        is_unknown = value == "" or (isinstance(value, int) and value < it.is_zero_null)
-        return None if is_unknown else value
+        if isinstance(value, int):
+            return None if value < 0 or (it.is_zero_null and not value) else value
+        return None if value == "" else value
     return value
 
 

@@ -33,7 +33,7 @@ from typing import Any, Union, get_args, get_origin, get_type_hints
 from coordinator.core.ids import NO_TIME
 
 Convert = Callable[[Any], Any]  # Any: values of fields, which have many types.
-Write = Callable[[Any], dict[str, Any]]
+WriteFields = Callable[[Any], dict[str, Any]]
 FACTS = "facts"
 
 
@@ -61,7 +61,7 @@ class Mapped:
     message and what is given besides.
     """
 
-    fields: Write
+    fields: WriteFields
     value: Callable[..., Any]
 
 
@@ -123,7 +123,7 @@ class Mappings:
         read = source.function(f"it, {given}=''", f"kind({', '.join(values)})")
         return Mapped(self._writer(list(pairs.values())), read)
 
-    def projection(self, kind: type, message: Any, *but: str) -> Write:
+    def projection(self, kind: type, message: Any, *but: str) -> WriteFields:
         """Compile what a message says of a value: fields and properties that both have.
 
         Args:
@@ -150,7 +150,7 @@ class Mappings:
             hint, is_optional = _without_none(hints.get(name, int))
             yield _Pair(name, hint, is_optional, default, *found, differs)
 
-    def _writer(self, pairs: Sequence[_Pair]) -> Write:
+    def _writer(self, pairs: Sequence[_Pair]) -> WriteFields:
         source = _Source()
         items = [f"{pair.path!r}: {self._encoded(pair, source)}" for pair in pairs]
         write = source.function("it", f"{{{', '.join(items)}}}")
@@ -252,7 +252,7 @@ def _paths(message: Any) -> Iterator[str]:
             yield field.name
 
 
-def _with_facts(write: Write, paths: Sequence[str]) -> Write:
+def _with_facts(write: WriteFields, paths: Sequence[str]) -> WriteFields:
     """Facts as a message of their own, which is absent if there is nothing to say."""
 
     def nested(value: Any) -> dict[str, Any]:

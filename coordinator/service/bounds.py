@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, fields, replace
 from operator import attrgetter
-from typing import Any, get_args
+from typing import Any, TypeAlias, get_args
 
 from coordinator.core import limits
 from coordinator.core import requests as c
@@ -76,8 +76,11 @@ class Elsewhere:
     answer: str
 
 
-def bound_of(limit: Limit) -> Items | Text | Elsewhere:
-    """The check, or the place of the check, that a limit of the contract asks for."""
+Check: TypeAlias = Items | Text | Elsewhere
+
+
+def check_of(limit: Limit) -> Check:
+    """The check that a limit of the contract asks for."""
     if limit.beyond:
         return Elsewhere(limit.setting or str(limit.characters), limit.beyond)
     return _items(limit) if limit.items else _text(limit)

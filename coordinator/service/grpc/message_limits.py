@@ -11,13 +11,13 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any
 
 from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.message import Message
 
 from coordinator.core import limits
-from coordinator.service.bounds import Elsewhere, Items, Text, bound_of
+from coordinator.service.bounds import Check, Items, Text, check_of
 from coordinator.service.refusals import Malformed, Violation
 from coordinator.settings.sections import LimitsConfig
 from coordinator.v1 import limits_pb2
@@ -25,12 +25,10 @@ from coordinator.v1 import limits_pb2
 _TEXTS = (FieldDescriptor.TYPE_STRING, FieldDescriptor.TYPE_BYTES)
 
 
-Limit: TypeAlias = Items | Text | Elsewhere
-
 _WORD = 255
 """Characters of names of services, files and symbols."""
 _OURS = "coordinator.v1"
-OTHERS: dict[str, Limit] = {
+OTHERS: dict[str, Check] = {
     "service": Text(_WORD, "the name of a service"),
     "host": Text(_WORD, "the name of a host"),
     "file_by_filename": Text(_WORD, "a file's name"),
@@ -43,7 +41,7 @@ OTHERS: dict[str, Limit] = {
 _PREFIX = "LIMIT_"
 
 
-def limits_of(field: Any) -> tuple[Limit, ...]:  # Any: a FieldDescriptor; its stubs lack `file`.
+def limits_of(field: Any) -> tuple[Check, ...]:  # Any: a FieldDescriptor; its stubs lack `file`.
     """Limits of a repeated field or a text of a request: of a repeated text two, the number of
     items and the length of each.
 
@@ -56,7 +54,7 @@ def limits_of(field: Any) -> tuple[Limit, ...]:  # Any: a FieldDescriptor; its s
     if not numbers:
         raise KeyError(field.full_name)
     names = [limits_pb2.Limit.Name(number).removeprefix(_PREFIX) for number in numbers]
-    return tuple(bound_of(getattr(limits, name)) for name in names)
+    return tuple(check_of(getattr(limits, name)) for name in names)
 
 
 @dataclass(frozen=True, slots=True)

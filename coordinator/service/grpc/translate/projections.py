@@ -18,7 +18,7 @@ from coordinator.core.session_values import operators as o
 from coordinator.core.session_values.journal import PlanRecord
 from coordinator.core.session_values.records import SessionMemberStored
 from coordinator.core.session_values.requests import Standing
-from coordinator.runtime.field_mapping import Differs, Exceptions, Mappings, Write
+from coordinator.runtime.field_mapping import Differs, Exceptions, Mappings, WriteFields
 from coordinator.v1 import session_pb2
 
 Kind = TypeVar("Kind", bound=Message)
@@ -81,7 +81,7 @@ _DIFFERS: Exceptions = {
 _PROJECTIONS = Mappings(_DIFFERS, names=_NAMES)
 
 
-def projection(kind: type, message: Any, *but: str) -> Write:
+def projection(kind: type, message: Any, *but: str) -> WriteFields:
     """The projection of a value to what a message's constructor takes.
 
     Args:
@@ -92,7 +92,7 @@ def projection(kind: type, message: Any, *but: str) -> Write:
 
 
 @cache
-def _projection(kind: Any, message: Any, but: tuple[str, ...]) -> Write:
+def _projection(kind: Any, message: Any, but: tuple[str, ...]) -> WriteFields:
     return _PROJECTIONS.projection(kind, message, *but)
 
 

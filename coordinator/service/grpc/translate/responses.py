@@ -11,7 +11,7 @@ from google.protobuf.message import Message
 
 from coordinator.core import replies as r
 from coordinator.core.errors import ErrorCode
-from coordinator.runtime.field_mapping import Write
+from coordinator.runtime.field_mapping import WriteFields
 from coordinator.runtime.payloads import assignment_of
 from coordinator.runtime.slices import PART, Work, at_once
 from coordinator.service.grpc.translate import session_admin, session_journal
@@ -202,7 +202,7 @@ More = Callable[[Any], dict[str, Any]] | None
 """Fields of a row's message, besides those that it has in common with the row. Any: the row."""
 
 
-def _said(row: Any, owner: Message, field: str, *but: str) -> Write:
+def _said(row: Any, owner: Message, field: str, *but: str) -> WriteFields:
     """The projection of a row to the messages in a field."""
     return projection(type(row), owner.DESCRIPTOR.fields_by_name[field].message_type, *but)
 
