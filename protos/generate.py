@@ -1,4 +1,4 @@
-"""Generate the packages of `PACKAGES` from the contracts in this folder.
+"""Generate the packages of `PACKAGES` and the table `LIMITS` from the contracts in this folder.
 
     python protos/generate.py           write the files
     python protos/generate.py --check   write nothing; exit 1 and name what differs
@@ -15,6 +15,7 @@ import sysconfig
 import tempfile
 from importlib import resources
 from pathlib import Path
+from typing import Any
 
 PROTOS = Path(__file__).resolve().parent
 ROOT = PROTOS.parent
@@ -23,6 +24,24 @@ PACKAGES = (
     Path("coordinator/durable/v1"),
     Path("coordinator/storage/etcd_api"),
 )
+LIMITS = Path("coordinator/core/limits.py")
+"""The limits of `limits.proto`, for code that does not read the contract."""
+LIMITS_HEAD = '''"""The limits of `coordinator/v1/limits.proto`. Never edit: run `poe protos`."""
+
+from typing import NamedTuple
+
+
+class Limit(NamedTuple):
+    """See `Bound` in the contract."""
+
+    items: int = 0
+    characters: int = 0
+    why: str = ""
+    setting: str = ""
+    beyond: str = ""
+
+
+'''
 INIT = '"""The generated contract. Never edit: run `poe protos`."""\n'
 
 
@@ -52,18 +71,47 @@ def generate(out: Path) -> None:
         f"--mypy_grpc_out=quiet:{out}",
         *sources,
     ]
+    described = out / "described.binpb"
+    arguments += ["--include_imports", f"--descriptor_set_out={described}"]
     if protoc.main(arguments) != 0:
         raise RuntimeError("protoc refused the contract; its words are above")
+    (out / LIMITS).parent.mkdir(parents=True)
+    (out / LIMITS).write_text(limits(described.read_bytes()), encoding="utf-8")
     for package in PACKAGES:
         (out / package / "__init__.py").write_text(INIT, encoding="utf-8")
 
 
+def limits(described: bytes) -> str:
+    """The source of the table of limits, from a serialized `FileDescriptorSet`."""
+    from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
+
+    pool = descriptor_pool.DescriptorPool()
+    for file in descriptor_pb2.FileDescriptorSet.FromString(described).file:
+        pool.Add(file)
+    kind = pool.FindMessageTypeByName("google.protobuf.EnumValueOptions")
+    # Any: types that are made here.
+    bound: Any = pool.FindExtensionByName("coordinator.v1.bound")
+    rows = []
+    for value in pool.FindEnumTypeByName("coordinator.v1.Limit").values:
+        data = value.GetOptions().SerializeToString()
+        options: Any = message_factory.GetMessageClass(kind).FromString(data)
+        told = [
+            f"{field.name}={it:_}" if isinstance(it, int) else f'{field.name}="{it}"'
+            for field, it in options.Extensions[bound].ListFields()
+        ]
+        if told:
+            row = f"{value.name.removeprefix('LIMIT_')} = Limit({', '.join(told)})"
+            inside = "".join(f"    {each},\n" for each in told)
+            rows.append(row if len(row) <= 100 else f"{row.partition('(')[0]}(\n{inside})")
+    return LIMITS_HEAD + "\n".join(rows) + "\n"
+
+
 def package_files(root: Path) -> dict[str, bytes]:
-    """The generated packages below `root`: path from there to content."""
+    """The generated packages and table below `root`: path from there to content."""
+    found = [path for package in PACKAGES for path in sorted((root / package).glob("*"))]
     return {
         path.relative_to(root).as_posix(): path.read_bytes()
-        for package in PACKAGES
-        for path in sorted((root / package).glob("*"))
+        for path in [*found, root / LIMITS]
         if path.is_file() and path.suffix in {".py", ".pyi"}
     }
 

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, Literal
 from coordinator.cli.flags import WrongUsage, add_output_flag
 from coordinator.cli.formats import as_json
 from coordinator.cli.output import WRONG_USAGE, Output, show
-from coordinator.cli.rows import column
 from coordinator.cli.settings_flags import add_settings, sources_of
+from coordinator.observe.rows import column
 
 if TYPE_CHECKING:
     from coordinator.settings import Settings

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, make_dataclass
 from typing import get_type_hints
 
-from coordinator.cli.rows import ABSENT, Change, Column, column, columns_of
+from coordinator.observe.rows import ABSENT, Change, Column, column, columns_of
 
 _GROUP = "Group id."
 _STATE = (

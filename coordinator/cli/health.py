@@ -9,7 +9,7 @@ from typing import Any
 from coordinator.cli.connection import add_common_flags, credentials_of
 from coordinator.cli.flags import seconds
 from coordinator.cli.output import Output, show
-from coordinator.cli.rows import column
+from coordinator.observe.rows import column
 
 TIMEOUT_S = 2.0
 

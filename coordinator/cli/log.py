@@ -17,7 +17,7 @@ from coordinator.cli.flags import WrongUsage, add_output_flag
 from coordinator.cli.formats import as_json, as_yaml
 from coordinator.cli.output import DONE, Output, complain, show
 from coordinator.cli.parser import add_actions
-from coordinator.cli.rows import column
+from coordinator.observe.rows import column
 from coordinator.printable import printable
 
 if TYPE_CHECKING:

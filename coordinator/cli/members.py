@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from coordinator.cli.connection import add_common_flags, credentials_of
 from coordinator.cli.output import Output, show
 from coordinator.cli.parser import add_actions
-from coordinator.cli.rows import column
+from coordinator.observe.rows import column
 
 if TYPE_CHECKING:
     from coordinator.operator.admin import GroupAdmin

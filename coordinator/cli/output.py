@@ -20,7 +20,7 @@ from typing import Any
 
 from coordinator.cli.flags import WrongUsage
 from coordinator.cli.formats import as_json, as_table, as_yaml
-from coordinator.cli.rows import TONES, cell, columns_of, headings_of, plain
+from coordinator.observe.rows import TONES, cell, columns_of, headings_of, plain
 from coordinator.printable import printable, printable_lines
 
 DONE, REFUSED, WRONG_USAGE = 0, 1, 2

@@ -13,7 +13,7 @@ from coordinator.cli.flags import add_output_flag
 from coordinator.cli.output import Output, show
 from coordinator.cli.parser import add_actions
 from coordinator.cli.profiles import Profile
-from coordinator.cli.rows import column
+from coordinator.observe.rows import column
 
 FILES = ("tls_ca", "tls_cert", "tls_key", "token_file")
 EMPTY = "There is no profile: `coordinator profile set NAME --bootstrap HOST:PORT` makes one."

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from coordinator.cli.flags import add_output_flag
 from coordinator.cli.output import Output, rendered, show
-from coordinator.cli.rebalance_rows import Explained
+from coordinator.observe.journal_rows import Explained, explained
 from coordinator.printable import printable
 
 if TYPE_CHECKING:
@@ -31,7 +31,6 @@ def _replay(options: argparse.Namespace) -> int:
 
 def _run_again(path: Path) -> Output:
     """Run a recording. Raises `NoRecording`, a ValueError, or OSError."""
-    from coordinator.cli.rebalance_views import explained
     from coordinator.core.records import JOURNAL_LENGTH
     from coordinator.runtime.replaying import NoRecording, replay
     from coordinator.service.grpc.translate.rebalances import rebalance_message

@@ -11,7 +11,7 @@ from typing import Any
 from coordinator.cli.flags import add_output_flag
 from coordinator.cli.output import Output, show
 from coordinator.cli.parser import add_actions
-from coordinator.cli.rows import column
+from coordinator.observe.rows import column
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from coordinator.cli.connection import add_common_flags, credentials_of
 from coordinator.cli.output import Output, show
 from coordinator.cli.parser import add_actions
-from coordinator.cli.rows import Change, column
+from coordinator.observe.rows import Change, column
 
 if TYPE_CHECKING:
     from coordinator.operator.topics import TopicAdmin, TopicRefused

@@ -11,12 +11,15 @@ from typing import TYPE_CHECKING, Any
 
 from coordinator.cli.connection import add_common_flags
 from coordinator.cli.output import DONE, REFUSED, Output, complain, show, show_each
-from coordinator.cli.rebalance_rows import (
+from coordinator.observe.journal_rows import (
     Blocking,
     Explained,
     ExplainedPlan,
     HandoffLineRow,
     LaneRow,
+    explained,
+    handoff_row,
+    plan_row,
 )
 from coordinator.printable import printable
 
@@ -69,8 +72,7 @@ def _number(text: str) -> int:
 
 
 def _explain(options: argparse.Namespace) -> int:
-    from coordinator.cli.rebalance_views import explained, refused
-    from coordinator.cli.session_journal import plan_row
+    from coordinator.cli.rebalance_views import refused
 
     def explain(admin: GroupAdmin) -> Output:
         journal = admin.journal(options.group)
@@ -114,7 +116,7 @@ def _timeline(options: argparse.Namespace) -> int:
 
 def _handoffs(options: argparse.Namespace, journal: Any, chosen: list[Any]) -> Output:
     """Hand-offs that were opened since the oldest of some plans. Any: the wire's types."""
-    from coordinator.cli.session_journal import handoff_row, timeline
+    from coordinator.cli.session_journal import timeline
 
     if options.file is not None:
         raise LookupError("Hand-offs of a session group are drawn as text alone.")
@@ -149,9 +151,6 @@ def _watch(options: argparse.Namespace) -> int:
 
 
 def _watched(told: Any) -> Any:  # Any: the wire's type, and one of three kinds of rows.
-    from coordinator.cli.rebalance_views import explained
-    from coordinator.cli.session_journal import handoff_row, plan_row
-
     if told.HasField("session_plan"):
         return plan_row(told)
     if told.HasField("session_handoff"):

@@ -14,8 +14,10 @@ from coordinator.assignors import TopicPartition
 from coordinator.assignors.consumer_protocol import partitions_in
 from coordinator.console.session_views import plan_line, session_view
 from coordinator.dial import address_of
+from coordinator.observe.journal_rows import explained
+from coordinator.observe.rows import plain
 from coordinator.observe.spelling import name_of, partitions_of, spell_between
-from coordinator.operator.admin import GroupAdmin, GroupOrder
+from coordinator.operator.admin import GroupAdmin, GroupOrder, Rebalance
 from coordinator.operator.nodes import Nodes
 
 View = dict[str, Any]  # Any: JSON.
@@ -213,20 +215,16 @@ def rebalances(admin: GroupAdmin, group_id: str) -> View:
     """
     journal = admin.journal(group_id)
     return {
-        "rebalances": [
-            {
-                "plan": plan_line(r) if r.HasField("session_plan") else None,
-                "generation": r.generation_after,
-                "cause": r.cause,
-                "client_id": r.client_id,
-                "outcome": r.outcome,
-                "started_at_ms": r.started_at_ms,
-                "ended_at_ms": r.ended_at_ms,
-                "explanation": list(r.explanation),
-            }
-            for r in journal.rebalances
-        ],
-        "refused": [r.explanation for r in journal.refused_joins],
+        "rebalances": [_brief(each) for each in journal.rebalances],
+        "refused": [each.explanation for each in journal.refused_joins],
+    }
+
+
+def _brief(told: Rebalance) -> View:
+    row = plain(explained(told))
+    return {
+        **{key: row[key] for key in _IN_BRIEF},
+        "plan": plan_line(told) if told.HasField("session_plan") else None,
     }
 
 
@@ -238,71 +236,45 @@ def generation(admin: GroupAdmin, group_id: str, number: int) -> View:
     """
     return {
         "rebalances": [
-            {
-                "generation": r.generation_after,
-                "cause": r.cause,
-                "member_id": r.member_id,
-                "client_id": r.client_id,
-                "outcome": r.outcome,
-                "protocol": r.protocol,
-                "leader": r.leader,
-                "member_count": r.members,
-                "started_at_ms": r.started_at_ms,
-                "ended_at_ms": r.ended_at_ms,
-                "join_phase_ms": r.join_phase_ms,
-                "sync_phase_ms": r.sync_phase_ms,
-                "durable_phase_ms": r.durable_phase_ms,
-                "explanation": list(r.explanation),
-                "participants": [
-                    {
-                        "member_id": m.member_id,
-                        "client_id": m.client_id,
-                        "host": m.client_host.removeprefix("/"),
-                        "software": m.client_software,
-                        "is_new": m.is_new,
-                        "joined_at_ms": m.joined_at_ms,
-                        "synced_at_ms": m.synced_at_ms,
-                    }
-                    for m in r.participants
-                ],
-                "removed": [
-                    {
-                        "member_id": m.member_id,
-                        "client_id": m.client_id,
-                        "host": m.client_host.removeprefix("/"),
-                        "cause": m.cause,
-                        "removed_at_ms": m.removed_at_ms,
-                        "last_heard_ms": m.last_heard_ms,
-                    }
-                    for m in r.removed[:PAGE_ROWS]
-                ],
-                "removed_count": r.removed_count,
-                "partitions_moved": r.partitions_moved,
-                "cooperative_round": r.cooperative_round,
-                "not_worked_on": {
-                    "partitions": r.unowned_partitions,
-                    "longest": spell_between(r.unowned_ms_max_at_least, r.unowned_ms_max),
-                }
-                if r.counted_from and r.unowned_partitions
-                else None,
-                "moves": [
-                    {
-                        "partitions": partitions_of(m.topic, m.partitions, m.partition_count),
-                        "count": m.partition_count,
-                        "from": name_of(m.from_member_id, m.from_client_id),
-                        "to": name_of(m.to_member_id, m.to_client_id),
-                        "has_moved": m.has_moved,
-                        "not_worked_on": spell_between(m.unowned_ms_min, m.unowned_ms_max),
-                        "known_by": KNOWN_BY.get(m.known_by, m.known_by),
-                    }
-                    for m in r.moves[:PAGE_ROWS]
-                ],
-                "partitions_left_out": r.partitions_left_out
-                + sum(m.partition_count for m in r.moves[PAGE_ROWS:]),
-            }
+            _generation(r)
             for r in admin.journal(group_id).rebalances
             if r.generation_after == number
         ]
+    }
+
+
+_IN_BRIEF = (
+    "generation", "cause", "caused_by", "outcome", "started_at_ms", "ended_at_ms", "explanation",
+)  # fmt: skip
+
+
+def _generation(told: Rebalance) -> View:
+    """The row of `coordinator explain`, with moves and times in words."""
+    row = explained(told)
+    rest = row.not_worked_on
+    return {
+        **plain(row),
+        "removed": plain(row.removed[:PAGE_ROWS]),
+        "not_worked_on": {
+            "partitions": rest.partitions,
+            "longest": spell_between(rest.longest_ms_min, rest.longest_ms_max),
+        }
+        if rest is not None and rest.longest_ms_min is not None and rest.partitions
+        else None,
+        "moves": [
+            {
+                "partitions": partitions_of(m.topic, m.partitions, m.partition_count),
+                "count": m.partition_count,
+                "from": name_of(m.from_member_id, m.from_client_id),
+                "to": name_of(m.to_member_id, m.to_client_id),
+                "has_moved": m.has_moved,
+                "not_worked_on": spell_between(m.unowned_ms_min, m.unowned_ms_max),
+                "known_by": KNOWN_BY.get(m.known_by, m.known_by),
+            }
+            for m in told.moves[:PAGE_ROWS]
+        ],
+        "partitions_left_out": row.partitions_left_out
+        + sum(m.partition_count for m in row.moves[PAGE_ROWS:]),
     }
 
 

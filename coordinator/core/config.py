@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from coordinator.core.limits import HELD
 from coordinator.core.setting import INT32_MAX, Bounds, InvalidSetting, Section, setting
 
 NEW_MEMBER_JOIN_TIMEOUT_MS = 300_000
@@ -36,7 +37,7 @@ class GroupConfig(Section):
         "Keep each group's last rebalances: who caused them, who was slow, what they cost.")
     group_min_lease_ms: int = setting(2_000, Bounds(1, unit="ms"),
         "Shortest lease a session group may have.")
-    max_group_partitions: int = setting(250_000, Bounds(1, 250_000, unit="partitions"),
+    max_group_partitions: int = setting(HELD.items, Bounds(1, HELD.items, unit="partitions"),
         "Partitions that the members of a session group may declare, all topics together.")
     offset_metadata_max_bytes: int = setting(4_096, Bounds(0, unit="bytes"),
         "Longest metadata a committed offset may carry.")

@@ -21,6 +21,7 @@ from coordinator.core.classic.rests import PartitionReader
 from coordinator.core.expiration import FILES_TOPIC
 from coordinator.core.group import Group
 from coordinator.core.ids import TOPICS_GROUP
+from coordinator.core.limits import SET_TOPIC
 from coordinator.core.records import GroupMetadata
 from coordinator.core.sessions.group import SessionGroup
 
@@ -30,7 +31,7 @@ PARTITIONS_MAX = 10_000
 """Most partitions of a topic. A group cannot tell more: one commit of a partition far beyond would
 make every answer to Metadata enormous."""
 
-_NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")
+_NAME = re.compile(rf"[a-zA-Z0-9._-]{{1,{SET_TOPIC.characters}}}")
 Counts = dict[str, int]
 Remembered = dict[str, tuple[GroupMetadata, Counts]]
 """Counts of assignments by group, with the record that they were read from."""

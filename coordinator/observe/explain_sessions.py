@@ -46,6 +46,7 @@ def explain_plan(plan: PlanRecord, handoffs: Sequence[HandoffJournaled] = ()) ->
         *_returned(plan),
         *_unowned(plan),
         *_unplaced(plan),
+        *_refused(plan),
         *_partly(plan),
         *_handoffs(handoffs),
     ]
@@ -269,6 +270,12 @@ def _unplaced(plan: PlanRecord) -> Iterator[str]:
     for why, count in plan.unplaced:
         told = _UNPLACED.get(why, printable(why))
         yield f"{count_of(count, 'partition')} found no holder: {told}."
+
+
+def _refused(plan: PlanRecord) -> Iterator[str]:
+    if plan.refusing_members:
+        members = count_of(plan.refusing_members, "member")
+        yield f"{members} had refused what they were asked to take, and will be asked again later."
 
 
 def _partly(plan: PlanRecord) -> Iterator[str]:

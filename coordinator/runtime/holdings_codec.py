@@ -1,15 +1,20 @@
-"""Codec of holdings in snapshots. Part of `session_codec`."""
+"""Holdings in snapshots as runs, and what is kept for a name. Part of `codec`."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from sys import intern
+from typing import Any
 
-from coordinator.core.session_values.records import HoldingsStored, KeptStored
+from coordinator.core.session_values.records import HoldingsStored
 from coordinator.durable.v1 import records_pb2 as pb
-from coordinator.runtime.record_fields import distances, ranges
+from coordinator.runtime.field_mapping import distances, ranges
+
+Topics = tuple[tuple[str, tuple[tuple[int, int], ...]], ...]
+"""Ranges of partitions by topic."""
 
 
-def encode_holdings(record: HoldingsStored) -> pb.Record:
+def encode_holdings(record: HoldingsStored) -> dict[str, Any]:
     """Encode holders and tokens in runs: some 8 bytes a partition at worst."""
     holders: list[int] = []
     counts: list[int] = []
@@ -25,17 +30,16 @@ def encode_holdings(record: HoldingsStored) -> pb.Record:
         before = holder
         if holder:
             expected = token + 1
-    message = pb.Holdings(
-        topic=record.topic,
-        first_partition=record.first_partition,
-        holders=holders,
-        counts=counts,
-        tokens=tokens,
-    )
-    return pb.Record(group_id=record.group_id, holdings=message)
+    return {
+        "topic": record.topic,
+        "first_partition": record.first_partition,
+        "holders": holders,
+        "counts": counts,
+        "tokens": tokens,
+    }
 
 
-def decode_holdings(group_id: str, m: pb.Holdings) -> HoldingsStored:
+def decode_holdings(m: pb.Holdings, group_id: str) -> HoldingsStored:
     """Decode holders and tokens."""
     holders: list[int] = []
     tokens: list[int] = []
@@ -53,19 +57,11 @@ def decode_holdings(group_id: str, m: pb.Holdings) -> HoldingsStored:
     )
 
 
-def encode_kept(record: KeptStored) -> pb.Record:
-    """Encode what is kept for a name."""
-    topics = [
-        pb.Kept.Topic(name=topic, ranges=distances(partitions))
-        for topic, partitions in record.partitions
-    ]
-    message = pb.Kept(
-        name=record.name, keep_ms=record.keep_ms, topics=topics, delayed=record.is_delayed
-    )
-    return pb.Record(group_id=record.group_id, kept=message)
+def encode_topics(topics: Topics) -> list[dict[str, Any]]:
+    """Encode ranges of partitions by topic."""
+    return [{"name": topic, "ranges": distances(partitions)} for topic, partitions in topics]
 
 
-def decode_kept(group_id: str, m: pb.Kept) -> KeptStored:
-    """Decode what is kept for a name."""
-    partitions = tuple((intern(topic.name), ranges(topic.ranges)) for topic in m.topics)
-    return KeptStored(group_id, m.name, m.keep_ms, partitions, m.delayed)
+def decode_topics(messages: Iterable[pb.Kept.Topic]) -> Topics:
+    """Decode ranges of partitions by topic."""
+    return tuple((intern(each.name), ranges(each.ranges)) for each in messages)

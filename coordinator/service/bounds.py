@@ -1,8 +1,8 @@
 """Limits of requests: numbers of items, lengths of texts, values that make sense.
 
 `Bounds.check` applies them to commands of any transport; a transport also counts the items of a
-message before it parses it, by the same values. Violations name fields as Kafka and the contract
-do.
+message before it parses it, by the same values. They are the contract's (`core/limits.py`).
+Violations name fields as Kafka and the contract do.
 
 With the defaults, a message at its limits costs the event loop less than 100 ms of CPU, also where
 its work cannot be done in slices; `poe bench messages` measures it.
@@ -16,20 +16,18 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, fields, replace
 from operator import attrgetter
-from typing import Any, get_args
+from typing import Any, TypeAlias, get_args
 
+from coordinator.core import limits
 from coordinator.core import requests as c
+from coordinator.core.limits import Limit
 from coordinator.core.session_values.operators import SetGroupPolicy
 from coordinator.runtime.slices import PART, Work
 from coordinator.service.refusals import Malformed, Violation
 from coordinator.settings.sections import LimitsConfig
 
-REASON = 255
+REASON = limits.REASON.characters
 """Characters of a reason; longer ones are cut, as Kafka's clients do."""
-_ID = 4_096
-"""Characters of group and member ids, for which Kafka has no limit."""
-_TOPIC = 249
-"""Characters of topics and instance ids, as in Kafka (`Topic.MAX_NAME_LENGTH`)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,26 +68,52 @@ class Text:
         return Violation(field, self.words) if len(value) > self.most else None
 
 
-GROUP_ID = Text(_ID, "the id of a group")
-MEMBER_ID = Text(_ID, "the id of a member")
-INSTANCE_ID = Text(_TOPIC, "as in Kafka")
-TOPIC = Text(_TOPIC, "as in Kafka")
-CLIENT_ID = Text(1_024, "member ids begin with it")
-PROTOCOL = Text(255, "the name of a protocol or of its type")
-STATE = Text(255, "the name of a state")
-TYPE = Text(255, "the name of a type")
-INCARNATION = Text(64, "128 bits are enough")
-PLACE = Text(1_024, "the uid of a pod, the name of a container")
-LABEL = Text(1_024, "a label of a deployment")
-PART_OF_ID = Text(_ID, "a part of a group's id")
-SETTING = Text(255, "the name of a setting")
-PROTOCOLS = Items(100, "a client has a handful of assignors")
-MEMBERS = Items(20_000, "members of one process or one group", "max_members_per_call")
-PARTITIONS = Items(10_000, "one step of a shard takes them all", "max_partitions_per_call")
-HELD = Items(250_000, "partitions of one group, each under a token of its own")
-GROUPS = Items(1_000, "each is a question to a shard", "max_groups_per_call")
-FILTER = Items(100, "there are fewer states and types")
-SETTINGS = Items(100, "a policy has fewer settings")
+@dataclass(frozen=True, slots=True)
+class Elsewhere:
+    """Limit that is checked elsewhere: the setting or number, and the answer beyond it."""
+
+    limit: str
+    answer: str
+
+
+Check: TypeAlias = Items | Text | Elsewhere
+
+
+def check_of(limit: Limit) -> Check:
+    """The check that a limit of the contract asks for."""
+    if limit.beyond:
+        return Elsewhere(limit.setting or str(limit.characters), limit.beyond)
+    return _items(limit) if limit.items else _text(limit)
+
+
+def _text(limit: Limit) -> Text:
+    return Text(limit.characters, limit.why)
+
+
+def _items(limit: Limit) -> Items:
+    return Items(limit.items, limit.why, limit.setting)
+
+
+GROUP_ID = _text(limits.GROUP_ID)
+MEMBER_ID = _text(limits.MEMBER_ID)
+INSTANCE_ID = _text(limits.INSTANCE_ID)
+TOPIC = _text(limits.TOPIC)
+CLIENT_ID = _text(limits.CLIENT_ID)
+PROTOCOL = _text(limits.PROTOCOL)
+STATE = _text(limits.STATE)
+TYPE = _text(limits.TYPE)
+INCARNATION = _text(limits.INCARNATION)
+PLACE = _text(limits.PLACE)
+LABEL = _text(limits.LABEL)
+PART_OF_ID = _text(limits.PART_OF_ID)
+SETTING = _text(limits.SETTING)
+PROTOCOLS = _items(limits.PROTOCOLS)
+MEMBERS = _items(limits.MEMBERS)
+PARTITIONS = _items(limits.PARTITIONS)
+HELD = _items(limits.HELD)
+GROUPS = _items(limits.GROUPS)
+FILTER = _items(limits.FILTER)
+SETTINGS = _items(limits.SETTINGS)
 
 _TEXTS = (
     ("group_id", "group_id", GROUP_ID),

@@ -26,7 +26,9 @@ from coordinator.core import requests as c
 from coordinator.core.errors import ErrorCode
 from coordinator.core.ids import TOPICS_GROUP, CallId
 from coordinator.core.replies import DeleteReply, HeartbeatReply, Reply
+from coordinator.core.session_values.requests import Attach, AttachReply, StreamEnded
 from coordinator.runtime.node import Node
+from coordinator.runtime.shard_runner import ShardRunner, StreamListener
 from coordinator.runtime.slices import Result, Slices, Work, in_slices
 from coordinator.security.guard import Guard
 from coordinator.security.rules import Operation
@@ -181,6 +183,36 @@ class Pipeline:
             replies = await self._ask(call, requests)
         self.calls[(call.kind.name, OK)] += 1
         return replies
+
+    async def open_session(
+        self, call: Call, attach: Attach, listener: StreamListener
+    ) -> tuple[AttachReply, ShardRunner | None]:
+        """Attach a process to a session group: the one door for the streams of its members.
+
+        Args:
+            listener: is told when there is something to be told on the stream.
+        Returns:
+            The answer, and the runner to which the member speaks from then on, also to say that
+            the stream has ended; None: this node does not lead the group.
+        Raises:
+            CallRefused: as `answer`. The stream has ended then.
+        """
+
+        def translation(_: Callable[[], CallId]) -> Work[Sequence[c.Request]]:
+            yield from ()
+            return [attach]
+
+        runner = self.node.runner_of(attach.group_id)
+        if runner is not None:
+            runner.listen(attach.call_id, listener)
+        try:
+            (reply,) = await self.answer(call, translation)
+        except BaseException:
+            if runner is not None:
+                runner.hear(StreamEnded(stream_id=attach.call_id, group_id=attach.group_id))
+            raise
+        assert isinstance(reply, AttachReply)
+        return reply, runner
 
     async def in_turns(self, call: Call, work: Work[Result]) -> Result:
         """Do the work of a stream's message; after the first slice, each waits for its turn.

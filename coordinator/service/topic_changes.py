@@ -12,6 +12,7 @@ from functools import partial
 
 from coordinator.core.errors import ErrorCode, Refused, advice
 from coordinator.core.ids import NO_OFFSET, TOPICS_GROUP, CallId
+from coordinator.core.limits import SET_TOPIC
 from coordinator.core.replies import CommitReply, OffsetDeleteReply, Reply
 from coordinator.core.requests import CommitOffsets, DeleteOffsets, PartitionCommit, Request
 from coordinator.core.topics import PARTITIONS_MAX, SET_PARTITION, has_legal_name
@@ -93,8 +94,8 @@ def _check(
     if not has_legal_name(topic):
         raise Refused(
             ErrorCode.INVALID_TOPIC_EXCEPTION,
-            "a topic's name has 1 to 249 letters, digits, dots, underscores and dashes, as in "
-            "Kafka, and is neither '.' nor '..'",
+            f"a topic's name has 1 to {SET_TOPIC.characters} letters, digits, dots, underscores "
+            "and dashes, as in Kafka, and is neither '.' nor '..'",
         )
     if not 1 <= partitions <= PARTITIONS_MAX:
         raise Refused(

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from coordinator.core import limits
 from coordinator.core.setting import Bounds, InvalidSetting, Section, setting
 from coordinator.settings.forms import (
     SharedStore,
@@ -151,7 +152,7 @@ class StorageConfig(Section):
         "several nodes, etcd://HOST:PORT,HOST:PORT/NAME or zookeeper://…")
     data_dir: str = setting("coordinator-data", None,
         "Folder of the sqlite store. One process at a time serves from it.")
-    shards: int = setting(16, Bounds(1, 1_024, unit="shards"),
+    shards: int = setting(16, Bounds(1, limits.SHARDS.items, unit="shards"),
         "Number of shards that groups are divided into. Fixed when the store is created.")
     share: str = setting("", fixed_share,
         "K/N: lead only the K-th of N fixed shares of the shards; each of N nodes needs another "
@@ -239,13 +240,14 @@ class LimitsConfig(Section):
     max_memory_mib: int = setting(0, Bounds(0, unit="MiB"),
         "Resident memory (RSS) above which new members, groups and streams are refused; existing "
         "ones continue. 0: no limit.")
-    max_partitions_per_call: int = setting(10_000, Bounds(1, 1_000_000, unit="partitions"),
+    max_partitions_per_call: int = setting(
+        limits.PARTITIONS.items, Bounds(1, 1_000_000, unit="partitions"),
         "Most topics, and most partitions, in one call that commits, fetches or deletes offsets or "
         "reports log ends. A shard handles them in one step, during which other calls wait.")
-    max_members_per_call: int = setting(20_000, Bounds(1, 1_000_000, unit="members"),
+    max_members_per_call: int = setting(limits.MEMBERS.items, Bounds(1, 1_000_000, unit="members"),
         "Most members in one call: heartbeats of a batch, assignments of a group, members that "
         "leave.")
-    max_groups_per_call: int = setting(1_000, Bounds(1, 1_000_000, unit="groups"),
+    max_groups_per_call: int = setting(limits.GROUPS.items, Bounds(1, 1_000_000, unit="groups"),
         "Most groups in one call that describes, deletes or watches groups.")
 
 

@@ -5,6 +5,7 @@ isort:skip_file
 
 from collections import abc as _abc
 from coordinator.v1 import errors_pb2 as _errors_pb2
+from coordinator.v1 import journal_pb2 as _journal_pb2
 from coordinator.v1 import session_pb2 as _session_pb2
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
@@ -881,6 +882,7 @@ class Rebalance(_message.Message):
     ADVICE_FIELD_NUMBER: _builtins.int
     SESSION_PLAN_FIELD_NUMBER: _builtins.int
     SESSION_HANDOFF_FIELD_NUMBER: _builtins.int
+    FACTS_FIELD_NUMBER: _builtins.int
     group_id: _builtins.str
     cause: _builtins.str
     """Cause in words, such as: member joined, session expired."""
@@ -972,6 +974,8 @@ class Rebalance(_message.Message):
     def session_handoff(self) -> Global___SessionHandoff:
         """Set for a hand-off of a session group that has ended (cause_code session_handoff), in a watch."""
 
+    @_builtins.property
+    def facts(self) -> _journal_pb2.RebalanceFacts: ...
     def __init__(
         self,
         *,
@@ -1012,10 +1016,11 @@ class Rebalance(_message.Message):
         advice: _abc.Iterable[Global___Advice] | None = ...,
         session_plan: Global___SessionPlan | None = ...,
         session_handoff: Global___SessionHandoff | None = ...,
+        facts: _journal_pb2.RebalanceFacts | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["session_handoff", b"session_handoff", "session_plan", b"session_plan"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["facts", b"facts", "session_handoff", b"session_handoff", "session_plan", b"session_plan"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["advice", b"advice", "cause", b"cause", "cause_code", b"cause_code", "client_host", b"client_host", "client_id", b"client_id", "cooperative_round", b"cooperative_round", "counted_from", b"counted_from", "durable_phase_ms", b"durable_phase_ms", "ended_at_ms", b"ended_at_ms", "explanation", b"explanation", "generation_after", b"generation_after", "generation_before", b"generation_before", "group_id", b"group_id", "join_phase_ms", b"join_phase_ms", "leader", b"leader", "member_id", b"member_id", "members", b"members", "moves", b"moves", "outcome", b"outcome", "participants", b"participants", "partitions_left_out", b"partitions_left_out", "partitions_moved", b"partitions_moved", "partitions_taken_away", b"partitions_taken_away", "protocol", b"protocol", "reason", b"reason", "removed", b"removed", "removed_count", b"removed_count", "session_handoff", b"session_handoff", "session_plan", b"session_plan", "started_at_ms", b"started_at_ms", "sync_phase_ms", b"sync_phase_ms", "unowned_ms_max", b"unowned_ms_max", "unowned_ms_max_at_least", b"unowned_ms_max_at_least", "unowned_ms_total", b"unowned_ms_total", "unowned_ms_total_at_least", b"unowned_ms_total_at_least", "unowned_partitions", b"unowned_partitions", "was_initial", b"was_initial"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["advice", b"advice", "cause", b"cause", "cause_code", b"cause_code", "client_host", b"client_host", "client_id", b"client_id", "cooperative_round", b"cooperative_round", "counted_from", b"counted_from", "durable_phase_ms", b"durable_phase_ms", "ended_at_ms", b"ended_at_ms", "explanation", b"explanation", "facts", b"facts", "generation_after", b"generation_after", "generation_before", b"generation_before", "group_id", b"group_id", "join_phase_ms", b"join_phase_ms", "leader", b"leader", "member_id", b"member_id", "members", b"members", "moves", b"moves", "outcome", b"outcome", "participants", b"participants", "partitions_left_out", b"partitions_left_out", "partitions_moved", b"partitions_moved", "partitions_taken_away", b"partitions_taken_away", "protocol", b"protocol", "reason", b"reason", "removed", b"removed", "removed_count", b"removed_count", "session_handoff", b"session_handoff", "session_plan", b"session_plan", "started_at_ms", b"started_at_ms", "sync_phase_ms", b"sync_phase_ms", "unowned_ms_max", b"unowned_ms_max", "unowned_ms_max_at_least", b"unowned_ms_max_at_least", "unowned_ms_total", b"unowned_ms_total", "unowned_ms_total_at_least", b"unowned_ms_total_at_least", "unowned_partitions", b"unowned_partitions", "was_initial", b"was_initial"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1131,6 +1136,7 @@ class SessionPlan(_message.Message):
     MOVED_FIELD_NUMBER: _builtins.int
     UNPLACED_FIELD_NUMBER: _builtins.int
     MOVES_FIELD_NUMBER: _builtins.int
+    FACTS_FIELD_NUMBER: _builtins.int
     trigger_count: _builtins.int
     partitions: _builtins.int
     """Number of partitions of the group."""
@@ -1148,6 +1154,8 @@ class SessionPlan(_message.Message):
     def moves(self) -> _containers.RepeatedCompositeFieldContainer[Global___SessionPlan.Move]:
         """The first ones; Rebalance.partitions_left_out counts the others' partitions."""
 
+    @_builtins.property
+    def facts(self) -> _journal_pb2.PlanFacts: ...
     def __init__(
         self,
         *,
@@ -1157,10 +1165,11 @@ class SessionPlan(_message.Message):
         moved: _abc.Iterable[Global___SessionPlan.Count] | None = ...,
         unplaced: _abc.Iterable[Global___SessionPlan.Count] | None = ...,
         moves: _abc.Iterable[Global___SessionPlan.Move] | None = ...,
+        facts: _journal_pb2.PlanFacts | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["facts", b"facts"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["moved", b"moved", "moves", b"moves", "partitions", b"partitions", "trigger_count", b"trigger_count", "triggers", b"triggers", "unplaced", b"unplaced"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["facts", b"facts", "moved", b"moved", "moves", b"moves", "partitions", b"partitions", "trigger_count", b"trigger_count", "triggers", b"triggers", "unplaced", b"unplaced"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1194,6 +1203,7 @@ class SessionHandoff(_message.Message):
     KNOWN_BY_FIELD_NUMBER: _builtins.int
     EXPLANATION_FIELD_NUMBER: _builtins.int
     START_OFFSET_FIELD_NUMBER: _builtins.int
+    FACTS_FIELD_NUMBER: _builtins.int
     topic: _builtins.str
     partition: _builtins.int
     handoff_id: _builtins.int
@@ -1222,6 +1232,8 @@ class SessionHandoff(_message.Message):
     """The hand-off in a plain sentence."""
     start_offset: _builtins.int
     """Committed offset with which the next holder began; -1: nobody had committed, or there is none."""
+    @_builtins.property
+    def facts(self) -> _journal_pb2.HandoffFacts: ...
     def __init__(
         self,
         *,
@@ -1245,10 +1257,11 @@ class SessionHandoff(_message.Message):
         known_by: _builtins.str = ...,
         explanation: _builtins.str = ...,
         start_offset: _builtins.int = ...,
+        facts: _journal_pb2.HandoffFacts | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["facts", b"facts"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["drain_at_ms", b"drain_at_ms", "ended_at_ms", b"ended_at_ms", "explanation", b"explanation", "forced_at_ms", b"forced_at_ms", "from_member_id", b"from_member_id", "handoff_id", b"handoff_id", "known_by", b"known_by", "mode", b"mode", "opened_at_ms", b"opened_at_ms", "outcome", b"outcome", "partition", b"partition", "position", b"position", "prepared_at_ms", b"prepared_at_ms", "reason", b"reason", "released_at_ms", b"released_at_ms", "start_offset", b"start_offset", "to_member_id", b"to_member_id", "topic", b"topic", "unowned_ms_max", b"unowned_ms_max", "unowned_ms_min", b"unowned_ms_min"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["drain_at_ms", b"drain_at_ms", "ended_at_ms", b"ended_at_ms", "explanation", b"explanation", "facts", b"facts", "forced_at_ms", b"forced_at_ms", "from_member_id", b"from_member_id", "handoff_id", b"handoff_id", "known_by", b"known_by", "mode", b"mode", "opened_at_ms", b"opened_at_ms", "outcome", b"outcome", "partition", b"partition", "position", b"position", "prepared_at_ms", b"prepared_at_ms", "reason", b"reason", "released_at_ms", b"released_at_ms", "start_offset", b"start_offset", "to_member_id", b"to_member_id", "topic", b"topic", "unowned_ms_max", b"unowned_ms_max", "unowned_ms_min", b"unowned_ms_min"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

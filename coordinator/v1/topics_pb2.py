@@ -23,47 +23,58 @@ _sym_db = _symbol_database.Default()
 
 
 from coordinator.v1 import errors_pb2 as coordinator_dot_v1_dot_errors__pb2
+from coordinator.v1 import limits_pb2 as coordinator_dot_v1_dot_limits__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1b\x63oordinator/v1/topics.proto\x12\x0e\x63oordinator.v1\x1a\x1b\x63oordinator/v1/errors.proto\"\x13\n\x11ListTopicsRequest\"\x80\x02\n\x12ListTopicsResponse\x12-\n\nerror_code\x18\x01 \x01(\x0e\x32\x19.coordinator.v1.ErrorCode\x12\x15\n\rerror_message\x18\x02 \x01(\t\x12\x38\n\x06topics\x18\x03 \x03(\x0b\x32(.coordinator.v1.ListTopicsResponse.Topic\x1aj\n\x05Topic\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x12\n\npartitions\x18\x02 \x01(\x05\x12\x16\n\x0eset_partitions\x18\x03 \x01(\x05\x12\x17\n\x0ftold_partitions\x18\x04 \x01(\x05\x12\x0e\n\x06groups\x18\x05 \x01(\x05\"H\n\x0fSetTopicRequest\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x12\n\npartitions\x18\x02 \x01(\x05\x12\x12\n\nmay_shrink\x18\x03 \x01(\x08\"s\n\x10SetTopicResponse\x12-\n\nerror_code\x18\x01 \x01(\x0e\x32\x19.coordinator.v1.ErrorCode\x12\x15\n\rerror_message\x18\x02 \x01(\t\x12\x19\n\x11partitions_before\x18\x03 \x01(\x05\"#\n\x12\x44\x65leteTopicRequest\x12\r\n\x05topic\x18\x01 \x01(\t\"t\n\x13\x44\x65leteTopicResponse\x12-\n\nerror_code\x18\x01 \x01(\x0e\x32\x19.coordinator.v1.ErrorCode\x12\x15\n\rerror_message\x18\x02 \x01(\t\x12\x17\n\x0ftold_partitions\x18\x03 \x01(\x05\"\x13\n\x11TellTopicsRequest\"\xf8\x01\n\x12TellTopicsResponse\x12\x38\n\x06shards\x18\x01 \x03(\x0b\x32(.coordinator.v1.TellTopicsResponse.Shard\x1aV\n\x05Topic\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x16\n\x0eset_partitions\x18\x02 \x01(\x05\x12\x17\n\x0ftold_partitions\x18\x03 \x01(\x05\x12\x0e\n\x06groups\x18\x04 \x01(\x05\x1aP\n\x05Shard\x12\r\n\x05shard\x18\x01 \x01(\x05\x12\x38\n\x06topics\x18\x02 \x03(\x0b\x32(.coordinator.v1.TellTopicsResponse.Topic\"y\n\x12TellLogEndsRequest\x12\x38\n\x06topics\x18\x01 \x03(\x0b\x32(.coordinator.v1.TellLogEndsRequest.Topic\x1a)\n\x05Topic\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x12\n\npartitions\x18\x02 \x03(\x05\"\x8c\x01\n\x13TellLogEndsResponse\x12\x39\n\x06topics\x18\x01 \x03(\x0b\x32).coordinator.v1.TellLogEndsResponse.Topic\x1a:\n\x05Topic\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x10\n\x08log_ends\x18\x02 \x03(\x03\x12\x11\n\tcommitted\x18\x03 \x03(\x03\x32\x88\x02\n\nTopicAdmin\x12S\n\nListTopics\x12!.coordinator.v1.ListTopicsRequest\x1a\".coordinator.v1.ListTopicsResponse\x12M\n\x08SetTopic\x12\x1f.coordinator.v1.SetTopicRequest\x1a .coordinator.v1.SetTopicResponse\x12V\n\x0b\x44\x65leteTopic\x12\".coordinator.v1.DeleteTopicRequest\x1a#.coordinator.v1.DeleteTopicResponse2\xbb\x01\n\x0cTopicReplica\x12S\n\nTellTopics\x12!.coordinator.v1.TellTopicsRequest\x1a\".coordinator.v1.TellTopicsResponse\x12V\n\x0bTellLogEnds\x12\".coordinator.v1.TellLogEndsRequest\x1a#.coordinator.v1.TellLogEndsResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1b\x63oordinator/v1/topics.proto\x12\x0e\x63oordinator.v1\x1a\x1b\x63oordinator/v1/errors.proto\x1a\x1b\x63oordinator/v1/limits.proto\"\x13\n\x11ListTopicsRequest\"\x80\x02\n\x12ListTopicsResponse\x12-\n\nerror_code\x18\x01 \x01(\x0e\x32\x19.coordinator.v1.ErrorCode\x12\x15\n\rerror_message\x18\x02 \x01(\t\x12\x38\n\x06topics\x18\x03 \x03(\x0b\x32(.coordinator.v1.ListTopicsResponse.Topic\x1aj\n\x05Topic\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x12\n\npartitions\x18\x02 \x01(\x05\x12\x16\n\x0eset_partitions\x18\x03 \x01(\x05\x12\x17\n\x0ftold_partitions\x18\x04 \x01(\x05\x12\x0e\n\x06groups\x18\x05 \x01(\x05\"O\n\x0fSetTopicRequest\x12\x14\n\x05topic\x18\x01 \x01(\tB\x05\x8a\xb5\x18\x01\x06\x12\x12\n\npartitions\x18\x02 \x01(\x05\x12\x12\n\nmay_shrink\x18\x03 \x01(\x08\"s\n\x10SetTopicResponse\x12-\n\nerror_code\x18\x01 \x01(\x0e\x32\x19.coordinator.v1.ErrorCode\x12\x15\n\rerror_message\x18\x02 \x01(\t\x12\x19\n\x11partitions_before\x18\x03 \x01(\x05\"*\n\x12\x44\x65leteTopicRequest\x12\x14\n\x05topic\x18\x01 \x01(\tB\x05\x8a\xb5\x18\x01\x06\"t\n\x13\x44\x65leteTopicResponse\x12-\n\nerror_code\x18\x01 \x01(\x0e\x32\x19.coordinator.v1.ErrorCode\x12\x15\n\rerror_message\x18\x02 \x01(\t\x12\x17\n\x0ftold_partitions\x18\x03 \x01(\x05\"\x13\n\x11TellTopicsRequest\"\xf8\x01\n\x12TellTopicsResponse\x12\x38\n\x06shards\x18\x01 \x03(\x0b\x32(.coordinator.v1.TellTopicsResponse.Shard\x1aV\n\x05Topic\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x16\n\x0eset_partitions\x18\x02 \x01(\x05\x12\x17\n\x0ftold_partitions\x18\x03 \x01(\x05\x12\x0e\n\x06groups\x18\x04 \x01(\x05\x1aP\n\x05Shard\x12\r\n\x05shard\x18\x01 \x01(\x05\x12\x38\n\x06topics\x18\x02 \x03(\x0b\x32(.coordinator.v1.TellTopicsResponse.Topic\"\x8e\x01\n\x12TellLogEndsRequest\x12?\n\x06topics\x18\x01 \x03(\x0b\x32(.coordinator.v1.TellLogEndsRequest.TopicB\x05\x8a\xb5\x18\x01 \x1a\x37\n\x05Topic\x12\x13\n\x04name\x18\x01 \x01(\tB\x05\x8a\xb5\x18\x01\x05\x12\x19\n\npartitions\x18\x02 \x03(\x05\x42\x05\x8a\xb5\x18\x01 \"\x8c\x01\n\x13TellLogEndsResponse\x12\x39\n\x06topics\x18\x01 \x03(\x0b\x32).coordinator.v1.TellLogEndsResponse.Topic\x1a:\n\x05Topic\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x10\n\x08log_ends\x18\x02 \x03(\x03\x12\x11\n\tcommitted\x18\x03 \x03(\x03\x32\x88\x02\n\nTopicAdmin\x12S\n\nListTopics\x12!.coordinator.v1.ListTopicsRequest\x1a\".coordinator.v1.ListTopicsResponse\x12M\n\x08SetTopic\x12\x1f.coordinator.v1.SetTopicRequest\x1a .coordinator.v1.SetTopicResponse\x12V\n\x0b\x44\x65leteTopic\x12\".coordinator.v1.DeleteTopicRequest\x1a#.coordinator.v1.DeleteTopicResponse2\xbb\x01\n\x0cTopicReplica\x12S\n\nTellTopics\x12!.coordinator.v1.TellTopicsRequest\x1a\".coordinator.v1.TellTopicsResponse\x12V\n\x0bTellLogEnds\x12\".coordinator.v1.TellLogEndsRequest\x1a#.coordinator.v1.TellLogEndsResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'coordinator.v1.topics_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_LISTTOPICSREQUEST']._serialized_start=76
-  _globals['_LISTTOPICSREQUEST']._serialized_end=95
-  _globals['_LISTTOPICSRESPONSE']._serialized_start=98
-  _globals['_LISTTOPICSRESPONSE']._serialized_end=354
-  _globals['_LISTTOPICSRESPONSE_TOPIC']._serialized_start=248
-  _globals['_LISTTOPICSRESPONSE_TOPIC']._serialized_end=354
-  _globals['_SETTOPICREQUEST']._serialized_start=356
-  _globals['_SETTOPICREQUEST']._serialized_end=428
-  _globals['_SETTOPICRESPONSE']._serialized_start=430
-  _globals['_SETTOPICRESPONSE']._serialized_end=545
-  _globals['_DELETETOPICREQUEST']._serialized_start=547
-  _globals['_DELETETOPICREQUEST']._serialized_end=582
-  _globals['_DELETETOPICRESPONSE']._serialized_start=584
-  _globals['_DELETETOPICRESPONSE']._serialized_end=700
-  _globals['_TELLTOPICSREQUEST']._serialized_start=702
-  _globals['_TELLTOPICSREQUEST']._serialized_end=721
-  _globals['_TELLTOPICSRESPONSE']._serialized_start=724
-  _globals['_TELLTOPICSRESPONSE']._serialized_end=972
-  _globals['_TELLTOPICSRESPONSE_TOPIC']._serialized_start=804
-  _globals['_TELLTOPICSRESPONSE_TOPIC']._serialized_end=890
-  _globals['_TELLTOPICSRESPONSE_SHARD']._serialized_start=892
-  _globals['_TELLTOPICSRESPONSE_SHARD']._serialized_end=972
-  _globals['_TELLLOGENDSREQUEST']._serialized_start=974
-  _globals['_TELLLOGENDSREQUEST']._serialized_end=1095
-  _globals['_TELLLOGENDSREQUEST_TOPIC']._serialized_start=1054
-  _globals['_TELLLOGENDSREQUEST_TOPIC']._serialized_end=1095
-  _globals['_TELLLOGENDSRESPONSE']._serialized_start=1098
-  _globals['_TELLLOGENDSRESPONSE']._serialized_end=1238
-  _globals['_TELLLOGENDSRESPONSE_TOPIC']._serialized_start=1180
-  _globals['_TELLLOGENDSRESPONSE_TOPIC']._serialized_end=1238
-  _globals['_TOPICADMIN']._serialized_start=1241
-  _globals['_TOPICADMIN']._serialized_end=1505
-  _globals['_TOPICREPLICA']._serialized_start=1508
-  _globals['_TOPICREPLICA']._serialized_end=1695
+  _globals['_SETTOPICREQUEST'].fields_by_name['topic']._loaded_options = None
+  _globals['_SETTOPICREQUEST'].fields_by_name['topic']._serialized_options = b'\212\265\030\001\006'
+  _globals['_DELETETOPICREQUEST'].fields_by_name['topic']._loaded_options = None
+  _globals['_DELETETOPICREQUEST'].fields_by_name['topic']._serialized_options = b'\212\265\030\001\006'
+  _globals['_TELLLOGENDSREQUEST_TOPIC'].fields_by_name['name']._loaded_options = None
+  _globals['_TELLLOGENDSREQUEST_TOPIC'].fields_by_name['name']._serialized_options = b'\212\265\030\001\005'
+  _globals['_TELLLOGENDSREQUEST_TOPIC'].fields_by_name['partitions']._loaded_options = None
+  _globals['_TELLLOGENDSREQUEST_TOPIC'].fields_by_name['partitions']._serialized_options = b'\212\265\030\001 '
+  _globals['_TELLLOGENDSREQUEST'].fields_by_name['topics']._loaded_options = None
+  _globals['_TELLLOGENDSREQUEST'].fields_by_name['topics']._serialized_options = b'\212\265\030\001 '
+  _globals['_LISTTOPICSREQUEST']._serialized_start=105
+  _globals['_LISTTOPICSREQUEST']._serialized_end=124
+  _globals['_LISTTOPICSRESPONSE']._serialized_start=127
+  _globals['_LISTTOPICSRESPONSE']._serialized_end=383
+  _globals['_LISTTOPICSRESPONSE_TOPIC']._serialized_start=277
+  _globals['_LISTTOPICSRESPONSE_TOPIC']._serialized_end=383
+  _globals['_SETTOPICREQUEST']._serialized_start=385
+  _globals['_SETTOPICREQUEST']._serialized_end=464
+  _globals['_SETTOPICRESPONSE']._serialized_start=466
+  _globals['_SETTOPICRESPONSE']._serialized_end=581
+  _globals['_DELETETOPICREQUEST']._serialized_start=583
+  _globals['_DELETETOPICREQUEST']._serialized_end=625
+  _globals['_DELETETOPICRESPONSE']._serialized_start=627
+  _globals['_DELETETOPICRESPONSE']._serialized_end=743
+  _globals['_TELLTOPICSREQUEST']._serialized_start=745
+  _globals['_TELLTOPICSREQUEST']._serialized_end=764
+  _globals['_TELLTOPICSRESPONSE']._serialized_start=767
+  _globals['_TELLTOPICSRESPONSE']._serialized_end=1015
+  _globals['_TELLTOPICSRESPONSE_TOPIC']._serialized_start=847
+  _globals['_TELLTOPICSRESPONSE_TOPIC']._serialized_end=933
+  _globals['_TELLTOPICSRESPONSE_SHARD']._serialized_start=935
+  _globals['_TELLTOPICSRESPONSE_SHARD']._serialized_end=1015
+  _globals['_TELLLOGENDSREQUEST']._serialized_start=1018
+  _globals['_TELLLOGENDSREQUEST']._serialized_end=1160
+  _globals['_TELLLOGENDSREQUEST_TOPIC']._serialized_start=1105
+  _globals['_TELLLOGENDSREQUEST_TOPIC']._serialized_end=1160
+  _globals['_TELLLOGENDSRESPONSE']._serialized_start=1163
+  _globals['_TELLLOGENDSRESPONSE']._serialized_end=1303
+  _globals['_TELLLOGENDSRESPONSE_TOPIC']._serialized_start=1245
+  _globals['_TELLLOGENDSRESPONSE_TOPIC']._serialized_end=1303
+  _globals['_TOPICADMIN']._serialized_start=1306
+  _globals['_TOPICADMIN']._serialized_end=1570
+  _globals['_TOPICREPLICA']._serialized_start=1573
+  _globals['_TOPICREPLICA']._serialized_end=1760
 # @@protoc_insertion_point(module_scope)

@@ -18,7 +18,7 @@ from coordinator.cli.flags import WrongUsage
 from coordinator.cli.formats import as_json, as_yaml
 from coordinator.cli.output import Output, rendered, show
 from coordinator.cli.refusals import not_there, refusal
-from coordinator.cli.rows import Change, Described, column, described
+from coordinator.observe.rows import Change, Described, column, described
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from coordinator.cli.main import parser_for
-from coordinator.cli.rows import described
+from coordinator.observe.rows import described
 from tests.cli.test_parser import leaves
 
 PAGE = Path(__file__).parents[2] / "deploy/docs/command-line.md"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from coordinator.service.bounds import Items
-from coordinator.service.grpc.message_limits import Elsewhere, Limit, limits_of
+from coordinator.service.bounds import Check, Elsewhere, Items
+from coordinator.service.grpc.message_limits import limits_of
 from tests.service.test_message_limits import WAYS, is_limited
 
 PAGE = Path(__file__).parents[2] / "deploy/docs/limits.md"
@@ -14,7 +14,7 @@ REFUSALS = {"SessionRequest": "INVALID_REQUEST"}
 TABLE = "| field | limit | beyond it |\n|---|---|---|\n"
 
 
-def row(field: str, limit: Limit, refusal: str) -> str:
+def row(field: str, limit: Check, refusal: str) -> str:
     name = field.removeprefix("coordinator.v1.")
     if isinstance(limit, Elsewhere):
         most = f"{limit.limit} characters" if limit.limit.isdigit() else f"`{limit.limit}`"

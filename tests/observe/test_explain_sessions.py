@@ -20,6 +20,7 @@ from coordinator.core.session_values.journal import (
 from coordinator.core.session_values.records import PartitionSwitched, Phase, PhaseEntered
 from coordinator.observe import explain_sessions
 from coordinator.observe.explain_sessions import explain_handoff, explain_plan
+from coordinator.observe.journal_rows import plan_row
 from coordinator.observe.session_timeline import Lane, as_text
 from coordinator.service.grpc.translate.session_journal import journal
 from coordinator.v1 import admin_pb2 as pb
@@ -62,6 +63,16 @@ on all for between 18.0 s and 38.0 s in sum."""
 def test_a_plan_says_why_it_was_made_what_moves_and_who_was_slow():
     told = explain_plan(PLAN, [HandoffJournaled("g", FORCED), HandoffJournaled("g", SWITCH)])
     assert "\n".join(told) == TOLD
+
+
+def test_a_plan_shows_how_many_members_had_refused():
+    [told] = journal("g", (replace(PLAN, refusing_members=2),), (), 0)
+    assert isinstance(told, pb.Rebalance)
+    assert plan_row(told).refusing_members == 2
+    sentence = "2 members had refused what they were asked to take, and will be asked again later."
+    assert sentence in told.explanation
+    assert not any("asked" in each for each in explain_plan(PLAN))
+    assert plan_row(pb.Rebalance.FromString(told.SerializeToString())) == plan_row(told)
 
 
 def test_an_outage_says_how_long_members_rested_and_that_nobody_lost_anything():

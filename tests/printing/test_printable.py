@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from coordinator.cli.formats import as_json
 from coordinator.cli.output import Output, complain, rendered
-from coordinator.cli.rows import column
+from coordinator.observe.rows import column
 from coordinator.printable import LENGTH_MAX, printable, printable_lines
 
 ANY = st.text(st.characters(exclude_categories=()), max_size=400)

@@ -48,6 +48,7 @@ RECORDS = [
             j.PlannedMove("t", ((9, 9),), "m-2", "", "no_longer_declared"),
         ),
         7, j.Unowned(3, 102, 306, 101, 303), (j.PartlyDeclared("t", 4, 9, ("m-1", "m-2"), 7),),
+        refusing_members=3,
     ),
     r.KeptFreed("g", "w-a"),
     r.PolicyStored("g", Policy()),

@@ -15,14 +15,22 @@ from hypothesis import strategies as st
 
 from coordinator.core.ids import CallId
 from coordinator.runtime.slices import at_once
-from coordinator.service.bounds import Items, Text
+from coordinator.service.bounds import Elsewhere, Items, Text
 from coordinator.service.grpc import wire_counts
-from coordinator.service.grpc.message_limits import LIMITS, Elsewhere, MessageLimits, limits_of
+from coordinator.service.grpc.message_limits import OTHERS, MessageLimits, limits_of
 from coordinator.service.grpc.serialized import varint
 from coordinator.service.grpc.translate import commands_of, sessions
 from coordinator.service.refusals import VIOLATIONS_MAX, Malformed
 from coordinator.settings.sections import LimitsConfig
-from coordinator.v1 import admin_pb2, cluster_pb2, group_pb2, replica_pb2, session_pb2, topics_pb2
+from coordinator.v1 import (
+    admin_pb2,
+    cluster_pb2,
+    group_pb2,
+    limits_pb2,
+    replica_pb2,
+    session_pb2,
+    topics_pb2,
+)
 from coordinator.v1 import group_pb2 as pb
 from tests.fuzz.messages import messages
 
@@ -71,7 +79,7 @@ OF_NO_GROUP = {
 
 
 def is_limited(field) -> bool:
-    """True if a field needs a line in `LIMITS`."""
+    """True if a field needs a limit."""
     return field.is_repeated or field.type in TEXTS
 
 
@@ -142,18 +150,19 @@ def refused(message) -> Malformed:
     return error.value
 
 
-def test_every_repeated_field_and_every_text_of_every_request_has_a_line_and_no_line_is_left_over():
+def test_every_repeated_field_and_every_text_of_every_request_has_a_limit_and_none_is_left_over():
     used = set()
     for _, way in WAYS.values():
         field = way[-1]
         if not is_limited(field):
             continue
-        own = f"{field.containing_type.name}.{field.name}"
-        used.add(own if own in LIMITS else field.name)
+        is_ours = field.file.package == "coordinator.v1"
+        told = field.GetOptions().Extensions[limits_pb2.limits] if is_ours else [field.name]
+        used |= {*told}
         kinds = {type(limit) for limit in limits_of(field)}
         assert (Items in kinds) == field.is_repeated, field.full_name
         assert bool(kinds & {Text, Elsewhere}) == (field.type in TEXTS), field.full_name
-    assert used == set(LIMITS)
+    assert used == {*OTHERS, *limits_pb2.Limit.values()} - {limits_pb2.LIMIT_UNSPECIFIED}
 
 
 @pytest.mark.parametrize("name", REPEATED)
@@ -273,8 +282,8 @@ def test_a_setting_raises_its_limit():
     assert items_of("OffsetCommitRequest.topics", MessageLimits(SMALL)) == 7
     settings = {
         limit.setting: limit.most
-        for lines in LIMITS.values()
-        for limit in lines
+        for _, way in REPEATED.values()
+        for limit in limits_of(way[-1])
         if isinstance(limit, Items) and limit.setting
     }
     for name, most in settings.items():

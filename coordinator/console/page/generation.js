@@ -4,7 +4,7 @@ import { ask } from "./ask.js";
 import { byId, element, keyed, setAttribute, setText, showSentences } from "./dom.js";
 import { groupHref } from "./route.js";
 import { Table } from "./table.js";
-import { NONE, ago, count, nameOf, printable, spell, utc } from "./text.js";
+import { NONE, ago, count, hostOf, nameOf, printable, spell, utc } from "./text.js";
 import { timeline } from "./timeline.js";
 
 /** More moves than these are folded. */
@@ -52,7 +52,7 @@ export class GenerationView {
       part.append(box);
       return { title, box, summary, table: new Table(box, { label: title, ...options }) };
     };
-    const after = (ms) => (ms < 0 ? NONE : `after ${spell(ms - r.started_at_ms)}`);
+    const after = (ms) => (ms === null ? NONE : `after ${spell(ms - r.started_at_ms)}`);
     const moves = tableOf(
       "Partitions that moved or rested",
       {
@@ -77,10 +77,10 @@ export class GenerationView {
         columns: [
           {
             label: "Client",
-            show: (m) => (m.client_id || NONE) + (m.member_id === r.leader ? " (leader)" : ""),
+            show: (m) => (m.client_id || NONE) + (m.is_leader ? " (leader)" : ""),
           },
-          { label: "Host", show: (m) => m.host },
-          { label: "Software", show: (m) => m.software || NONE },
+          { label: "Host", show: hostOf },
+          { label: "Software", show: (m) => m.client_software || NONE },
           { label: "Joined", show: (m) => after(m.joined_at_ms) },
           { label: "Fetched its partitions", show: (m) => after(m.synced_at_ms) },
           { label: "New", show: (m) => (m.is_new ? "new" : NONE) },
@@ -91,7 +91,7 @@ export class GenerationView {
         keyOf: (m) => m.member_id,
         columns: [
           { label: "Client", show: (m) => m.client_id || NONE },
-          { label: "Host", show: (m) => m.host },
+          { label: "Host", show: hostOf },
           { label: "Cause", show: (m) => m.cause },
           {
             label: "Last heard",
@@ -109,20 +109,20 @@ export class GenerationView {
 function update(part, r, nowMs) {
   const { facts, sentences, moves, members, removed } = part.parts;
   const rest = r.not_worked_on;
-  const phase = (ms) => (ms < 0 ? "not reached" : spell(ms));
+  const phase = (ms) => (ms === null ? "not reached" : spell(ms));
   const rows = [
     ["Cause", r.cause],
-    ["Caused by", r.client_id || r.member_id ? nameOf(r) : ""],
+    ["Caused by", r.caused_by ? nameOf(r.caused_by) : ""],
     ["Outcome", r.outcome],
     ["Began", `${utc(r.started_at_ms, nowMs)}, ${ago(r.started_at_ms, nowMs)}`],
     ["Took", spell(r.ended_at_ms - r.started_at_ms)],
-    ["Join phase", phase(r.join_phase_ms)],
-    ["Sync phase", phase(r.sync_phase_ms)],
-    ["Stored", phase(r.durable_phase_ms)],
-    ["Members", count(r.member_count, "member")],
+    ["Join phase", phase(r.phases_ms.join)],
+    ["Sync phase", phase(r.phases_ms.sync)],
+    ["Stored", phase(r.phases_ms.durable)],
+    ["Members", count(r.members, "member")],
     ["Assignor", r.protocol],
     ["Round", r.cooperative_round ? `${r.cooperative_round} of a cooperative rebalance` : ""],
-    ["Partitions moved", r.partitions_moved < 0 ? "" : String(r.partitions_moved)],
+    ["Partitions moved", r.partitions_moved === null ? "" : String(r.partitions_moved)],
     ["Not worked on", rest ? `${count(rest.partitions, "partition")}, ${rest.longest}` : ""],
   ].filter(([, value]) => value);
   keyed(
@@ -135,7 +135,7 @@ function update(part, r, nowMs) {
   showSentences(sentences, r.explanation);
   for (const [{ title, box, summary, table }, items, shown, all] of [
     [moves, r.moves, moved(r.moves), moved(r.moves) + r.partitions_left_out],
-    [members, r.participants, r.participants.length, r.member_count],
+    [members, r.participants, r.participants.length, r.members],
     [removed, r.removed, r.removed.length, r.removed_count],
   ]) {
     box.hidden = items.length === 0;

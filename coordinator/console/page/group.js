@@ -259,7 +259,8 @@ export class GroupView {
 
 /** A rebalance, folded: what it was in a line, why in sentences, and its timeline. */
 function foldOf(group, r) {
-  const who = r.client_id ? ` (${printable(r.client_id)})` : "";
+  const client = r.caused_by?.client_id;
+  const who = client ? ` (${printable(client)})` : "";
   const took = spell(r.ended_at_ms - r.started_at_ms);
   const sentences = element("ul", { className: "sentences" });
   showSentences(sentences, r.explanation);

@@ -25,6 +25,9 @@ export function printable(text) {
 /** Name of a member: its client id, or else its member id. */
 export const nameOf = (member) => member.client_id || member.member_id;
 
+/** Address of a member, without the slash before it. */
+export const hostOf = (member) => (member.host ?? "").replace(/^\//, "");
+
 export const count = (number, what) => `${number} ${what}${Number(number) === 1 ? "" : "s"}`;
 
 /** A duration: 12 ms, 4.1 s, 3 min 20 s, 2 h 5 min, 3 d 4 h. As `spell` of coordinator/observe/explain.py. */

@@ -208,6 +208,8 @@ class PlanRecord:
     made_at_ms: when it was made, after its window. counts: partitions by reason of their move, and
     unplaced ones by why. moves: the first 100, of which the partitions of `left_out` are none.
     partly_declared: the first few ranges of partitions that only some members may have.
+    refusing_members: those that had refused partitions that they were asked to take, and were not
+    to be asked for them again yet.
     What members got again before the plan is in its record; with nothing else there was no plan.
     """
 
@@ -224,6 +226,7 @@ class PlanRecord:
     left_out: int = 0
     unowned: Unowned = Unowned()
     partly_declared: tuple[PartlyDeclared, ...] = ()
+    refusing_members: int = 0
 
     @property
     def moved(self) -> int:

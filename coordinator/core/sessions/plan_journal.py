@@ -11,11 +11,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import groupby
 from operator import itemgetter
+from typing import Any
 
 from coordinator.core.ids import NO_TIME, TopicPartition
 from coordinator.core.session_values.journal import (
     RETURNED,
-    PartlyDeclared,
     PlannedMove,
     PlanRecord,
     Stop,
@@ -79,39 +79,23 @@ class Draft:
         """Count a free partition that nobody can have now."""
         self._unplaced[why.value] += 1
 
-    def record(
-        self,
-        group_id: str,
-        journal: Journal,
-        *,
-        called_at_ms: int,
-        made_at_ms: int,
-        members: int,
-        partitions: int,
-        partly_declared: tuple[PartlyDeclared, ...],
-    ) -> PlanRecord | None:
+    def record(self, journal: Journal, **more: Any) -> PlanRecord | None:
         """The record; None: the plan changes nothing.
 
         Args:
-            called_at_ms: the first event that called for the plan.
-            members, partitions: of the group.
+            more: its fields that are about the group. Any: they have several types.
         """
         if not self._counts:
             return None
         return PlanRecord(
-            group_id,
-            tuple(journal.triggers),
-            journal.trigger_count,
-            called_at_ms,
-            made_at_ms,
-            members,
-            partitions,
-            tuple(sorted(self._counts.items())),
-            tuple(sorted(self._unplaced.items())),
-            tuple(self._moves),
-            self._left_out,
-            self._unowned,
-            partly_declared,
+            triggers=tuple(journal.triggers),
+            trigger_count=journal.trigger_count,
+            counts=tuple(sorted(self._counts.items())),
+            unplaced=tuple(sorted(self._unplaced.items())),
+            moves=tuple(self._moves),
+            left_out=self._left_out,
+            unowned=self._unowned,
+            **more,
         )
 
     def _leaving(self, moves: Iterable[Move], numbered: Numbered) -> Iterator[tuple[Key, int]]:

@@ -4,6 +4,7 @@ isort:skip_file
 Records of the log. Fields are only added: every version reads all records of earlier ones."""
 
 from collections import abc as _abc
+from coordinator.v1 import journal_pb2 as _journal_pb2
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
 from google.protobuf.internal import containers as _containers
@@ -531,6 +532,7 @@ class Rebalance(_message.Message):
     REMOVED_COUNT_FIELD_NUMBER: _builtins.int
     TAKEN_OVER_AT_MS_FIELD_NUMBER: _builtins.int
     SILENT_SINCE_MS_FIELD_NUMBER: _builtins.int
+    FACTS_FIELD_NUMBER: _builtins.int
     cause: _builtins.str
     outcome: _builtins.str
     member_id: _builtins.str
@@ -571,6 +573,8 @@ class Rebalance(_message.Message):
     def removed(self) -> _containers.RepeatedCompositeFieldContainer[Global___Rebalance.Removed]: ...
     @_builtins.property
     def moves(self) -> _containers.RepeatedCompositeFieldContainer[Global___Rebalance.Move]: ...
+    @_builtins.property
+    def facts(self) -> _journal_pb2.RebalanceFacts: ...
     def __init__(
         self,
         *,
@@ -606,10 +610,11 @@ class Rebalance(_message.Message):
         removed_count: _builtins.int = ...,
         taken_over_at_ms: _builtins.int = ...,
         silent_since_ms: _builtins.int = ...,
+        facts: _journal_pb2.RebalanceFacts | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["facts", b"facts"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["cause", b"cause", "client_host", b"client_host", "client_id", b"client_id", "cooperative_round", b"cooperative_round", "counted_from", b"counted_from", "ended_at_ms", b"ended_at_ms", "generation_after", b"generation_after", "generation_before", b"generation_before", "joined_at_ms", b"joined_at_ms", "leader", b"leader", "member_count", b"member_count", "member_id", b"member_id", "members", b"members", "moves", b"moves", "outcome", b"outcome", "partitions_left_out", b"partitions_left_out", "partitions_moved", b"partitions_moved", "partitions_taken_away", b"partitions_taken_away", "protocol", b"protocol", "reason", b"reason", "removed", b"removed", "removed_count", b"removed_count", "silent_since_ms", b"silent_since_ms", "started_at_ms", b"started_at_ms", "synced_at_ms", b"synced_at_ms", "taken_over_at_ms", b"taken_over_at_ms", "unowned_ms_max", b"unowned_ms_max", "unowned_ms_max_at_least", b"unowned_ms_max_at_least", "unowned_ms_total", b"unowned_ms_total", "unowned_ms_total_at_least", b"unowned_ms_total_at_least", "unowned_partitions", b"unowned_partitions", "was_initial", b"was_initial"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["cause", b"cause", "client_host", b"client_host", "client_id", b"client_id", "cooperative_round", b"cooperative_round", "counted_from", b"counted_from", "ended_at_ms", b"ended_at_ms", "facts", b"facts", "generation_after", b"generation_after", "generation_before", b"generation_before", "joined_at_ms", b"joined_at_ms", "leader", b"leader", "member_count", b"member_count", "member_id", b"member_id", "members", b"members", "moves", b"moves", "outcome", b"outcome", "partitions_left_out", b"partitions_left_out", "partitions_moved", b"partitions_moved", "partitions_taken_away", b"partitions_taken_away", "protocol", b"protocol", "reason", b"reason", "removed", b"removed", "removed_count", b"removed_count", "silent_since_ms", b"silent_since_ms", "started_at_ms", b"started_at_ms", "synced_at_ms", b"synced_at_ms", "taken_over_at_ms", b"taken_over_at_ms", "unowned_ms_max", b"unowned_ms_max", "unowned_ms_max_at_least", b"unowned_ms_max_at_least", "unowned_ms_total", b"unowned_ms_total", "unowned_ms_total_at_least", b"unowned_ms_total_at_least", "unowned_partitions", b"unowned_partitions", "was_initial", b"was_initial"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -970,6 +975,7 @@ class Handoff(_message.Message):
     OUTCOME_FIELD_NUMBER: _builtins.int
     STOP_FIELD_NUMBER: _builtins.int
     START_OFFSET_FIELD_NUMBER: _builtins.int
+    FACTS_FIELD_NUMBER: _builtins.int
     handoff_id: _builtins.int
     source: _builtins.str
     mode: _builtins.str
@@ -985,6 +991,8 @@ class Handoff(_message.Message):
     start_offset: _builtins.int
     @_builtins.property
     def stop(self) -> Global___Stop: ...
+    @_builtins.property
+    def facts(self) -> _journal_pb2.HandoffFacts: ...
     def __init__(
         self,
         *,
@@ -1002,10 +1010,11 @@ class Handoff(_message.Message):
         outcome: _builtins.str = ...,
         stop: Global___Stop | None = ...,
         start_offset: _builtins.int | None = ...,
+        facts: _journal_pb2.HandoffFacts | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_drain_at_ms", b"_drain_at_ms", "_ended_at_ms", b"_ended_at_ms", "_forced_at_ms", b"_forced_at_ms", "_opened_at_ms", b"_opened_at_ms", "_position", b"_position", "_prepared_at_ms", b"_prepared_at_ms", "_released_at_ms", b"_released_at_ms", "_start_offset", b"_start_offset", "drain_at_ms", b"drain_at_ms", "ended_at_ms", b"ended_at_ms", "forced_at_ms", b"forced_at_ms", "opened_at_ms", b"opened_at_ms", "position", b"position", "prepared_at_ms", b"prepared_at_ms", "released_at_ms", b"released_at_ms", "start_offset", b"start_offset", "stop", b"stop"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_drain_at_ms", b"_drain_at_ms", "_ended_at_ms", b"_ended_at_ms", "_forced_at_ms", b"_forced_at_ms", "_opened_at_ms", b"_opened_at_ms", "_position", b"_position", "_prepared_at_ms", b"_prepared_at_ms", "_released_at_ms", b"_released_at_ms", "_start_offset", b"_start_offset", "drain_at_ms", b"drain_at_ms", "ended_at_ms", b"ended_at_ms", "facts", b"facts", "forced_at_ms", b"forced_at_ms", "opened_at_ms", b"opened_at_ms", "position", b"position", "prepared_at_ms", b"prepared_at_ms", "released_at_ms", b"released_at_ms", "start_offset", b"start_offset", "stop", b"stop"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_drain_at_ms", b"_drain_at_ms", "_ended_at_ms", b"_ended_at_ms", "_forced_at_ms", b"_forced_at_ms", "_opened_at_ms", b"_opened_at_ms", "_position", b"_position", "_prepared_at_ms", b"_prepared_at_ms", "_released_at_ms", b"_released_at_ms", "_start_offset", b"_start_offset", "drain_at_ms", b"drain_at_ms", "ended_at_ms", b"ended_at_ms", "forced_at_ms", b"forced_at_ms", "handoff_id", b"handoff_id", "mode", b"mode", "opened_at_ms", b"opened_at_ms", "outcome", b"outcome", "position", b"position", "prepared_at_ms", b"prepared_at_ms", "reason", b"reason", "released_at_ms", b"released_at_ms", "source", b"source", "start_offset", b"start_offset", "stop", b"stop"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_drain_at_ms", b"_drain_at_ms", "_ended_at_ms", b"_ended_at_ms", "_forced_at_ms", b"_forced_at_ms", "_opened_at_ms", b"_opened_at_ms", "_position", b"_position", "_prepared_at_ms", b"_prepared_at_ms", "_released_at_ms", b"_released_at_ms", "_start_offset", b"_start_offset", "drain_at_ms", b"drain_at_ms", "ended_at_ms", b"ended_at_ms", "facts", b"facts", "forced_at_ms", b"forced_at_ms", "handoff_id", b"handoff_id", "mode", b"mode", "opened_at_ms", b"opened_at_ms", "outcome", b"outcome", "position", b"position", "prepared_at_ms", b"prepared_at_ms", "reason", b"reason", "released_at_ms", b"released_at_ms", "source", b"source", "start_offset", b"start_offset", "stop", b"stop"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__drain_at_ms: _TypeAlias = _typing.Literal["drain_at_ms"]  # noqa: Y015
     _WhichOneofArgType__drain_at_ms: _TypeAlias = _typing.Literal["_drain_at_ms", b"_drain_at_ms"]  # noqa: Y015
@@ -1348,6 +1357,7 @@ class Plan(_message.Message):
     LEFT_OUT_FIELD_NUMBER: _builtins.int
     UNOWNED_FIELD_NUMBER: _builtins.int
     PARTLY_DECLARED_FIELD_NUMBER: _builtins.int
+    FACTS_FIELD_NUMBER: _builtins.int
     trigger_count: _builtins.int
     called_at_ms: _builtins.int
     made_at_ms: _builtins.int
@@ -1366,6 +1376,8 @@ class Plan(_message.Message):
     def unowned(self) -> Global___Plan.Unowned: ...
     @_builtins.property
     def partly_declared(self) -> _containers.RepeatedCompositeFieldContainer[Global___Plan.PartlyDeclared]: ...
+    @_builtins.property
+    def facts(self) -> _journal_pb2.PlanFacts: ...
     def __init__(
         self,
         *,
@@ -1381,10 +1393,11 @@ class Plan(_message.Message):
         left_out: _builtins.int = ...,
         unowned: Global___Plan.Unowned | None = ...,
         partly_declared: _abc.Iterable[Global___Plan.PartlyDeclared] | None = ...,
+        facts: _journal_pb2.PlanFacts | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["unowned", b"unowned"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["facts", b"facts", "unowned", b"unowned"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["called_at_ms", b"called_at_ms", "counts", b"counts", "left_out", b"left_out", "made_at_ms", b"made_at_ms", "member_count", b"member_count", "moves", b"moves", "partition_count", b"partition_count", "partly_declared", b"partly_declared", "trigger_count", b"trigger_count", "triggers", b"triggers", "unowned", b"unowned", "unplaced", b"unplaced"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["called_at_ms", b"called_at_ms", "counts", b"counts", "facts", b"facts", "left_out", b"left_out", "made_at_ms", b"made_at_ms", "member_count", b"member_count", "moves", b"moves", "partition_count", b"partition_count", "partly_declared", b"partly_declared", "trigger_count", b"trigger_count", "triggers", b"triggers", "unowned", b"unowned", "unplaced", b"unplaced"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -1,9 +1,9 @@
 """Limits of every repeated field and every text of every message of the contract.
 
-`LIMITS` is plain data, with the values of `service/bounds.py`. `MessageLimits.counts` counts the
-items of a parsed message; `wire_counts` counts them in the bytes, before anything is parsed. How
-long texts are is checked by the pipeline, but for those of health and reflection, which it does not
-see.
+The contract says them itself, by an option of each field (`limits.proto`); `OTHERS` has those of
+health and reflection. `MessageLimits.counts` counts the items of a parsed message; `wire_counts`
+counts them in the bytes, before anything is parsed. How long texts are is checked by the pipeline,
+but for those of health and reflection, which it does not see.
 """
 
 from __future__ import annotations
@@ -11,105 +11,50 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any
 
 from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.message import Message
 
-from coordinator.service import bounds
-from coordinator.service.bounds import Items, Text
+from coordinator.core import limits
+from coordinator.service.bounds import Check, Items, Text, check_of
 from coordinator.service.refusals import Malformed, Violation
 from coordinator.settings.sections import LimitsConfig
+from coordinator.v1 import limits_pb2
 
 _TEXTS = (FieldDescriptor.TYPE_STRING, FieldDescriptor.TYPE_BYTES)
 
 
-@dataclass(frozen=True, slots=True)
-class Elsewhere:
-    """Limit that is checked elsewhere: the setting or number, and the answer beyond it."""
-
-    limit: str
-    answer: str
-
-
-Limit: TypeAlias = Items | Text | Elsewhere
-
 _WORD = 255
 """Characters of names of services, files and symbols."""
 _OURS = "coordinator.v1"
-LIMITS: dict[str, tuple[Limit, ...]] = {
-    "group_id": (bounds.GROUP_ID,),
-    "member_id": (bounds.MEMBER_ID,),
-    "group_instance_id": (bounds.INSTANCE_ID,),
-    "client_id": (bounds.CLIENT_ID,),
-    "reason": (Elsewhere(str(bounds.REASON), "is cut there, as Kafka's clients do"),),
-    "protocol_type": (bounds.PROTOCOL,),
-    "protocol_name": (bounds.PROTOCOL,),
-    "protocols": (bounds.PROTOCOLS,),
-    "Protocol.name": (bounds.PROTOCOL,),
-    "Protocol.metadata": (Elsewhere("max_member_metadata_bytes", "RESOURCE_EXHAUSTED"),),
-    "assignments": (bounds.MEMBERS,),
-    "assignment": (Elsewhere("max_assignment_bytes", "RESOURCE_EXHAUSTED"),),
-    "heartbeats": (bounds.MEMBERS,),
-    "members": (bounds.MEMBERS,),
-    "topics": (bounds.PARTITIONS,),
-    "Topic.name": (bounds.TOPIC,),
-    "partitions": (bounds.PARTITIONS,),
-    "partition_indexes": (bounds.PARTITIONS,),
-    "committed_metadata": (
-        Elsewhere("offset_metadata_max_bytes", "OFFSET_METADATA_TOO_LARGE, for the partition"),
-    ),
-    "manifest": (Elsewhere("offset_manifest_max_bytes", "INVALID_REQUEST"),),
-    "states_filter": (bounds.FILTER, bounds.STATE),
-    "types_filter": (bounds.FILTER, bounds.TYPE),
-    "group_id_contains": (bounds.PART_OF_ID,),
-    "groups": (bounds.GROUPS, bounds.GROUP_ID),
-    "groups_names": (bounds.GROUPS, bounds.GROUP_ID),
-    "group_ids": (bounds.GROUPS, bounds.GROUP_ID),
-    "topic": (Elsewhere(str(bounds.TOPIC.most), "INVALID_TOPIC_EXCEPTION"),),
-    "shards": (Items(1_024, "there are no more shards"),),
-    "replicas": (Items(64, "a shard has at most 16 replicas"),),
-    # Sessions.
-    "member_name": (bounds.INSTANCE_ID,),
-    "defaults": (bounds.SETTINGS, bounds.SETTING),
-    "session_id": (bounds.MEMBER_ID,),
-    "Incarnation.id": (bounds.INCARNATION,),
-    "rack": (bounds.LABEL,),
-    "revision": (bounds.LABEL,),
-    "deployment": (bounds.LABEL,),
-    "pod_uid": (bounds.PLACE,),
-    "container": (bounds.PLACE,),
-    "held": (bounds.PARTITIONS,),
-    "loads": (bounds.PARTITIONS,),
-    "log_ends": (bounds.PARTITIONS,),
-    "HeldTopic.name": (bounds.TOPIC,),
-    "HeldTopic.partitions": (bounds.HELD,),
-    "SessionAck.partitions": (bounds.HELD,),
-    "Load.topic": (bounds.TOPIC,),
-    "LogEnd.topic": (bounds.TOPIC,),
-    "Partition.topic": (bounds.TOPIC,),
-    "Partition.reason": (Elsewhere(str(bounds.REASON), "is cut there, as Kafka's clients do"),),
-    # Health and reflection.
-    "service": (Text(_WORD, "the name of a service"),),
-    "host": (Text(_WORD, "the name of a host"),),
-    "file_by_filename": (Text(_WORD, "a file's name"),),
-    "file_containing_symbol": (Text(_WORD, "a symbol"),),
-    "all_extension_numbers_of_type": (Text(_WORD, "the name of a type"),),
-    "list_services": (Text(_WORD, "is not looked at"),),
-    "containing_type": (Text(_WORD, "the name of a type"),),
+OTHERS: dict[str, Check] = {
+    "service": Text(_WORD, "the name of a service"),
+    "host": Text(_WORD, "the name of a host"),
+    "file_by_filename": Text(_WORD, "a file's name"),
+    "file_containing_symbol": Text(_WORD, "a symbol"),
+    "all_extension_numbers_of_type": Text(_WORD, "the name of a type"),
+    "list_services": Text(_WORD, "is not looked at"),
+    "containing_type": Text(_WORD, "the name of a type"),
 }
-"""Limits of fields, by the field's name, or the names of its message and itself. A repeated text
-has two: the number of items and the length of each."""
+"""Limits of messages that are not ours, by the field's name."""
+_PREFIX = "LIMIT_"
 
 
-def limits_of(field: FieldDescriptor) -> tuple[Limit, ...]:
-    """Limits of a repeated field or a text of a request.
+def limits_of(field: Any) -> tuple[Check, ...]:  # Any: a FieldDescriptor; its stubs lack `file`.
+    """Limits of a repeated field or a text of a request: of a repeated text two, the number of
+    items and the length of each.
 
     Raises:
-        KeyError: the field has no line in `LIMITS`.
+        KeyError: the field has none.
     """
-    own = ".".join(field.full_name.split(".")[-2:])
-    return LIMITS[own if own in LIMITS else field.name]
+    if field.file.package != _OURS:
+        return (OTHERS[field.name],)
+    numbers = field.GetOptions().Extensions[limits_pb2.limits]
+    if not numbers:
+        raise KeyError(field.full_name)
+    names = [limits_pb2.Limit.Name(number).removeprefix(_PREFIX) for number in numbers]
+    return tuple(check_of(getattr(limits, name)) for name in names)
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,7 +114,7 @@ class MessageLimits:
         """Limits of a kind of message.
 
         Raises:
-            KeyError: a field of it has no line in `LIMITS`.
+            KeyError: a field of it has no limit.
         """
         found = self._plans.get(kind.full_name)
         if found is None:

@@ -18,15 +18,11 @@ with OK. Authentication, rights and limits of the node end it with a status, as 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
 from coordinator.core.errors import ErrorCode
-from coordinator.core.ids import CallId
-from coordinator.core.requests import Request
 from coordinator.core.session_values.requests import (
     Attach,
-    AttachReply,
     GoAway,
     GoAwayReason,
     SessionAck,
@@ -127,11 +123,11 @@ class _Stream:
         write = self._messages.write
         try:
             attach = await self._first()
-            reply = await self._attach(attach)
+            reply, runner = await self._pipeline.open_session(self._call, attach, self)
         except Malformed as malformed:
             await write(self._refusal_of(malformed))
             return
-        runner = self._runner
+        self._runner = runner
         if self._end is not None and reply.error is not ErrorCode.NONE:
             await write(self._last(self._end))  # It ended while its Attach waited for the log.
             return
@@ -196,19 +192,6 @@ class _Stream:
         if isinstance(self._call, GrpcCall):
             self._call.names(attach.group_id)
         return attach
-
-    async def _attach(self, attach: Attach) -> AttachReply:
-        self._runner = self._node.runner_of(attach.group_id)
-        if self._runner is not None:
-            self._runner.listen(self._member.stream_id, self)
-
-        def translation(_: Callable[[], CallId]) -> Work[Sequence[Request]]:
-            yield from ()
-            return [attach]
-
-        (reply,) = await self._pipeline.answer(self._call, translation)
-        assert isinstance(reply, AttachReply)
-        return reply
 
     async def _read(self, runner: ShardRunner) -> None:
         """Hand in what the member says, until it says no more."""

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import asyncio
 from time import perf_counter
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from structlog.contextvars import bind_contextvars
 
@@ -33,15 +33,12 @@ from coordinator.service import calls
 from coordinator.service.calls import Caller
 from coordinator.service.kafka import dispatch
 from coordinator.service.kafka.api_versions import ANSWERED_IN, NO_ROOM, unknown_version
-from coordinator.service.kafka.buffers import FREE_BYTES
+from coordinator.service.kafka.buffers import FREE_BYTES, Buffers
 from coordinator.service.kafka.calls import KafkaCall
-from coordinator.service.kafka.deadlines import Owed
-from coordinator.service.kafka.requests import ClientSoftware, Request
-from coordinator.service.kafka.traffic import UNNAMED, Ended
+from coordinator.service.kafka.deadlines import Deadlines, Owed
+from coordinator.service.kafka.requests import Authentication, ClientSoftware, Context, Request
+from coordinator.service.kafka.traffic import UNNAMED, Ended, Traffic
 from coordinator.service.refusals import Malformed, Unauthenticated
-
-if TYPE_CHECKING:
-    from coordinator.service.kafka.listener import KafkaListener
 
 READ_AHEAD_BYTES = 65_536
 """Bytes that are kept for later, while a call is under way or there is more to do at once."""
@@ -57,6 +54,25 @@ UNAUTHENTICATED_BYTES = 32 * 1024
 LINGER_S = 0.5
 """Seconds between the answer to a client that is turned away and the end of its connection: some
 clients tell of the end alone if both come together. It hangs up by itself, or tries again later."""
+
+
+class ConnectionOwner(Protocol):
+    """The listener as its connections see it: what they share, and whom they tell of themselves."""
+
+    context: Context
+    traffic: Traffic
+    most_frame_bytes: int
+
+    @property
+    def deadlines(self) -> Deadlines[KafkaConnection]: ...
+    @property
+    def buffers(self) -> Buffers[KafkaConnection]: ...
+    def connected(
+        self, connection: KafkaConnection, transport: asyncio.Transport
+    ) -> tuple[Caller, Authentication]: ...
+    def lost(self, connection: KafkaConnection) -> None: ...
+    def refused(self, connection: KafkaConnection, why: str) -> None: ...
+    def failed(self, error: BaseException) -> None: ...
 
 
 class KafkaConnection(asyncio.Protocol):
@@ -81,7 +97,7 @@ class KafkaConnection(asyncio.Protocol):
         "_transport",
     )
 
-    def __init__(self, listener: KafkaListener) -> None:
+    def __init__(self, listener: ConnectionOwner) -> None:
         self._listener = listener
         self._reader = FrameReader(listener.most_frame_bytes)
         self._software = NO_SOFTWARE

@@ -29,6 +29,17 @@ def test_a_plan_tells_what_called_for_it_and_what_it_gives():
     assert plan.unowned == j.Unowned()
 
 
+def test_a_plan_tells_how_many_members_had_refused():
+    world, a, b = g2()
+    world.to(5_000)
+    assert plans(world)[-1].refusing_members == 0
+    for place in sorted(a.active)[:2]:
+        a.ack(place, "refused")
+    world.to(6_500)
+    assert plans(world)[-1].refusing_members == 1
+    assert not set(a.active) & set(b.active)
+
+
 def test_after_a_death_partitions_rested_since_their_holder_was_last_heard():
     world, a, b = g2()
     world.to(5_000)

@@ -13,8 +13,8 @@ import pytest
 import yaml
 
 from coordinator.cli.main import main, parser_for
-from coordinator.cli.rows import described
 from coordinator.client import BlockingMember
+from coordinator.observe.rows import described
 from tests.cli.test_parser import leaves
 from tests.patience import HANG_S
 from tests.serving import Process, free_port

@@ -17,7 +17,7 @@ BUF = shutil.which("buf", path=str(Path(sys.executable).parent)) or shutil.which
 pytestmark = pytest.mark.skipif(BUF is None, reason="buf is not installed (pip install '.[dev]')")
 
 BREACHES = [
-    ("v1/group.proto", "string group_id = 1;", "string group_id = 77;"),
+    ("v1/group.proto", "string group_id = 1 ", "string group_id = 77 "),
     ("v1/group.proto", "int32 session_timeout_ms = 2;", "int64 session_timeout_ms = 2;"),
     ("v1/group.proto", "rpc LeaveGroup(", "rpc QuitGroup("),
     ("v1/errors.proto", r"ILLEGAL_GENERATION = 22;", "ILLEGAL_GENERATION = 9922;"),

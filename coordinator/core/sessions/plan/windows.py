@@ -255,14 +255,17 @@ def _tell(group: SessionGroup, step: Step) -> None:
 
 def _journal(group: SessionGroup, draft: Draft, made_at_ms: int, members: int, step: Step) -> None:
     record = draft.record(
-        group.group_id,
         group.journal,
+        group_id=group.group_id,
         called_at_ms=group.planning.called_at_ms,
         made_at_ms=made_at_ms,
-        members=members,
-        partitions=sum(group.declared().values()),
+        member_count=members,
+        partition_count=sum(group.declared().values()),
         partly_declared=group.declarations.partly(
             (member.member_id, member.declaration) for member in group.members.values()
+        ),
+        refusing_members=len(
+            {name for (_, name), (until_ms, _) in group.back_offs.items() if until_ms != NO_TIME}
         ),
     )
     group.journal.planned()

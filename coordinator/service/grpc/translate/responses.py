@@ -11,10 +11,11 @@ from google.protobuf.message import Message
 
 from coordinator.core import replies as r
 from coordinator.core.errors import ErrorCode
-from coordinator.core.records import OffsetCommitted
+from coordinator.runtime.field_mapping import WriteFields
 from coordinator.runtime.payloads import assignment_of
 from coordinator.runtime.slices import PART, Work, at_once
 from coordinator.service.grpc.translate import session_admin, session_journal
+from coordinator.service.grpc.translate.projections import message_of, projection
 from coordinator.service.grpc.translate.rebalances import rebalance_message, refused_join_message
 from coordinator.service.nodes import FoundCoordinator, found_coordinator
 from coordinator.service.parts import merged
@@ -46,198 +47,84 @@ def error_code(error: ErrorCode) -> errors_pb2.ErrorCode.ValueType:
     return errors_pb2.ErrorCode.ValueType(error)
 
 
-def _error(reply: Any) -> dict[str, Any]:  # Any: replies and messages that have an error.
-    return {"error_code": error_code(reply.error), "error_message": reply.message}
-
-
 def _join_response(_: Message, reply: r.JoinReply) -> Work[Message]:
-    response = group_pb2.JoinGroupResponse(
-        **_error(reply),
-        generation_id=reply.generation,
-        protocol_type=reply.protocol_type,
-        protocol_name=reply.protocol_name,
-        leader=reply.leader,
-        skip_assignment=reply.skip_assignment,
-        member_id=reply.member_id,
-    )
-    yield from _fill(
-        response.members,
-        reply.members,
-        lambda m: {
-            "member_id": m.member_id,
-            "group_instance_id": m.instance_id,
-            "metadata": m.metadata,
-        },
-    )
+    response = message_of(group_pb2.JoinGroupResponse, reply, "members")
+    yield from _fill(response, "members", reply.members)
     return response
-
-
-def _sync_response(_: Message, reply: r.SyncReply) -> Message:
-    return group_pb2.SyncGroupResponse(
-        **_error(reply),
-        protocol_type=reply.protocol_type,
-        protocol_name=reply.protocol_name,
-        assignment=reply.assignment,
-    )
 
 
 def heartbeat_response(reply: r.HeartbeatReply) -> group_pb2.HeartbeatResponse:
     """Response to a heartbeat with an error."""
-    return group_pb2.HeartbeatResponse(**_error(reply))
+    return message_of(group_pb2.HeartbeatResponse, reply)
 
 
 def _heartbeat_batch_response(_: Message, replies: Sequence[r.HeartbeatReply]) -> Work[Message]:
     response = group_pb2.HeartbeatBatchResponse()
-    yield from _fill(
-        response.heartbeats,
-        replies,
-        _error,
-    )
+    yield from _fill(response, "heartbeats", replies)
     return response
 
 
 def _leave_response(request: Message, reply: r.LeaveReply) -> Work[Message]:
-    response = (
-        admin_pb2.RemoveMembersResponse(**_error(reply))
-        if isinstance(request, admin_pb2.RemoveMembersRequest)
-        else group_pb2.LeaveGroupResponse(**_error(reply))
-    )
-    yield from _fill(
-        response.members,
-        reply.members,
-        lambda m: {
-            "member_id": m.member_id,
-            "group_instance_id": m.instance_id,
-            "error_code": error_code(m.error),
-        },
-    )
+    by_operator = isinstance(request, admin_pb2.RemoveMembersRequest)
+    kind = admin_pb2.RemoveMembersResponse if by_operator else group_pb2.LeaveGroupResponse
+    response = message_of(kind, reply, "members")
+    yield from _fill(response, "members", reply.members)
     return response
 
 
 def _commit_response(_: Message, reply: r.CommitReply) -> Work[Message]:
-    response = group_pb2.OffsetCommitResponse(error_message=reply.message)
+    response = message_of(group_pb2.OffsetCommitResponse, reply)
     yield from _fill_topics(
-        response.topics,
+        response,
         reply.results,
-        lambda x: {
-            "partition_index": x.partition,
-            "error_code": error_code(x.error),
-            "committed_offset": x.found if x.error is ErrorCode.OFFSET_MISMATCH else 0,
-            "holder_member_id": x.holder_id,
-            "holder_member_name": x.holder_name,
-        },
+        lambda x: {"committed_offset": x.found if x.error is ErrorCode.OFFSET_MISMATCH else 0},
     )
     return response
 
 
 def _fetch_response(request: group_pb2.OffsetFetchRequest, reply: r.FetchReply) -> Work[Message]:
-    response = group_pb2.OffsetFetchResponse(**_error(reply), manifest=reply.manifest)
+    response = message_of(group_pb2.OffsetFetchResponse, reply)
     if request.topics:
-        yield from _fill_topics(
-            response.topics,
-            reply.offsets,
-            lambda x: {**_stored_offset(x), "error_code": error_code(x.error)},
-        )
+        yield from _fill_topics(response, reply.offsets)
     else:
         stored = yield from _sorted(reply.offsets, attrgetter("topic", "partition"))
-        yield from _fill_topics(response.topics, stored, _stored_offset)
+        yield from _fill_topics(response, stored)
     return response
 
 
-def _stored_offset(x: OffsetCommitted | r.FetchedOffset) -> dict[str, Any]:
-    return {
-        "partition_index": x.partition,
-        "committed_offset": x.offset,
-        "committed_leader_epoch": x.leader_epoch,
-        "metadata": x.metadata,
-    }
-
-
 def _list_response(_: Message, reply: r.ListReply) -> Work[Message]:
-    response = admin_pb2.ListGroupsResponse(**_error(reply), matching=reply.matching)
-    yield from _fill(
-        response.groups,
-        reply.groups,
-        lambda g: {
-            "group_id": g.group_id,
-            "protocol_type": g.protocol_type,
-            "group_state": g.state,
-            "group_type": g.group_type.capitalize(),
-            "member_count": g.member_count,
-            "protocol_data": g.protocol_name,
-            "lag": g.lag,
-            "last_rebalance_ms": g.last_rebalance_ms,
-            "rebalancing_since_ms": g.rebalancing_since_ms,
-            "order_value": g.order_value,
-        },
-    )
+    response = message_of(admin_pb2.ListGroupsResponse, reply, "groups")
+    yield from _fill(response, "groups", reply.groups)
     return response
 
 
 def _describe_response(_: Message, replies: Sequence[r.DescribeReply]) -> Work[Message]:
     response = admin_pb2.DescribeGroupsResponse()
-    for g in replies:
-        group = response.groups.add(
-            **_error(g),
-            group_id=g.group_id,
-            group_state=g.state,
-            protocol_type=g.protocol_type,
-            protocol_data=g.protocol_name,
-            generation_id=g.generation,
-            leader=g.leader,
-            group_type=g.group_type.capitalize(),
-        )
+    for reply in replies:
+        group = response.groups.add(**_said(reply, response, "groups", "members")(reply))
         yield
         yield from _fill(
-            group.members,
-            g.members,
-            lambda m: {
-                "member_id": m.member_id,
-                "group_instance_id": m.instance_id,
-                "client_id": m.client_id,
-                "client_host": m.client_host,
-                "member_metadata": m.metadata,
-                "member_assignment": assignment_of(m),
-                "client_software": m.client_software,
-            },
+            group, "members", reply.members, lambda m: {"member_assignment": assignment_of(m)}
         )
     return response
 
 
-def _delete_response(_: Message, replies: Sequence[r.DeleteReply]) -> Message:
-    return admin_pb2.DeleteGroupsResponse(
-        results=[
-            admin_pb2.DeleteGroupsResponse.Result(group_id=x.group_id, **_error(x)) for x in replies
-        ]
-    )
+def _delete_response(_: Message, replies: Sequence[r.DeleteReply]) -> Work[Message]:
+    response = admin_pb2.DeleteGroupsResponse()
+    yield from _fill(response, "results", replies)
+    return response
 
 
 def _delete_offsets_response(_: Message, reply: r.OffsetDeleteReply) -> Work[Message]:
-    response = admin_pb2.OffsetDeleteResponse(**_error(reply))
-    yield from _fill_topics(
-        response.topics,
-        reply.results,
-        lambda x: {"partition_index": x.partition, "error_code": error_code(x.error)},
-    )
+    response = message_of(admin_pb2.OffsetDeleteResponse, reply)
+    yield from _fill_topics(response, reply.results)
     return response
 
 
-def _report_log_ends_response(_: Message, reply: r.ReportLogEndsReply) -> Message:
-    return group_pb2.ReportLogEndsResponse(**_error(reply))
-
-
 def _list_log_ends_response(_: Message, reply: r.ListLogEndsReply) -> Work[Message]:
-    response = admin_pb2.ListLogEndsResponse(**_error(reply))
+    response = message_of(admin_pb2.ListLogEndsResponse, reply)
     ends = yield from _sorted(reply.ends, attrgetter("topic", "partition"))
-    yield from _fill_topics(
-        response.topics,
-        ends,
-        lambda x: {
-            "partition_index": x.partition,
-            "log_end_offset": x.offset,
-            "told_at_ms": x.told_at_ms,
-        },
-    )
+    yield from _fill_topics(response, ends)
     return response
 
 
@@ -245,8 +132,10 @@ def _rebalances_response(
     request: admin_pb2.ListRebalancesRequest, reply: r.RebalancesReply
 ) -> Work[Message]:
     newest_first = reply.rebalances
-    response = admin_pb2.ListRebalancesResponse(
-        **_error(reply),
+    response = message_of(
+        admin_pb2.ListRebalancesResponse,
+        reply,
+        *("rebalances", "refused_joins"),
         refused_joins=map(refused_join_message, reply.refused_joins),
     )
     for index, record in enumerate(newest_first[: request.limit or None]):
@@ -264,25 +153,8 @@ def _rebalances_response(
 
 
 def _phase_response(_: Message, reply: r.PhaseReply) -> Work[Message]:
-    response = admin_pb2.DescribePhaseResponse(
-        **_error(reply),
-        group_state=reply.state,
-        since_ms=reply.since_ms,
-        deadline_ms=reply.deadline_ms,
-        is_initial_delay=reply.is_initial_delay,
-    )
-    yield from _fill(
-        response.awaited,
-        reply.awaited,
-        lambda m: {
-            "member_id": m.member_id,
-            "client_id": m.client_id,
-            "client_host": m.client_host,
-            "is_leader": m.is_leader,
-            "last_heard_ms": m.last_heard_ms,
-            "session_timeout_ms": m.session_timeout_ms,
-        },
-    )
+    response = message_of(admin_pb2.DescribePhaseResponse, reply, "awaited")
+    yield from _fill(response, "awaited", reply.awaited)
     return response
 
 
@@ -293,13 +165,7 @@ def _here(request: group_pb2.FindCoordinatorRequest, _: Sequence[r.Reply]) -> Me
 
 def find_response(found: FoundCoordinator) -> group_pb2.FindCoordinatorResponse:
     """Response of FindCoordinator."""
-    return group_pb2.FindCoordinatorResponse(
-        error_code=error_code(found.error),
-        error_message=found.message,
-        node_id=found.node_id,
-        host=found.host,
-        port=found.port,
-    )
+    return message_of(group_pb2.FindCoordinatorResponse, found)
 
 
 # Any: each function takes the request of its row, and its reply or replies.
@@ -312,12 +178,14 @@ _OF_SEVERAL: _Responses = {
 }
 _RESPONSES: _Responses = {
     group_pb2.JoinGroupRequest: _join_response,
-    group_pb2.SyncGroupRequest: _sync_response,
+    group_pb2.SyncGroupRequest: lambda _, reply: message_of(group_pb2.SyncGroupResponse, reply),
     group_pb2.HeartbeatRequest: lambda _, reply: heartbeat_response(reply),
     group_pb2.LeaveGroupRequest: _leave_response,
     group_pb2.OffsetCommitRequest: _commit_response,
     group_pb2.OffsetFetchRequest: _fetch_response,
-    group_pb2.ReportLogEndsRequest: _report_log_ends_response,
+    group_pb2.ReportLogEndsRequest: lambda _, reply: message_of(
+        group_pb2.ReportLogEndsResponse, reply
+    ),
     admin_pb2.ListLogEndsRequest: _list_log_ends_response,
     admin_pb2.ListGroupsRequest: _list_response,
     admin_pb2.OffsetDeleteRequest: _delete_offsets_response,
@@ -330,24 +198,39 @@ _RESPONSES: _Responses = {
 
 # --- Slices -------------------------------------------------------------------------------------
 
-Values = Callable[[Any], dict[str, Any]]  # Any: a row, and what its message's fields are set to.
+More = Callable[[Any], dict[str, Any]] | None
+"""Fields of a row's message, besides those that it has in common with the row. Any: the row."""
 
 
-def _fill(container: Any, rows: Iterable[Any], values: Values) -> Work[None]:
+def _said(row: Any, owner: Message, field: str, *but: str) -> WriteFields:
+    """The projection of a row to the messages in a field."""
+    return projection(type(row), owner.DESCRIPTOR.fields_by_name[field].message_type, *but)
+
+
+def _fill(owner: Message, field: str, rows: Iterable[Any], more: More = None) -> Work[None]:
     """Add a message for each row in place: protobuf would copy messages that are made outside."""
+    container, said = getattr(owner, field), None
     for number, row in enumerate(rows, 1):
-        container.add(**values(row))
+        said = said or _said(row, owner, field)
+        fields = said(row)
+        if more is not None:
+            fields |= more(row)
+        container.add(**fields)
         if number % PART == 0:
             yield
 
 
-def _fill_topics(topics: Any, rows: Iterable[Any], values: Values) -> Work[None]:
+def _fill_topics(owner: Any, rows: Iterable[Any], more: More = None) -> Work[None]:
     """Group adjacent rows of one topic; the order of the rows is kept."""
-    topic: Any = None
+    topic, said = None, None
     for number, row in enumerate(rows, 1):
         if topic is None or topic.name != row.topic:
-            topic = topics.add(name=row.topic)
-        topic.partitions.add(**values(row))
+            topic = owner.topics.add(name=row.topic)
+        said = said or _said(row, topic, "partitions")
+        fields = said(row)
+        if more is not None:
+            fields |= more(row)
+        topic.partitions.add(**fields)
         if number % PART == 0:
             yield
 

@@ -9,13 +9,13 @@ from google.protobuf.message import Message
 
 from coordinator.core.ids import CallId
 from coordinator.core.session_values import operators as o
-from coordinator.core.session_values.requests import Standing
 from coordinator.core.sessions.holdings import ranges_of
 from coordinator.runtime.slices import PART, Work
+from coordinator.service.grpc.translate.projections import message_of, projection
 from coordinator.service.grpc.translate.session_checks import check_policy
 from coordinator.service.grpc.translate.sessions import changes_of, policy_message, settings_message
 from coordinator.v1 import admin_pb2 as pb
-from coordinator.v1 import errors_pb2, session_pb2
+from coordinator.v1 import session_pb2
 
 INCARNATION_SHOWN = 4
 """Bytes of an incarnation that are shown: enough to tell two, too few to attach as one of them."""
@@ -62,15 +62,11 @@ COMMANDS: dict[type[Message], Callable[[Any, CallId, str], Any]] = {
 
 
 def _described(_: Message, reply: o.SessionGroupReply) -> Work[Message]:
-    response = _Response(
-        **_error(reply),
-        group_id=reply.group_id,
-        group_state=reply.state,
+    response = message_of(
+        _Response,
+        reply,
+        *("policy", "members", "topics", "handoffs", "kept"),
         policy=policy_message(reply.policy),
-        policy_set=reply.is_policy_stored,
-        now_ms=reply.now_ms,
-        last_plan_ms=reply.planned_at_ms,
-        next_plan_ms=reply.plan_due_ms,
     )
     for number, row in enumerate(reply.members, 1):
         _add_member(response, row)
@@ -97,46 +93,17 @@ def _described(_: Message, reply: o.SessionGroupReply) -> Work[Message]:
 
 
 def _add_member(response: _Response, row: o.MemberRow) -> None:
-    record = row.record
-    member = response.members.add(
-        member_id=record.member_id,
-        member_name=record.name,
-        standing=(
-            session_pb2.Attached.MEMBER
-            if row.standing is Standing.MEMBER
-            else session_pb2.Attached.WAITING
-        ),
-        suspect=row.is_suspect,
-        lease_ms=row.lease_ms,
-        last_heard_ms=row.last_heard_ms,
-        lease_ends_ms=row.lease_ends_ms,
-        client_id=record.client_id,
-        client_host=record.client_host,
-        principal=record.principal,
+    record, kind = row.record, _Response.Member.DESCRIPTOR
+    fields = projection(type(record), kind, "incarnation", "lease_ms")(record)
+    fields |= projection(type(row), kind, "differing_wishes")(row)
+    response.members.add(
+        **fields,
         incarnation=session_pb2.Attach.Incarnation(
             id=bytes.fromhex(record.incarnation)[:INCARNATION_SHOWN],
             started_at_ms=record.started_at_ms,
         ),
-        capacity=record.capacity,
-        max_partitions=record.max_partitions,
-        rack=record.rack,
-        revision=record.revision,
-        deployment=record.deployment,
-        ready=row.is_ready,
-        overloaded=row.is_overloaded,
-        stalled=row.is_stalled,
-        leaving=record.leaves,
-        leaves_at_ms=row.leaves_at_ms,
-        evicted=record.evicted,
-        partition_count=row.partitions,
-        why=row.why,
-        waits_for=row.waits_for,
         differing_wishes=settings_message(row.differing_wishes) if row.differing_wishes else None,
     )
-    for name, count in record.topics:
-        member.topics.add(name=name, partitions=count)
-    if record.place is not None:
-        member.place.pod_uid, member.place.container, member.place.started_at_ms = record.place
 
 
 def _add_topic(response: _Response, topic: o.TopicRow) -> Work[None]:
@@ -168,20 +135,10 @@ def _runs(topic: o.TopicRow) -> Iterator[tuple[int, int]]:
 def _add_handoff(response: _Response, row: o.HandoffRow, topic: o.TopicRow) -> None:
     name, partition = row.place
     response.handoffs.add(
+        **projection(type(row), _Response.Handoff.DESCRIPTOR)(row),
         topic=name,
         partition=partition,
-        handoff_id=row.handoff_id,
-        phase=row.phase.value,
         token=topic.tokens[partition],
-        source_member_id=row.source,
-        successor_member_id=row.successor,
-        opened_at_ms=row.opened_at_ms,
-        phase_since_ms=row.phase_since_ms,
-        phase_ends_ms=row.deadline_ms,
-        waits_for=row.waits_for,
-        ready=row.is_ready,
-        position=row.position,
-        reason=row.reason,
     )
 
 
@@ -197,26 +154,14 @@ def _add_kept(response: _Response, row: o.KeptRow) -> None:
 
 
 def _policy_set(_: Message, reply: o.PolicyReply) -> Message:
-    return pb.SetGroupPolicyResponse(**_error(reply), policy=policy_message(reply.policy))
-
-
-def _evicted(_: Message, reply: o.EvictReply) -> Message:
-    return pb.EvictMemberResponse(
-        **_error(reply),
-        member_id=reply.member_id,
-        member_name=reply.name,
-        partition_count=reply.partitions,
+    return message_of(
+        pb.SetGroupPolicyResponse, reply, "policy", policy=policy_message(reply.policy)
     )
-
-
-def _error(reply: Any) -> dict[str, Any]:  # Any: the three replies.
-    code = errors_pb2.ErrorCode.ValueType(reply.error)
-    return {"error_code": code, "error_message": reply.message}
 
 
 # Any: each function takes the request of its row, and its reply.
 RESPONSES: dict[type[Message], Callable[[Any, Any], Message | Work[Message]]] = {
     pb.DescribeSessionGroupRequest: _described,
     pb.SetGroupPolicyRequest: _policy_set,
-    pb.EvictMemberRequest: _evicted,
+    pb.EvictMemberRequest: lambda _, reply: message_of(pb.EvictMemberResponse, reply),
 }

@@ -3,14 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import fields
 from typing import Any
 
 from coordinator.core.events import HandoffJournaled
 from coordinator.core.ids import NO_TIME
-from coordinator.core.session_values.journal import PlanRecord, Stop
+from coordinator.core.session_values.journal import PlannedMove, PlanRecord, Stop, Unowned
 from coordinator.core.session_values.records import PartitionSwitched, PhaseEntered
 from coordinator.observe.explain_sessions import explain_handoff, explain_plan, to_of
+from coordinator.service.grpc.translate.projections import message_of, projection
 from coordinator.v1 import admin_pb2 as pb
+
+_plan = projection(PlanRecord, pb.SessionPlan.DESCRIPTOR, "moves", "moved")
+_move = projection(PlannedMove, pb.SessionPlan.Move.DESCRIPTOR)
+# Any: arguments of messages with other fields besides.
+_NO_PHASES: dict[str, Any] = dict.fromkeys(
+    ("join_phase_ms", "sync_phase_ms", "durable_phase_ms"), NO_TIME
+)
 
 
 def plan_message(plan: PlanRecord, handoffs: Sequence[HandoffJournaled] = ()) -> pb.Rebalance:
@@ -19,72 +28,41 @@ def plan_message(plan: PlanRecord, handoffs: Sequence[HandoffJournaled] = ()) ->
     Args:
         handoffs: those that it has led to, and that have ended.
     """
-    unowned = plan.unowned
-    message = pb.Rebalance(
-        group_id=plan.group_id,
+    return message_of(
+        pb.Rebalance,
+        plan,
+        *("moves", "moved"),
+        **_NO_PHASES,
         cause="return" if plan.is_return else "plan",
         cause_code="session_return" if plan.is_return else "session_plan",
-        started_at_ms=plan.called_at_ms,
-        ended_at_ms=plan.made_at_ms,
-        join_phase_ms=NO_TIME,
-        sync_phase_ms=NO_TIME,
-        durable_phase_ms=NO_TIME,
         members=plan.member_count,
         outcome="completed",
         partitions_moved=plan.moved,
-        unowned_partitions=unowned.partitions,
-        unowned_ms_max=unowned.ms_max,
-        unowned_ms_total=unowned.ms_total,
-        unowned_ms_max_at_least=unowned.ms_max_at_least,
-        unowned_ms_total_at_least=unowned.ms_total_at_least,
         counted_from="last_work",
-        partitions_left_out=plan.left_out,
         explanation=explain_plan(plan, handoffs),
-        session_plan=pb.SessionPlan(
-            triggers=[
-                pb.SessionPlan.Trigger(cause=each.cause.value, member_id=each.member_id)
-                for each in plan.triggers
+        session_plan={
+            **_plan(plan),
+            "partitions": plan.partition_count,
+            "moved": [{"reason": why, "partitions": count} for why, count in plan.counts],
+            "moves": [
+                _move(move) | _rest(move.stop, move.resumed_by(plan.made_at_ms))
+                for move in plan.moves
             ],
-            trigger_count=plan.trigger_count,
-            partitions=plan.partition_count,
-            moved=[pb.SessionPlan.Count(reason=why, partitions=n) for why, n in plan.counts],
-            unplaced=[pb.SessionPlan.Count(reason=why, partitions=n) for why, n in plan.unplaced],
-        ),
+        },
+        **{f"unowned_{field.name}": getattr(plan.unowned, field.name) for field in fields(Unowned)},
     )
-    for move in plan.moves:
-        added = message.session_plan.moves.add(
-            topic=move.topic,
-            from_member_id=move.source,
-            to_member_id=move.target,
-            reason=move.reason,
-            **_rest(move.stop, move.resumed_by(plan.made_at_ms)),
-        )
-        for first, last in move.partitions:
-            added.partitions.add(first=first, last=last)
-    return message
 
 
 def handoff_message(event: HandoffJournaled) -> pb.SessionHandoff:
     """The message of a hand-off that has ended, with its explanation."""
     record, line = event.record, event.record.line
     assert line is not None
-    return pb.SessionHandoff(
+    return message_of(
+        pb.SessionHandoff,
+        line,
         topic=record.topic,
         partition=record.partition,
-        handoff_id=line.handoff_id,
-        mode=line.mode,
-        reason=line.reason,
-        outcome=line.outcome.value,
-        from_member_id=line.source,
         to_member_id=to_of(event),
-        opened_at_ms=line.opened_at_ms,
-        prepared_at_ms=line.prepared_at_ms,
-        drain_at_ms=line.drain_at_ms,
-        forced_at_ms=line.forced_at_ms,
-        released_at_ms=line.released_at_ms,
-        ended_at_ms=line.ended_at_ms,
-        position=line.position,
-        start_offset=line.start_offset,
         explanation=explain_handoff(event),
         **_rest(line.stop, line.ended_at_ms),
     )
@@ -99,9 +77,7 @@ def watched_handoff(event: HandoffJournaled) -> pb.Rebalance:
         cause_code="session_handoff",
         started_at_ms=handoff.opened_at_ms,
         ended_at_ms=handoff.ended_at_ms,
-        join_phase_ms=NO_TIME,
-        sync_phase_ms=NO_TIME,
-        durable_phase_ms=NO_TIME,
+        **_NO_PHASES,
         outcome=handoff.outcome,
         partitions_moved=int(handoff.from_member_id != handoff.to_member_id),
         explanation=[handoff.explanation],

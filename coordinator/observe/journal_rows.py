@@ -1,13 +1,15 @@
 """Rows of `explain`, `timeline`, `watch`, `replay` and `who-blocks`.
 
-Fields that end in `_at_ms` are epoch milliseconds. `rebalance_views.py` makes the rows.
+Fields that end in `_at_ms` are epoch milliseconds. Those of a message's entry of a journal are
+made by name (`rows.row_of`), so a fact that a row declares is shown.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
-from coordinator.cli.rows import ABSENT, column
+from coordinator.observe.rows import ABSENT, column, row_of
 
 
 def _spelled(ms: int | None) -> str:
@@ -48,7 +50,7 @@ class Participant:
 
     member_id: str = column(_MEMBER)
     client_id: str | None = column(_CLIENT)
-    host: str | None = column(_HOST)
+    host: str | None = column(_HOST, source="client_host")
     is_new: bool = column("True if it was no member before.")
     is_leader: bool = column("True if it made the assignment.")
     joined_at_ms: int = column("Time of its JoinGroup.")
@@ -63,12 +65,18 @@ class Removed:
 
     member_id: str = column(_MEMBER)
     client_id: str | None = column(_CLIENT)
-    host: str | None = column(_HOST)
+    host: str | None = column(_HOST, source="client_host")
     code: str = column("Cause, for example session_expired, join_timed_out, left, admin.")
     cause: str = column("Cause in words, with the reason that it gave.")
-    removed_at_ms: int | None = column("Time of it; null: told by an early version.")
-    last_heard_ms: int | None = column("Time of its last call; null: not since a fail-over.")
-    heartbeat_interval_ms: int | None = column("As measured; null: too few heartbeats.")
+    removed_at_ms: int | None = column(
+        "Time of it; null: told by an early version.", is_zero_null=True
+    )
+    last_heard_ms: int | None = column(
+        "Time of its last call; null: not since a fail-over.", is_zero_null=True
+    )
+    heartbeat_interval_ms: int | None = column(
+        "As measured; null: too few heartbeats.", is_zero_null=True
+    )
     client_software: str | None = column(_SOFTWARE)
 
 
@@ -90,8 +98,12 @@ class Move:
     from_member: Client = column("Owner before.")
     to_member: Client = column("Owner since.")
     has_moved: bool = column("False: they stayed with their owner, which stopped meanwhile.")
-    not_worked_on_ms_min: int = column("Shortest time in which nobody can have worked on them.")
-    not_worked_on_ms_max: int | None = column("Longest such time; null: unknown.")
+    not_worked_on_ms_min: int = column(
+        "Shortest time in which nobody can have worked on them.", source="unowned_ms_min"
+    )
+    not_worked_on_ms_max: int | None = column(
+        "Longest such time; null: unknown.", source="unowned_ms_max"
+    )
     stopped_earliest_ms: int | None = column("Time until which the owner worked for certain.")
     stopped_latest_ms: int | None = column("Time at which it had stopped for certain.")
     resumed_at_ms: int = column("Time at which the new assignment was stored.")
@@ -106,8 +118,10 @@ class AdviceRow:
     code: str = column("For example short_session, slow_to_join.")
     text: str = column("The sentence.")
     client_id: str | None = column("The client that it is about; null: the group.")
-    duration_ms: int | None = column("The duration that it is about; null: none.")
-    count: int | None = column("The number that it is about; null: none.")
+    duration_ms: int | None = column(
+        "The duration that it is about; null: none.", is_zero_null=True
+    )
+    count: int | None = column("The number that it is about; null: none.", is_zero_null=True)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,8 +143,10 @@ class NotWorkedOn:
 class Explained:
     """A rebalance, or a refused join, which leads to no generation."""
 
-    group: str = column(_GROUP)
-    generation: int | None = column(_GENERATION[:-1] + "; null: a join was refused.")
+    group: str = column(_GROUP, source="group_id")
+    generation: int | None = column(
+        _GENERATION[:-1] + "; null: a join was refused.", source="generation_after"
+    )
     generation_before: int | None = column("Generation before it.", None)
     cause: str = column("Cause in words.")
     cause_code: str = column("Cause, for example member_joined, join_refused.", None)
@@ -144,7 +160,9 @@ class Explained:
     protocol: str | None = column("Selected protocol; null: none.", None)
     was_initial: bool = column("True for the first rebalance of an empty group.", None)
     cooperative_round: int | None = column(
-        "Number of the round of a cooperative rebalance; null: it took one only.", None
+        "Number of the round of a cooperative rebalance; null: it took one only.",
+        None,
+        is_zero_null=True,
     )
     partitions_taken_away: int | None = column("Partitions that the next round hands out.", None)
     members: int | None = column("Members after it; null: a join was refused.", None)
@@ -179,8 +197,12 @@ class PlanMoveRow:
     from_member_id: str | None = column("Holder, or the last one; null: unknown.")
     to_member_id: str | None = column("Holder since; null: they are given up.")
     reason: str = column("For example free (nobody held them), holder_leaves, balance.")
-    not_worked_on_ms_min: int | None = column("Shortest time without work; null: they were held.")
-    not_worked_on_ms_max: int | None = column("Longest such time; null: unknown.")
+    not_worked_on_ms_min: int | None = column(
+        "Shortest time without work; null: they were held.", source="unowned_ms_min"
+    )
+    not_worked_on_ms_max: int | None = column(
+        "Longest such time; null: unknown.", source="unowned_ms_max"
+    )
     known_by: str | None = column("Evidence of when the holder stopped; null: unknown.")
 
 
@@ -209,10 +231,15 @@ class HandoffLineRow:
         None,
     )
     not_worked_on_ms_min: int | None = column(
-        "Shortest time in which nobody worked on it; null: somebody always did.", None
+        "Shortest time in which nobody worked on it; null: somebody always did.",
+        None,
+        source="unowned_ms_min",
     )
     not_worked_on_ms_max: int | None = column(
-        "Longest such time; null: unknown, or somebody always did.", "NOT-WORKED-ON", text=_spelled
+        "Longest such time; null: unknown, or somebody always did.",
+        "NOT-WORKED-ON",
+        text=_spelled,
+        source="unowned_ms_max",
     )
     explanation: str = column("All of it in a sentence.", None)
 
@@ -221,9 +248,9 @@ class HandoffLineRow:
 class ExplainedPlan:
     """A plan of a session group."""
 
-    group: str = column(_GROUP)
-    called_at_ms: int = column("First event that called for it.", None)
-    made_at_ms: int = column("Time at which it was made.", None)
+    group: str = column(_GROUP, source="group_id")
+    called_at_ms: int = column("First event that called for it.", None, source="started_at_ms")
+    made_at_ms: int = column("Time at which it was made.", None, source="ended_at_ms")
     window_ms: int = column("Time between the two.", "AFTER", text=_spelled)
     triggers: tuple[PlanTriggerRow, ...] = column("What called for it; of many the first.", None)
     trigger_count: int = column("Number of events that called for it.", "#TRIGGERS")
@@ -238,6 +265,7 @@ class ExplainedPlan:
     )
     moves: tuple[PlanMoveRow, ...] = column("Who gets what; of many the first 100.", None)
     partitions_left_out: int = column("Number of partitions that are not in moves.", None)
+    refusing_members: int = column("Members that had refused what they were asked to take.", None)
     explanation: tuple[str, ...] = column("All of it, and its hand-offs, in sentences.", None)
 
 
@@ -279,3 +307,77 @@ class Blocking:
         text=lambda ms: ABSENT if ms is None else f"{_spelled(ms)} ago",
     )
     is_leader: bool = column("True if the group waits for its assignment.", "LEADER")
+
+
+# --- Entries of journals as rows ----------------------------------------------------------------
+# Any: messages of the contract, which is not known here.
+
+
+def explained(rebalance: Any) -> Explained:
+    """The row of a rebalance."""
+    caused_by = (rebalance.member_id, rebalance.client_id, rebalance.client_host)
+    return row_of(
+        Explained,
+        rebalance,
+        caused_by=_client(*caused_by) if any(caused_by) else None,
+        duration_ms=rebalance.ended_at_ms - rebalance.started_at_ms,
+        phases_ms=Phases(
+            join=_known(rebalance.join_phase_ms),
+            sync=_known(rebalance.sync_phase_ms),
+            durable=_known(rebalance.durable_phase_ms),
+        ),
+        participants=tuple(
+            row_of(Participant, each, is_leader=each.member_id == rebalance.leader)
+            for each in rebalance.participants
+        ),
+        not_worked_on=_not_worked_on(rebalance) if rebalance.partitions_moved >= 0 else None,
+        moves=tuple(
+            row_of(
+                Move,
+                each,
+                from_member=_client(each.from_member_id, each.from_client_id),
+                to_member=_client(each.to_member_id, each.to_client_id),
+            )
+            for each in rebalance.moves
+        ),
+    )
+
+
+def plan_row(told: Any) -> ExplainedPlan:
+    """The row of a plan."""
+    plan = told.session_plan
+    return row_of(
+        ExplainedPlan,
+        plan,
+        told,
+        window_ms=max(0, told.ended_at_ms - told.started_at_ms),
+        moved_by_reason={each.reason: each.partitions for each in plan.moved},
+        unplaced_by_reason={each.reason: each.partitions for each in plan.unplaced},
+        not_worked_on=_not_worked_on(told) if told.unowned_partitions else None,
+    )
+
+
+def handoff_row(group: str, handoff: Any) -> HandoffLineRow:
+    """The row of a hand-off."""
+    took_ms = max(0, handoff.ended_at_ms - handoff.opened_at_ms)
+    return row_of(HandoffLineRow, handoff, group=group, duration_ms=took_ms)
+
+
+def _not_worked_on(told: Any) -> NotWorkedOn:
+    is_counted = bool(told.counted_from)
+    return NotWorkedOn(
+        partitions=told.unowned_partitions,
+        counted_from=told.counted_from or None,
+        longest_ms_min=told.unowned_ms_max_at_least if is_counted else None,
+        longest_ms_max=told.unowned_ms_max,
+        total_ms_min=told.unowned_ms_total_at_least if is_counted else None,
+        total_ms_max=told.unowned_ms_total,
+    )
+
+
+def _client(member_id: str, client_id: str, host: str = "") -> Client:
+    return Client(member_id=member_id or None, client_id=client_id or None, host=host or None)
+
+
+def _known(ms: int) -> int | None:
+    return None if ms < 0 else ms

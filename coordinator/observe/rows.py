@@ -1,5 +1,7 @@
 """Declarations of what commands print: a dataclass per kind of row, a column per field.
 
+`row_of` makes a row of a message, by the names of their fields.
+
 A field's name is its key in JSON and YAML; its type is what is written there (None: null). Its
 heading in tables is the name in capitals with dashes, as Kafka's tools write them, unless another
 one is given. The page of outputs in the documentation is made of the same declarations.
@@ -10,7 +12,8 @@ from __future__ import annotations
 import types
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import MISSING, dataclass, field, fields, is_dataclass
-from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+from functools import cache
+from typing import Any, Literal, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
 ABSENT = "-"
 """Null in a table."""
@@ -37,12 +40,18 @@ Text = Callable[[Any], str]  # Any: the type of the field.
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A field of a row. `heading` None: not in tables. `text`: its form there, if not the usual."""
+    """A field of a row. `heading` None: not in tables. `text`: its form there, if not the usual.
+
+    source: of the field of messages, if it has another name. is_zero_null: 0 says that it is
+    unknown, as a negative number always does.
+    """
 
     meaning: str
     heading: str | None
     text: Text | None
     is_state: bool
+    source: str = ""
+    is_zero_null: bool = False
 
 
 def column(
@@ -51,6 +60,8 @@ def column(
     *,
     text: Text | None = None,
     is_state: bool = False,
+    source: str = "",
+    is_zero_null: bool = False,
     default: Any = MISSING,
 ) -> Any:  # Any: what `field` returns.
     """Declare a field of a row.
@@ -60,8 +71,10 @@ def column(
         heading: of the column in tables; empty: made of the name; None: not in tables.
         text: how a table shows the value (default: `cell`).
         is_state: the column is coloured by `TONES`; other words are red.
+        source: name of the field of messages, if it is another one.
+        is_zero_null: 0 in a message is null.
     """
-    told = {"column": Column(meaning, heading, text, is_state)}
+    told = {"column": Column(meaning, heading, text, is_state, source, is_zero_null)}
     return field(default=default, metadata=told)
 
 
@@ -100,6 +113,48 @@ def headings_of(kind: type) -> dict[str, str]:
         for key, it in columns_of(kind).items()
         if it.heading is not None
     }
+
+
+Kind = TypeVar("Kind")
+FACTS = "facts"
+
+
+def row_of(kind: type[Kind], *messages: Any, **given: Any) -> Kind:
+    """A row of what messages and their facts say, the first one before the others.
+
+    An empty text and a negative number are null where the column may be.
+
+    Args:
+        given: values of columns that no message has.
+    Raises:
+        AttributeError: a column is neither given nor in any message.
+    """
+    sources = [*messages, *(it.facts for it in messages if hasattr(it, FACTS))]
+    hints = _hints_of(cast("Any", kind))
+    for key, it in columns_of(kind).items():
+        if key not in given:
+            name = it.source or key
+            source = next((each for each in sources if hasattr(each, name)), messages[0])
+            given[key] = _value_of(getattr(source, name), it, hints[key])
+    return kind(**given)
+
+
+def _value_of(value: Any, it: Column, hint: Any) -> Any:
+    if get_origin(hint) is tuple:
+        part = get_args(hint)[0]
+        return tuple(
+            row_of(cast("Any", part), each) if is_dataclass(part) else each for each in value
+        )
+    if type(None) in get_args(hint):
+        if isinstance(value, int):
+            return None if value < 0 or (it.is_zero_null and not value) else value
+        return None if value == "" else value
+    return value
+
+
+@cache
+def _hints_of(kind: Any) -> dict[str, Any]:  # Any: such a class is unhashable to type checkers.
+    return get_type_hints(kind)
 
 
 def plain(value: Any) -> Any:  # Any: the type of some field, and what JSON can hold.
