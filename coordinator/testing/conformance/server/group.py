@@ -14,7 +14,7 @@ from coordinator.dial import Credentials, address_of
 from coordinator.testing.conformance.server.calls import GroupCalls
 from coordinator.testing.conformance.server.member import ScriptedMember
 from coordinator.testing.conformance.server.told import text_of
-from coordinator.testing.conformance.trial import Failed, now_s
+from coordinator.testing.conformance.trial import now_s
 from coordinator.v1 import errors_pb2, group_pb2, group_pb2_grpc
 from coordinator.v1 import session_pb2 as pb
 
