@@ -168,7 +168,7 @@ class Verdicts:
 
 
 def judge_all(some: Iterable[Mutation], workers: int) -> Iterator[tuple[Mutation, bool, str]]:
-    """Mutations with their verdicts, in the order of these; one is taken when a worker is free."""
+    """Each mutation with its verdict, as verdicts come; one is taken when a worker is free."""
     verdicts = Verdicts()
     with tempfile.TemporaryDirectory(prefix="mutations-") as folder:
         trees: queue.SimpleQueue[Tree] = queue.SimpleQueue()

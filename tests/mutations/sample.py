@@ -61,7 +61,8 @@ class Change:
         """
         old, new = self.edit.as_text(self.source)
         line = self.source.count("\n", 0, self.edit.begin) + 1
-        rule = f"{self.edit.operator} in line {line} becomes {self.edit.new}"
+        new_words = " ".join(self.edit.new.split())
+        rule = f"{self.file}:{line}: {self.edit.operator} becomes {new_words}"
         suites = ("--fast", *self.suites)
         return Mutation(rule=rule, place=self.place, old=old, new=new, suites=suites)
 
