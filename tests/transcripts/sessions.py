@@ -1,7 +1,7 @@
 """Members of session groups in stories: what they say, and what they are told.
 
     attach NAME [partitions=3] [lease=10000] [mode=SIMPLE|WARM|COPY]
-    heartbeat NAME | cut NAME | restarts NAME
+    heartbeat NAME | cut NAME | restarts NAME | stop-reading NAME
     ack NAME RELEASED|READY|REFUSED PARTITION ...
     leave NAME NOW|DRAIN|RETURN
 
@@ -122,6 +122,10 @@ class SessionMembers:
     def cut(self, name: str) -> None:
         """End the stream, as when the connection is lost."""
         self._members[name].stream.cut()
+
+    def stop_reading(self, name: str) -> None:
+        """Take nothing from the stream any more."""
+        self._members[name].stream.stop_reading()
 
     def restarts(self, name: str) -> None:
         """The process has ended, and another one begins under its name."""

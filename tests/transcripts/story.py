@@ -200,6 +200,10 @@ class Transcript:
         self._sessions.cut(*arguments)
         return []
 
+    def _stop_reading(self, arguments: list[str]) -> list[str]:
+        self._sessions.stop_reading(*arguments)
+        return []
+
     def _restarts(self, arguments: list[str]) -> list[str]:
         self._sessions.restarts(*arguments)
         return []
@@ -318,4 +322,5 @@ _COMMANDS: dict[str, Callable[[Transcript, list[str]], list[str]]] = {
     "ack": Transcript._ack,
     "cut": Transcript._cut,
     "restarts": Transcript._restarts,
+    "stop-reading": Transcript._stop_reading,
 }
