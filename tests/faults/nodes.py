@@ -14,7 +14,7 @@ class Nodes:
     def __init__(self) -> None:
         self.nodes: dict[int, Process] = {}
         self.variables: dict[str, str] = {}
-        """Of the environment of those that are started from now on."""
+        """Environment variables of nodes that are started from now on."""
 
     async def kill(self, number: int) -> None:
         await asyncio.to_thread(self.nodes.pop(number).kill)

@@ -23,7 +23,7 @@ pytestmark = pytest.mark.timeout(600)
 
 
 needs_etcd = pytest.mark.skipif(missing_etcd() is not None, reason=str(missing_etcd()))
-"""Of what befalls the controller on ZooKeeper, `test_cluster_faults.py` plays the same."""
+"""ZooKeeper's controllers are killed and cut off in `test_cluster_faults.py`."""
 
 
 async def until_all_led(deployment: Deployment) -> None:

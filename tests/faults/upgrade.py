@@ -36,7 +36,7 @@ from tests.patience import HANG_S
 ROOT = Path(__file__).parents[2]
 PROTOCOLS = ("classic", "session")
 PARTITIONS, COMMITS = 4, 2
-"""Of each group; and how often each partition is committed before the next node is restarted."""
+"""Partitions of each group, and commits of each before the next node is restarted."""
 LEASE_MS = 60_000
 """Far longer than a restart takes on a busy machine, so that no lease ends."""
 NOT_COPIED = (".git", ".venv", "build", "dist", "site", "__pycache__", ".*_cache", "node_modules")
@@ -100,8 +100,8 @@ class Release:
 
     @property
     def variables(self) -> dict[str, str]:
-        """Of the environment: the tests are this tree's, and the product is the release's. The
-        current folder is no place to import from."""
+        """Environment variables that run this tree's tests with the release's product. Nothing is
+        imported from the current folder."""
         return {"PYTHONPATH": f"{self.folder}{os.pathsep}{ROOT}", "PYTHONSAFEPATH": "1"}
 
     def own_version(self) -> str:
@@ -168,7 +168,7 @@ class Groups:
         await until(have_committed, HANG_S)
 
     def grants(self) -> dict[str, int]:
-        """How often partitions were granted so far, by protocol."""
+        """Number of grants of partitions so far, by protocol."""
         return {
             protocol: sum(note["op"] == "granted" for note in self._notes(protocol))
             for protocol in PROTOCOLS

@@ -146,7 +146,7 @@ def _changes(node: ast.AST, source: str, offsets: _Offsets) -> Iterator[tuple[st
 
 
 def _between(one: Node, other: Node, token: str, source: str, offsets: _Offsets) -> tuple[int, int]:
-    """Where the operator between two operands stands; brackets may stand there, too."""
+    """Offsets of the operator between two operands; brackets may stand there, too."""
     found = re.compile(token).search(source, offsets.end(one), offsets.begin(other))
     assert found is not None, ast.unparse(one)
     return found.span()

@@ -1,4 +1,4 @@
-"""What the program changes, and what it leaves alone."""
+"""Changes that the program makes, and code that it leaves alone."""
 
 from __future__ import annotations
 

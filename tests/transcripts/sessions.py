@@ -135,7 +135,7 @@ class SessionMembers:
     # --- What they are told ---
 
     def news(self) -> list[str]:
-        """What members have been told since."""
+        """Lines about messages that members were sent since the last call."""
         said: list[str] = []
         for name, member in self._members.items():
             for number, stream in enumerate(member.streams):

@@ -214,7 +214,7 @@ class SimulatedChannel:
             *,
             timeout: float | None = None,  # noqa: ASYNC109  # gRPC's face.
             metadata: Sequence[tuple[str, str]] | None = None,
-            wait_for_ready: bool | None = None,  # Whoever listens is ready.
+            wait_for_ready: bool | None = None,  # A server that listens is ready.
         ) -> Any:
             call = Call(self, method, next(self._numbers), timeout, tuple(metadata or ()))
             data, response = request_serializer(request), None

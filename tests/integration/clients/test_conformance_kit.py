@@ -24,7 +24,7 @@ async def test_our_server_conforms(capsys):
 
 
 RESTARTS = ("restart-keeps-holdings", "restart-raises-tokens")
-"""Those that a log on a disk could fail. The others are played on virtual time."""
+"""Cases that a log on a disk could fail. The others are played on virtual time."""
 
 
 def test_holdings_outlive_a_restart(capsys, tmp_path):

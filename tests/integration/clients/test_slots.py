@@ -16,7 +16,7 @@ from tests.patience import HANG_S
 from tests.serving import Process
 
 ROWS = 150
-"""Of each partition: a slot pauses after every five."""
+"""Rows of each partition. A slot pauses after every five."""
 
 
 class Killed(Exception):
