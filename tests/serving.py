@@ -10,7 +10,7 @@ import os
 import random
 import socket
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from coordinator.cli.kafka_listener import serve_kafka
@@ -140,16 +140,19 @@ class Process(NodeProcess):
 
     Args:
         wait: until it serves.
+        variables: of its environment, besides those of this process.
     """
 
-    def __init__(self, *flags: str, wait: bool = True) -> None:
+    def __init__(
+        self, *flags: str, wait: bool = True, variables: Mapping[str, str] | None = None
+    ) -> None:
         defaults = ["--listen", "127.0.0.1:0", "--metrics-listen", "127.0.0.1:0"]
         defaults += ["--console-listen", ""]
         if "--data-dir" not in flags:
             defaults += ["--store", "memory"]
         # The commands, which tests run in this process, silence gRPC for themselves.
         environment = {k: v for k, v in os.environ.items() if k != "GRPC_VERBOSITY"}
-        super().__init__([*defaults, *flags], environment, wait=wait)
+        super().__init__([*defaults, *flags], {**environment, **(variables or {})}, wait=wait)
 
     def rss_mib(self) -> float:
         """Memory that the process has now; Linux only."""

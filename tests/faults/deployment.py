@@ -93,7 +93,7 @@ class Deployment(Nodes):
             "--group-initial-rebalance-delay-ms", "50", "--group-min-session-timeout-ms", "100",
             "--replica-lag-time-max-ms", "1000", "--drain-timeout-ms", "3000", *self._flags,
         )  # fmt: skip
-        self.nodes[number] = await asyncio.to_thread(Process, *flags)
+        self.nodes[number] = await asyncio.to_thread(Process, *flags, variables=self.variables)
 
     async def view(self) -> ClusterView:
         """Read the cluster's state from the store.

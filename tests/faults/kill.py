@@ -2,7 +2,7 @@
 
     python -m tests.faults.kill [KILLS] [SEED]
 
-200 kills by default; the tests kill a tenth as often. Exit status: 0 if every claim holds.
+200 kills by default; the tests kill a twentieth as often. Exit status: 0 if every claim holds.
 History and dump stay behind if one does not.
 """
 

@@ -13,6 +13,8 @@ class Nodes:
 
     def __init__(self) -> None:
         self.nodes: dict[int, Process] = {}
+        self.variables: dict[str, str] = {}
+        """Environment variables of nodes that are started from now on."""
 
     async def kill(self, number: int) -> None:
         await asyncio.to_thread(self.nodes.pop(number).kill)

@@ -1,4 +1,4 @@
-"""A worker of a session group that writes to two sinks, for `tests.faults.sessions`.
+"""A worker that writes to two sinks, for `tests.faults.sessions` and `tests.faults.upgrade`.
 
     python -m tests.faults.session_worker {"addresses": …}
 
@@ -6,6 +6,9 @@ One sink checks tokens, a table in SQLite: it takes an effect if its token is no
 that it has seen of the partition. The other one takes everything: a file of lines. The worker notes
 what it is granted, tries and commits, each note one line of JSON in the same file, with the time by
 a clock that all processes of a machine share.
+
+A classic group has no tokens that are compared between processes: there it is the time of the grant
+by that clock.
 """
 
 from __future__ import annotations
@@ -34,13 +37,15 @@ BUSY_S = 30.0
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """Settings of a worker. folder: of the sinks and the notes."""
+    """Settings of a worker. folder: of the sinks and the notes. lease_ms: in a classic group, the
+    session time-out."""
 
     addresses: str
     group: str
     folder: str
     partitions: int
     lease_ms: int
+    protocol: str = "session"
 
 
 class CheckingSink:
@@ -103,8 +108,12 @@ def run(program: Program) -> None:
         program.addresses,
         program.group,
         {TOPIC: program.partitions},
-        protocol="session",
-        wishes={"lease_ms": program.lease_ms},
+        protocol=program.protocol,
+        **(
+            {"wishes": {"lease_ms": program.lease_ms}}
+            if program.protocol == "session"
+            else {"session_timeout_ms": program.lease_ms}
+        ),
     )
 
     def put_late(partition: int, token: int, position: int) -> bool:
@@ -115,6 +124,8 @@ def run(program: Program) -> None:
     @worker.handler
     async def work(p: Partition) -> None:
         token, position = p.token, max(p.position, 0)
+        if program.protocol != "session":
+            token = time.monotonic_ns()
         notes.add("granted", p.number, token=token, offset=p.position)
         while True:
             await asyncio.sleep(EACH_S - CHECK_TO_EFFECT_S)

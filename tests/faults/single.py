@@ -38,4 +38,4 @@ class SingleNode(Nodes):
             "--data-dir", str(self._folder), "--listen", self.addresses[0],
             "--metrics-listen", "", "--drain-timeout-ms", "3000",
         )  # fmt: skip
-        self.nodes[number] = await asyncio.to_thread(Process, *flags)
+        self.nodes[number] = await asyncio.to_thread(Process, *flags, variables=self.variables)

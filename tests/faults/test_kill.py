@@ -1,6 +1,6 @@
 """SIGKILL at random: nothing acknowledged is lost, and nobody at rest is disturbed.
 
-`python -m tests.faults.kill` kills ten times as often.
+`python -m tests.faults.kill` kills twenty times as often.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import pytest
 
 from tests.faults.kill import WORK, check, kill_again_and_again
 
-KILLS = 20
+KILLS = 10
 
 
 @pytest.mark.timeout(900)

@@ -19,9 +19,9 @@ from tests.serving import Process
 
 MEMBERS, CONNECTIONS = 400, 8
 SESSION_S, BEAT_S = 6.0, 1.5
-STILL_S = 10.0
+STILL_S = 7.0
 """Longer than a session, and than anybody waits for an answer."""
-SLOW_S, SLICE_S, OF = 12.0, 0.025, 4
+SLOW_S, SLICE_S, OF = 8.0, 0.025, 4
 """Then the process has a quarter of a core, in slices, for so long."""
 LONG_S = HANG_S
 """Guard against a hang, on a machine that is busy with other things."""

@@ -17,17 +17,13 @@ from tests.integration.groups import commit_everywhere, members
 from tests.integration.waiting import until
 from tests.patience import HANG_S
 
-MISSING = {"etcd": missing_etcd, "zookeeper": missing_zookeeper}
 RECOVERY_S = HANG_S
 """Far more than it takes; what is lost for good takes longer."""
 pytestmark = pytest.mark.timeout(600)
 
 
-@pytest.fixture(params=MISSING)
-def kind(request):
-    if reason := MISSING[request.param]():
-        pytest.skip(reason)
-    return request.param
+needs_etcd = pytest.mark.skipif(missing_etcd() is not None, reason=str(missing_etcd()))
+"""ZooKeeper's controllers are killed and cut off in `test_cluster_faults.py`."""
 
 
 async def until_all_led(deployment: Deployment) -> None:
@@ -77,8 +73,9 @@ def sessions_ended(deployment: Deployment) -> bool:
     )
 
 
-async def test_the_controller_killed_and_started_again_within_its_session(kind):
-    async with Deployment(kind, "--store-session-timeout-ms", "6000") as deployment:
+@needs_etcd
+async def test_the_controller_killed_and_started_again_within_its_session():
+    async with Deployment("etcd", "--store-session-timeout-ms", "6000") as deployment:
         await until_all_led(deployment)
         for _ in range(2):
             controller = await deployment.controller()
@@ -87,8 +84,9 @@ async def test_the_controller_killed_and_started_again_within_its_session(kind):
         await check_whoever_dies_next_is_succeeded(deployment)
 
 
-async def test_a_store_without_a_majority_for_longer_than_a_session(kind):
-    async with Deployment(kind, "--store-session-timeout-ms", "1000") as deployment:
+@needs_etcd
+async def test_a_store_without_a_majority_for_longer_than_a_session():
+    async with Deployment("etcd", "--store-session-timeout-ms", "1000") as deployment:
         await until_all_led(deployment)
         for number in (0, 1):
             await asyncio.to_thread(deployment.store.kill, number)
@@ -119,10 +117,11 @@ async def test_a_server_of_zookeeper_that_hangs_for_a_part_of_the_session_it_has
         await check_whoever_dies_next_is_succeeded(deployment)
 
 
-async def test_with_acks_all_writes_go_on_when_a_standby_is_killed_or_stands_still(kind):
+@needs_etcd
+async def test_with_acks_all_writes_go_on_when_a_standby_is_killed_or_stands_still():
     """The cluster has dropped it: the time that a lagging replica has is not waited for."""
     flags = ("--acks", "all", "--replica-lag-time-max-ms", "600000")
-    async with Deployment(kind, *flags) as deployment:
+    async with Deployment("etcd", *flags) as deployment:
         await until_all_led(deployment)
         async with members(deployment.addresses, SHARDS, session_timeout_ms=30_000) as some:
             await until_two_in_sync(deployment)

@@ -16,6 +16,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import importlib.util
+import itertools
 import os
 import queue
 import re
@@ -26,7 +27,7 @@ import sys
 import tempfile
 import tomllib
 from collections.abc import Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -166,26 +167,38 @@ class Verdicts:
         return True, f"caught      {mutation.rule}\n    by {red}"
 
 
-def break_all(some: list[Mutation], workers: int) -> int:
-    """Number of mutations that were not caught."""
+def judge_all(some: Iterable[Mutation], workers: int) -> Iterator[tuple[Mutation, bool, str]]:
+    """Each mutation with its verdict, as verdicts come; one is taken when a worker is free."""
     verdicts = Verdicts()
-    uncaught = 0
     with tempfile.TemporaryDirectory(prefix="mutations-") as folder:
         trees: queue.SimpleQueue[Tree] = queue.SimpleQueue()
         for number in range(workers):
             trees.put(Tree(Path(folder) / str(number)))
 
-        def in_a_tree(mutation: Mutation) -> tuple[bool, str]:
+        def judge(mutation: Mutation) -> tuple[Mutation, bool, str]:
             tree = trees.get()
             try:
-                return verdicts.judge(tree, mutation)
+                return mutation, *verdicts.judge(tree, mutation)
             finally:
                 trees.put(tree)
 
+        source, running = iter(some), set[Future[tuple[Mutation, bool, str]]]()
         with ThreadPoolExecutor(workers) as pool:
-            for is_caught, told in pool.map(in_a_tree, some):
-                uncaught += not is_caught
-                print(told, flush=True)
+            while True:
+                free = workers - len(running)
+                running |= {pool.submit(judge, each) for each in itertools.islice(source, free)}
+                if not running:
+                    return
+                done, running = wait(running, return_when=FIRST_COMPLETED)
+                yield from (each.result() for each in done)
+
+
+def break_all(some: list[Mutation], workers: int) -> int:
+    """Number of mutations that were not caught."""
+    uncaught = 0
+    for _, is_caught, told in judge_all(some, workers):
+        uncaught += not is_caught
+        print(told, flush=True)
     return uncaught
 
 

@@ -32,7 +32,9 @@ JWKS = json.dumps(
     }
 )
 NOW = int(time.time())
-GOOD = {"sub": "alice", "aud": "coordinator", "iss": "https://id.example", "exp": NOW + 600}
+LATER_S = 86_400
+"""Far longer than the tests take: `NOW` is when they were collected."""
+GOOD = {"sub": "alice", "aud": "coordinator", "iss": "https://id.example", "exp": NOW + LATER_S}
 
 
 def verifier(text=JWKS, issuer="https://id.example", claim="sub"):
@@ -49,7 +51,7 @@ def signed(claims, key=EC, algorithm="ES256", kid="ec"):
 def test_a_sound_token_names_its_subject_and_its_end(key, algorithm, kid):
     claims = verifier().verify(signed(GOOD, key, algorithm, kid))
     assert claims.subject == "alice"
-    assert NOW + 600 <= claims.until_s <= NOW + 660
+    assert NOW + LATER_S <= claims.until_s <= NOW + LATER_S + 60
 
 
 def test_another_claim_may_name_the_principal():
@@ -79,7 +81,7 @@ def signed_with_the_public_key():
 
 BAD = {
     "expired": signed({**GOOD, "exp": NOW - 60}),
-    "not yet": signed({**GOOD, "nbf": NOW + 600}),
+    "not yet": signed({**GOOD, "nbf": NOW + LATER_S}),
     "endless": signed(without("exp")),
     "for others": signed({**GOOD, "aud": "somebody-else"}),
     "for nobody": signed(without("aud")),
@@ -111,7 +113,7 @@ def raw(claims: str, header: str = '{"alg": "EdDSA", "kid": "ed"}') -> str:
 
 
 def with_time(name: str, value: str) -> str:
-    times = {"exp": str(NOW + 600), name: value}
+    times = {"exp": str(NOW + LATER_S), name: value}
     said = ", ".join(f'"{key}": {time_}' for key, time_ in times.items())
     return raw(f'{{"sub": "alice", "aud": "coordinator", "iss": "https://id.example", {said}}}')
 
@@ -119,7 +121,7 @@ def with_time(name: str, value: str) -> str:
 NO_TIMES = {
     "1" + "0" * 400: "401 digits", "Infinity": "infinity", "-Infinity": "negative infinity",
     "NaN": "NaN", "1e999": "1e999", "true": "true", '"1"': "text", "[1]": "list", "{}": "object",
-    f'"{NOW + 600}"': "time as text", "null": "null", "1" * 5_000: "5,000 digits",
+    f'"{NOW + LATER_S}"': "time as text", "null": "null", "1" * 5_000: "5,000 digits",
 }  # fmt: skip
 
 

@@ -56,25 +56,6 @@ def test_the_first_member_gets_everything_after_the_window(c):
     assert last(a) == pb.SessionHeartbeatAck(number=1, coordinator_epoch=1)
 
 
-def test_a_silent_member_is_refused_at_the_end_of_its_lease(c):
-    a = attach(c)
-    c.advance(9_999)
-    assert not a.has_ended
-    c.advance(1)
-    assert (a.has_ended, last(a).error_code) == (True, errors_pb2.UNKNOWN_MEMBER_ID)
-    beat(a, 1)
-    assert last(a).error_code == errors_pb2.UNKNOWN_MEMBER_ID
-
-
-def test_the_newest_stream_of_a_session_wins(c):
-    old = attach(c, number=3)
-    late = attach(c, number=2)
-    assert (late.has_ended, last(late).error_code) == (True, errors_pb2.FENCED_INSTANCE_ID)
-    new = attach(c, number=4)
-    assert (old.has_ended, last(old).reason) == (True, pb.GoAway.SUPERSEDED)
-    assert new.kinds == ["attached"]
-
-
 def test_another_caller_is_not_let_into_a_session(c):
     a = attach(c, principal="anna")
     stranger = attach(c, number=2, principal="bert", session_id=last(a).session_id)

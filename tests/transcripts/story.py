@@ -17,6 +17,8 @@ each command everything is printed that was answered, and every change of the gr
     beat NAME | leave NAME | cancel NAME
     commit NAME TOPIC/PARTITION=OFFSET ... | fetch
     advance MS | restart | hold | release | fail KIND | set key=value ...
+
+Members of session groups speak as `sessions.py` says.
 """
 
 from __future__ import annotations
@@ -28,6 +30,7 @@ from coordinator.core.events import Event, MemberEvicted, RebalanceStarted
 from coordinator.testing.virtual import VirtualCall, VirtualCoordinator
 from coordinator.v1 import group_pb2 as pb
 from coordinator.v1.errors_pb2 import ErrorCode
+from tests.transcripts.sessions import SessionMembers
 
 GROUP = "g"
 SEPARATOR = "----"
@@ -43,6 +46,7 @@ class Transcript:
         self._generations: dict[str, int] = {}
         self._instances: dict[str, str] = {}
         self._open: list[tuple[str, VirtualCall]] = []
+        self._sessions = SessionMembers(GROUP)
         self._seen_events = 0
         self._state = ""
 
@@ -124,7 +128,10 @@ class Transcript:
         return self._send(name, request)
 
     def _leave(self, arguments: list[str]) -> list[str]:
-        (name,) = arguments
+        name, *kind = arguments
+        if kind:
+            self._sessions.leave(name, *kind)
+            return []
         member = pb.LeaveGroupRequest.MemberIdentity(member_id=self._ids.pop(name, ""))
         return self._send(name, pb.LeaveGroupRequest(group_id=GROUP, members=[member]))
 
@@ -176,6 +183,31 @@ class Transcript:
         self.coordinator.fail_next_append(arguments[0])
         return []
 
+    def _attach(self, arguments: list[str]) -> list[str]:
+        self._sessions.attach(self.coordinator, arguments[0], dict(_pairs(arguments[1:])))
+        return []
+
+    def _heartbeat(self, arguments: list[str]) -> list[str]:
+        self._sessions.heartbeat(*arguments)
+        return []
+
+    def _ack(self, arguments: list[str]) -> list[str]:
+        name, kind, *partitions = arguments
+        self._sessions.ack(name, kind, [int(each) for each in partitions])
+        return []
+
+    def _cut(self, arguments: list[str]) -> list[str]:
+        self._sessions.cut(*arguments)
+        return []
+
+    def _stop_reading(self, arguments: list[str]) -> list[str]:
+        self._sessions.stop_reading(*arguments)
+        return []
+
+    def _restarts(self, arguments: list[str]) -> list[str]:
+        self._sessions.restarts(*arguments)
+        return []
+
     # --- What is said ---
 
     def _send(self, name: str, request: Any) -> list[str]:  # Any: one of the requests above.
@@ -198,8 +230,11 @@ class Transcript:
             else:
                 still_open.append((name, call))
         self._open = still_open
+        said += [f"{self._now()} {line}" for line in self._sessions.news()]
         state = self.coordinator.state(GROUP)
-        now = "no group" if state is None else f"{state.value} in generation {self._generation()}"
+        now = "no group" if state is None else state.value
+        if state is not None and not self._sessions.are_there:
+            now += f" in generation {self._generation()}"
         if now != self._state:
             said.append(f"{self._now()} the group: {now}")
             self._state = now
@@ -282,4 +317,10 @@ _COMMANDS: dict[str, Callable[[Transcript, list[str]], list[str]]] = {
     "hold": Transcript._hold,
     "release": Transcript._release,
     "fail": Transcript._fail,
+    "attach": Transcript._attach,
+    "heartbeat": Transcript._heartbeat,
+    "ack": Transcript._ack,
+    "cut": Transcript._cut,
+    "restarts": Transcript._restarts,
+    "stop-reading": Transcript._stop_reading,
 }

@@ -7,6 +7,7 @@ import asyncio
 import json
 import sys
 from collections.abc import AsyncIterator, Sequence
+from functools import partial
 
 from coordinator.dial import Credentials
 from coordinator.testing.conformance import client as client_cases
@@ -14,6 +15,7 @@ from coordinator.testing.conformance import server as server_cases
 from coordinator.testing.conformance.cases import Case, Result, matching, play_all
 from coordinator.testing.conformance.client.coordinator import ClientUnderTest
 from coordinator.testing.conformance.server.group import GroupTrial, ServerUnderTest
+from coordinator.testing.conformance.trial import Failed
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -69,12 +71,26 @@ async def _results(options: argparse.Namespace) -> AsyncIterator[Result]:
             yield result
         return
     server = ServerUnderTest(
-        options.server, options.lease_ms, Credentials.from_environment(), options.restart
+        options.server,
+        options.lease_ms,
+        Credentials.from_environment(),
+        partial(_run, options.restart or ""),
     )
     for part, at_a_time in ((server_cases.ALL, options.jobs or 64), (_restarts(options), 1)):
         some = matching(part, options.cases)
         async for result in play_all(some, server.trial, at_a_time=at_a_time, guard_s=guard_s):
             yield result
+
+
+async def _run(command: str) -> None:
+    """Run a command of the shell.
+
+    Raises:
+        Failed: it has failed.
+    """
+    process = await asyncio.create_subprocess_shell(command, stdout=asyncio.subprocess.DEVNULL)
+    if status := await process.wait():
+        raise Failed(f"the command that restarts the coordinator ended with {status}")
 
 
 def _restarts(options: argparse.Namespace) -> list[Case[GroupTrial]]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
@@ -11,7 +10,7 @@ from typing import Generic, TypeVar
 
 import grpc
 
-from coordinator.testing.conformance.trial import Disturbed, Failed, Trial
+from coordinator.testing.conformance.trial import Disturbed, Failed, Trial, now_s
 
 ATTEMPTS = 3
 """Times that a case is played before it counts as disturbed."""
@@ -104,7 +103,7 @@ async def play_all(
 
 
 async def _play(case: Case[T], new_trial: NewTrial[T], guard_s: float) -> Result:
-    began = time.monotonic()
+    began = now_s()
     problem: str | None = None
     lines: list[str] = []
     for attempt in range(1, ATTEMPTS + 1):
@@ -114,7 +113,7 @@ async def _play(case: Case[T], new_trial: NewTrial[T], guard_s: float) -> Result
         if problem is None or trial.disturbed is None:
             break
         problem = f"this machine is too slow for the lease: {trial.disturbed}"
-    took = time.monotonic() - began
+    took = now_s() - began
     return Result(case.name, case.rule, case.title, problem, tuple(lines), took)
 
 

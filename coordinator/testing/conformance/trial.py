@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import time
 from collections.abc import Callable
 
 TOLERANCE_S = 0.01
 """Clocks tick in milliseconds, here and there."""
+
+
+def now_s() -> float:
+    """The kit's clock, which is its loop's: virtual time works as well as real time."""
+    return asyncio.get_running_loop().time()
 
 
 class Failed(Exception):
@@ -23,12 +27,12 @@ class Transcript:
     """Lines about one case, with times."""
 
     def __init__(self) -> None:
-        self._began = time.monotonic()
+        self._began = now_s()
         self.lines: list[str] = []
 
     def add(self, text: str) -> None:
         """Add a line."""
-        self.lines.append(f"{time.monotonic() - self._began:8.3f}  {text}")
+        self.lines.append(f"{now_s() - self._began:8.3f}  {text}")
 
 
 def brief(message: object) -> str:
@@ -65,9 +69,9 @@ class Trial:
         Raises:
             Failed: it has not come.
         """
-        ends_s = time.monotonic() + within_s
+        ends_s = now_s() + within_s
         while not condition():
-            left_s = ends_s - time.monotonic()
+            left_s = ends_s - now_s()
             if left_s <= 0:
                 self.check(False, f"{what} (within {within_s:.1f} s)")
             self.check(True, what)  # A subject that has ended will not do it.
@@ -80,8 +84,8 @@ class Trial:
         Raises:
             Failed: it has come.
         """
-        ends_s = time.monotonic() + for_s
-        while (left_s := ends_s - time.monotonic()) > 0:
+        ends_s = now_s() + for_s
+        while (left_s := ends_s - now_s()) > 0:
             self.check(not condition(), f"{what}: it has")
             await self._some_news(left_s)
 

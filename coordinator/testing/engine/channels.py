@@ -214,6 +214,7 @@ class SimulatedChannel:
             *,
             timeout: float | None = None,  # noqa: ASYNC109  # gRPC's face.
             metadata: Sequence[tuple[str, str]] | None = None,
+            wait_for_ready: bool | None = None,  # A server that listens is ready.
         ) -> Any:
             call = Call(self, method, next(self._numbers), timeout, tuple(metadata or ()))
             data, response = request_serializer(request), None
@@ -252,7 +253,7 @@ class SimulatedChannel:
         """See `grpc.aio.Channel`."""
 
         def invoke(
-            requests: AsyncIterator[Any],
+            requests: AsyncIterator[Any] | None = None,
             *,
             metadata: Sequence[tuple[str, str]] | None = None,
         ) -> StreamCall:
@@ -262,6 +263,12 @@ class SimulatedChannel:
             )  # fmt: skip
 
         return invoke
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
 
     async def close(self, grace: float | None = None) -> None:
         """Hang up: calls under way are cancelled."""

@@ -35,7 +35,7 @@ class StreamCall:
         method: str,
         number: int,
         metadata: tuple[tuple[str, str], ...],
-        messages: AsyncIterator[Any],
+        messages: AsyncIterator[Any] | None,
         serialize: Callable[[Any], bytes],
         deserialize: Callable[[bytes], Any],
     ) -> None:
@@ -45,6 +45,7 @@ class StreamCall:
         self.metadata = metadata
         self.answer = self  # As of a `Call`: what a closed channel cancels.
         self._serialize, self._deserialize = serialize, deserialize
+        self._said: asyncio.Queue[Any] = asyncio.Queue()  # With `write`.
         self._heard: asyncio.Queue[Any] = asyncio.Queue()  # At the client.
         self._asked: asyncio.Queue[Any] = asyncio.Queue()  # At the server.
         self._server: SimulatedServer | None = None
@@ -52,7 +53,9 @@ class StreamCall:
         self._code: grpc.StatusCode | None = None
         self._is_over = self._is_out_dead = self._is_back_dead = False
         channel.open_calls.add(self)
-        self._pump = asyncio.get_running_loop().create_task(self._send_all(messages))
+        self._pump = asyncio.get_running_loop().create_task(
+            self._send_all(self._written() if messages is None else messages)
+        )
 
     # --- The client's side ---
 
@@ -68,6 +71,24 @@ class StreamCall:
             self._end(found.code())
             raise found
         return self._deserialize(found)
+
+    async def _written(self) -> AsyncIterator[Any]:
+        while True:
+            yield await self._said.get()
+
+    async def write(self, message: Any) -> None:
+        """See `grpc.aio.StreamStreamCall`; for a call that was made without messages.
+
+        Raises:
+            InvalidStateError: the call has ended.
+        """
+        if self._is_over:
+            raise asyncio.InvalidStateError("the call has ended")
+        self._said.put_nowait(message)
+
+    async def read(self) -> Any:
+        """See `grpc.aio.StreamStreamCall`."""
+        return await anext(self, grpc.aio.EOF)
 
     def cancel(self) -> bool:
         """End the call; its server hears of it."""

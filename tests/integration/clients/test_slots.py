@@ -15,7 +15,8 @@ from tests.integration.waiting import wait_until
 from tests.patience import HANG_S
 from tests.serving import Process
 
-ROWS = 400
+ROWS = 150
+"""Rows of each partition. A slot pauses after every five."""
 
 
 class Killed(Exception):

@@ -18,7 +18,6 @@ from tests.certificates import Authority, replace
 from tests.integration.security.test_access import rule
 from tests.integration.waiting import until
 from tests.kafka.client import connected
-from tests.kafka.messages import frame
 from tests.patience import HANG_S
 from tests.serving import running
 
@@ -131,17 +130,6 @@ async def test_a_json_web_token_has_a_session_and_authenticates_again(desk):
         assert await client.is_closed()
 
 
-async def test_a_session_ends_with_its_token(desk):
-    async with running(**desk.settings) as server, connected(server.kafka) as client:
-        # Expired, but for the tolerated difference of clocks.
-        told = await client.oauth(desk.jwt(lasts_s=-29))
-        assert int(told.error_code) == 0
-        assert told.session_lifetime.total_seconds() == 0.001
-        with pytest.raises((asyncio.IncompleteReadError, ConnectionError)):
-            await asked_again_and_again(client)
-        assert server.refused[-1].reason == "unauthenticated"
-
-
 async def test_a_wrong_token_is_refused_in_words(desk):
     async with running(**desk.settings) as server:
         for token, oauth in ((new_token(), False), ("a.b.c", True), (desk.jwt(lasts_s=-99), True)):
@@ -152,61 +140,6 @@ async def test_a_wrong_token_is_refused_in_words(desk):
                 assert told.auth_bytes == (b'{"status":"invalid_token"}' if oauth else b"")
                 assert await client.is_closed()
         assert {it.reason for it in server.refused} == {"unauthenticated"}
-
-
-async def test_scram_is_refused_with_the_list_and_the_log_has_the_reason(desk):
-    async with running(**desk.settings) as server, connected(server.kafka) as client:
-        told = await client.ask(apis.SASL_HANDSHAKE, mechanism="SCRAM-SHA-256")
-        assert int(told.error_code) == UNSUPPORTED
-        assert told.mechanisms == ("PLAIN", "OAUTHBEARER")
-        assert await client.is_closed()
-        assert "SCRAM needs a salted hash" in server.refused[0].rule
-
-
-@pytest.mark.parametrize("is_right", [True, False])
-async def test_bare_tokens_follow_the_first_handshake(desk, is_right):
-    desk.allow(ETL)
-    async with running(**desk.settings) as server, connected(server.kafka) as client:
-        await client.ask(apis.SASL_HANDSHAKE, 0, mechanism="PLAIN")
-        token = desk.tokens["etl"] if is_right else new_token()
-        client.send(frame(f"\0me\0{token}".encode()))
-        if is_right:
-            assert await client.receive() == b""
-            assert int((await client.join("jobs")).error_code) == 0
-        else:  # Without a reply: an empty one would mean success.
-            assert await client.is_closed()
-
-
-async def test_a_bare_token_of_oauthbearer_has_the_error_of_its_rfc(desk):
-    async with running(**desk.settings) as server, connected(server.kafka) as client:
-        await client.ask(apis.SASL_HANDSHAKE, 0, mechanism="OAUTHBEARER")
-        client.send(frame(b"n,,\x01auth=Bearer a.b.c\x01\x01"))
-        assert json.loads(await client.receive()) == {"status": "invalid_token"}
-        assert await client.is_closed()
-
-
-async def test_nothing_but_versions_is_answered_before_authentication(desk):
-    async with running(**desk.settings) as server:
-        async with connected(server.kafka) as client:
-            versions = await client.ask(
-                apis.API_VERSIONS, client_software_name="x", client_software_version="1"
-            )
-            offered = {it.api_key for it in versions.api_keys}
-            assert {apis.SASL_HANDSHAKE.key, apis.SASL_AUTHENTICATE.key} <= offered
-            with pytest.raises(asyncio.IncompleteReadError):
-                await client.ask(apis.METADATA, topics=None)
-        async with connected(server.kafka) as client:
-            with pytest.raises(asyncio.IncompleteReadError):
-                await client.ask(apis.HEARTBEAT, group_id="jobs", member_id="m", generation_id=1)
-        async with connected(server.kafka) as client:
-            told = await client.ask(apis.SASL_AUTHENTICATE, auth_bytes=b"\0a\0b")
-            assert int(told.error_code) == ILLEGAL_STATE
-            assert await client.is_closed()
-        async with connected(server.kafka) as client:
-            client.send((40_000).to_bytes(4, "big"))  # Small after authentication only.
-            assert await client.is_closed()
-        assert any("before authentication" in what for _, _, what in server.malformed)
-        assert any("40000 bytes" in what for _, _, what in server.malformed)
 
 
 async def test_a_token_that_is_taken_away_ends_its_connections(desk):

@@ -1,4 +1,4 @@
-"""Three real nodes on a real store: members do not notice who coordinates them."""
+"""Three real nodes on a real store, under the hands of operators."""
 
 from __future__ import annotations
 
@@ -6,33 +6,25 @@ import asyncio
 import contextlib
 import io
 import json
-import signal
 
 import pytest
 
 from coordinator.cli.main import main
-from tests.faults.stores import (
-    EtcdCluster,
-    ZooKeeperCluster,
-    missing_etcd,
-    missing_zookeeper,
-)
+from tests.faults.stores import EtcdCluster, missing_etcd
 from tests.integration.groups import commit_everywhere, members
 from tests.integration.nodes import SHARDS, Nodes, three_nodes
 from tests.patience import HANG_S
 
 GROUPS = SHARDS
 MEMBERS = {"session_timeout_ms": 60_000, "heartbeat_interval_ms": 500}
-KINDS = {"etcd": (EtcdCluster, missing_etcd), "zookeeper": (ZooKeeperCluster, missing_zookeeper)}
 
 
-@pytest.fixture(params=KINDS)
-def store(request):
-    cluster, missing = KINDS[request.param]
-    if reason := missing():
+@pytest.fixture
+def store():
+    if reason := missing_etcd():
         pytest.skip(reason)
-    with cluster() as running:
-        yield f"{request.param}://{','.join(running.endpoints)}/test"
+    with EtcdCluster() as running:
+        yield f"etcd://{','.join(running.endpoints)}/test"
 
 
 async def nothing_happens(some, seconds: float) -> None:
@@ -41,38 +33,6 @@ async def nothing_happens(some, seconds: float) -> None:
     while loop.time() < until:
         events = await asyncio.gather(*(m.poll(timeout=0.2) for m in some))
         assert events == [[]] * len(some)
-
-
-async def test_members_notice_neither_kills_nor_restarts_of_nodes(store):
-    async with three_nodes(store) as nodes, members(nodes.addresses, GROUPS, **MEMBERS) as some:
-        before = [(m.member_id, m.generation) for m in some]
-        await commit_everywhere(some, 1)
-        await nodes.kill(1)
-        await commit_everywhere(some, 2)  # Others lead by then, however long it took.
-        await nothing_happens(some, 2.0)
-        await nodes.start(1)
-        await shares(nodes, [2, 3, 3])  # It gets its share back.
-        await nothing_happens(some, 2.0)
-        await commit_everywhere(some, 3)
-        await nodes.stop(2)
-        await commit_everywhere(some, 4)
-        await nothing_happens(some, 2.0)
-        await nodes.kill(3)
-        await commit_everywhere(some, 5)
-        await nothing_happens(some, 2.0)
-        assert [(m.member_id, m.generation) for m in some] == before
-
-
-async def test_a_stopped_node_that_wakes_up_cannot_do_harm(store):
-    async with three_nodes(store) as nodes, members(nodes.addresses, GROUPS, **MEMBERS) as some:
-        await commit_everywhere(some, 1)
-        nodes.running[1].signal(signal.SIGSTOP)
-        await commit_everywhere(some, 2)
-        await nothing_happens(some, 2.0)
-        nodes.running[1].signal(signal.SIGCONT)
-        await commit_everywhere(some, 3)
-        await nothing_happens(some, 4.0)
-        await commit_everywhere(some, 4)
 
 
 def command(nodes: Nodes, *line: str) -> list[dict]:

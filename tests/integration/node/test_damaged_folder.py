@@ -10,6 +10,7 @@ import sys
 import pytest
 
 from coordinator.storage.folder import DATABASE
+from coordinator.testing import CannotStart
 from tests.serving import Process
 
 DAMAGES = {
@@ -59,3 +60,9 @@ def test_a_share_is_not_served_without_its_flag(tmp_path):
         assert server.wait() == 1
     assert "--nodes 2" in server.lines[-1]["what"]
     assert "--share 1/2" in server.lines[-1]["what"]
+
+
+def test_a_folder_in_use_is_named_with_its_holder(tmp_path):
+    with Process("--data-dir", str(tmp_path)):
+        with pytest.raises(CannotStart, match="is in use by process"):
+            Process("--data-dir", str(tmp_path))

@@ -82,43 +82,6 @@ async def test_trouble_with_the_logs_ends_is_not_the_members():
         assert (await rows(server, "describe g"))[0]["log_end_offset"] is None
 
 
-async def test_members_state_and_offsets_of_a_live_group():
-    async with running() as server, group_with_a_member(server, instance="one") as member:
-        await member.commit({T0: 40})
-        (state,) = await rows(server, "state g")
-        assert (state["state"], state["members"]) == ("Stable", 1)
-        (row,) = await rows(server, "members g")
-        assert (row["consumer_id"], row["group_instance_id"]) == (member.member_id, "one")
-        assert row["assignment"] == [{"topic": "t", "partitions": [0, 1]}]
-        (row,) = await rows(server, "offsets --all")
-        assert row["current_offset"] == 40
-        status, text, _ = await command(server, "members g -o yaml")
-        assert status == 0
-        assert '- group: "g"\n  consumer_id: "' in text
-
-
-async def test_a_live_group_keeps_its_offsets_until_its_member_is_removed():
-    async with running() as server:
-        async with group_with_a_member(server) as member:
-            await member.commit({T0: 40, T1: 50})
-            status, _, err = await command(server, "reset-offsets g --to-offset 1 --execute")
-            assert status == 1
-            assert "the current state is Stable" in err
-            status, out, _ = await command(server, "delete-offsets g --topic t -o json")
-            assert status == 1
-            assert {row["error_code"] for row in json.loads(out)} == {"GROUP_SUBSCRIBED_TO_TOPIC"}
-            (row,) = await rows(server, "remove-member g --all --reason 'it hangs'")
-            assert row["error"] is None
-        (row, _) = await rows(server, "reset-offsets g --shift-by -15 --execute")
-        assert (row["current_offset"], row["new_offset"]) == (40, 25)
-        assert [row["current_offset"] for row in await rows(server, "offsets g")] == [25, 35]
-        assert (await rows(server, "delete-offsets g --topic t:0-1"))[1]["error"] is None
-        status, out, _ = await command(server, "delete g nobody -o json")
-        assert status == 1
-        assert [row["error_code"] for row in json.loads(out)] == [None, "GROUP_ID_NOT_FOUND"]
-        assert await rows(server, "list") == []
-
-
 async def test_a_group_beyond_the_default_size_of_a_message_is_described():
     size, options = 1 << 20, [("grpc.max_receive_message_length", -1)]
     async with running(max_member_metadata_bytes=2 * size) as server:
@@ -137,11 +100,6 @@ async def test_a_group_beyond_the_default_size_of_a_message_is_described():
             me = {"group_id": "g", "generation_id": answers[0].generation_id}
             await stub.SyncGroup(pb.SyncGroupRequest(member_id=leader, **me))
         assert len(await rows(server, "members g")) == 6
-
-
-def test_no_coordinator_is_said(capsys):
-    assert main(["groups", "list", "--bootstrap", "127.0.0.1:1"]) == 1
-    assert "no answer from 127.0.0.1:1" in capsys.readouterr().err
 
 
 async def test_a_node_on_its_own_says_that_there_is_nobody_to_hand_over_to():

@@ -100,7 +100,7 @@ def test_the_checkout_stays_pure_python(wheel: Path) -> None:
     assert [path for path in ROOT.glob("timer/*") if path.suffix in {".so", ".pyd", ".c"}] == []
 
 
-@pytest.mark.parametrize("tests", ["timer", "shard", "conformance"])
+@pytest.mark.parametrize("tests", ["timer", "shard", "transcripts"])
 def test_the_same_tests_pass_on_the_compiled_timer(tests: str, installed: Path) -> None:
     # Away from the checkout, whose own `timer` would come first; it is there for `tests`.
     shown = run(

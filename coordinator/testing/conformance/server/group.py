@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import time
 import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
@@ -15,7 +14,7 @@ from coordinator.dial import Credentials, address_of
 from coordinator.testing.conformance.server.calls import GroupCalls
 from coordinator.testing.conformance.server.member import ScriptedMember
 from coordinator.testing.conformance.server.told import text_of
-from coordinator.testing.conformance.trial import Failed
+from coordinator.testing.conformance.trial import now_s
 from coordinator.v1 import errors_pb2, group_pb2, group_pb2_grpc
 from coordinator.v1 import session_pb2 as pb
 
@@ -42,7 +41,7 @@ class GroupTrial(GroupCalls):
     async def restart(self) -> float:
         """Restart the coordinator; returns a time at which it did not serve yet."""
         self.transcript.add("the coordinator is restarted")
-        began_s = time.monotonic()
+        began_s = now_s()
         self._channel = await self._restart()
         self.transcript.add("it serves again")
         for member in self.members:
@@ -122,11 +121,15 @@ class ServerUnderTest:
 
     Args:
         credentials: of the kit, as of other clients.
-        restart: a command that restarts the coordinator; None: there is none.
+        restart: restarts the coordinator; returns when that is done.
     """
 
     def __init__(
-        self, address: str, lease_ms: int, credentials: Credentials, restart: str | None
+        self,
+        address: str,
+        lease_ms: int,
+        credentials: Credentials,
+        restart: Callable[[], Awaitable[None]],
     ) -> None:
         self._address, self._lease_ms, self._credentials = address, lease_ms, credentials
         self._restart = restart
@@ -141,7 +144,7 @@ class ServerUnderTest:
                 return await stack.enter_async_context(await self._coordinator_of(group_id))
 
             async def restart() -> grpc.aio.Channel:
-                await _run(self._restart or "")
+                await self._restart()
                 return await connect()
 
             lease_ms = attempt * self._lease_ms
@@ -162,14 +165,3 @@ class ServerUnderTest:
             metadata = self._credentials.metadata()
             found = await stub.FindCoordinator(request, metadata=metadata, wait_for_ready=True)
         return self._credentials.open_aio(address_of(found.host, found.port), OWN)
-
-
-async def _run(command: str) -> None:
-    """Run a command of the shell.
-
-    Raises:
-        Failed: it has failed.
-    """
-    process = await asyncio.create_subprocess_shell(command, stdout=asyncio.subprocess.DEVNULL)
-    if status := await process.wait():
-        raise Failed(f"the command that restarts the coordinator ended with {status}")

@@ -18,7 +18,7 @@ from coordinator.testing.conformance.server.told import (
     orders_of,
     text_of,
 )
-from coordinator.testing.conformance.trial import Failed, brief
+from coordinator.testing.conformance.trial import Failed, brief, now_s
 from coordinator.testing.conformance.wire import ACTIVE, DRAIN, LOST, TOPIC, WARM
 from coordinator.v1 import errors_pb2
 from coordinator.v1 import session_pb2 as pb
@@ -142,7 +142,7 @@ class ScriptedMember:
         }
         stream = self.open()
         await self.send(pb.SessionRequest(attach=pb.Attach(**given)))
-        self.heard_s = time.monotonic()
+        self.heard_s = now_s()
         return stream
 
     def open(self) -> Stream:
@@ -167,10 +167,10 @@ class ScriptedMember:
             "number": self.number,
             "applied_epoch": self.epoch,
             "applied_version": self.version,
-            "progress": int(time.monotonic() * 1_000),
+            "progress": int(now_s() * 1_000),
             **fields,
         }
-        self.sent[self.number] = time.monotonic()
+        self.sent[self.number] = now_s()
         await self.send(
             pb.SessionRequest(heartbeat=pb.SessionHeartbeat(**given)), stream or self.last
         )
@@ -279,7 +279,7 @@ class ScriptedMember:
 
     def _was_slow(self, what: str, sent_s: float | None) -> None:
         """Note that the machine was too slow to say anything about the server, if it was."""
-        late_s = 0.0 if sent_s is None else time.monotonic() - sent_s
+        late_s = 0.0 if sent_s is None else now_s() - sent_s
         if late_s > self.group.lease_s / 4:
             self.group.disturbed = f"{what} of {self.name} was answered after {late_s:.2f} s"
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from dataclasses import dataclass, field
 from typing import Any
 
 import grpc
 
+from coordinator.testing.conformance.trial import now_s
 from coordinator.testing.conformance.wire import TOPIC
 from coordinator.v1 import errors_pb2
 from coordinator.v1 import session_pb2 as pb
@@ -72,7 +72,7 @@ def listed(ack: pb.SessionHeartbeatAck) -> list[int]:
 
 def orders_of(wanted: pb.Wanted) -> list[tuple[int, Ordered]]:
     """The orders of a Wanted, by partition."""
-    now_s = time.monotonic()
+    at_s = now_s()
     found: list[tuple[int, Ordered]] = []
     for topic in wanted.topics:
         for each in topic.ranges:
@@ -86,7 +86,7 @@ def orders_of(wanted: pb.Wanted) -> list[tuple[int, Ordered]]:
                     each.remaining_ms,
                     offsets[number] if number < len(offsets) else -1,
                     each.position if each.HasField("position") else None,
-                    now_s,
+                    at_s,
                 )
                 found.append((partition, ordered))
     return found
