@@ -29,7 +29,11 @@ async def test_a_session_group_is_described_over_the_wire(channel, admin):  # no
     told = await admin.DescribeSessionGroup(pb.DescribeSessionGroupRequest(group_id="g"))
     assert (told.error_code, told.group_state) == (ErrorCode.NONE, "Stable")
     [member] = told.members
-    assert (member.member_name, member.lease_ms, member.partition_count) == ("w-a", POLICY.lease_ms, 3)
+    assert (member.member_name, member.lease_ms, member.partition_count) == (
+        "w-a",
+        POLICY.lease_ms,
+        3,
+    )
     assert member.standing == session_pb2.Attached.MEMBER
     assert member.incarnation.id == b"1" * 4  # Too little to attach with.
     [topic] = told.topics
