@@ -15,6 +15,10 @@ from coordinator.core.session_values.events import SessionEvent
 from coordinator.core.session_values.journal import PlanRecord
 from coordinator.core.session_values.records import PartitionSwitched, PhaseEntered
 
+NO_PROGRESS = ("no progress: ", "consumer poll timeout has expired")
+"""Begins of the reasons of members whose program does not poll: our library's, and Kafka's
+(KIP-800)."""
+
 
 class RebalanceCause(Enum):
     """Cause of a rebalance, as shown to users."""

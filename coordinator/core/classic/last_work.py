@@ -41,6 +41,7 @@ from coordinator.core.classic.rests import (
 )
 from coordinator.core.classic.trace import Trace
 from coordinator.core.events import (
+    NO_PROGRESS,
     EvictionCause,
     MemberEvicted,
     MemberLeft,
@@ -57,8 +58,6 @@ more, nothing is known of moves and rests. No more rests than these are remember
 
 DRAIN_MAX_MS = 60_000
 """Age of a commit above which its partition is taken to have had no rows since, not no owner."""
-NO_PROGRESS = ("no progress: ", "consumer poll timeout has expired")
-"""Reasons of members whose program does not poll: our library's, and Kafka's (KIP-800)."""
 GAVE_UP_MAX_MS = 600_000
 """Longest time that a program which does not poll is taken to have done nothing."""
 SESSION_SLACK_MS = 5_000
