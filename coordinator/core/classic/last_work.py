@@ -234,6 +234,15 @@ def owner_of(member: MemberRecord) -> tuple[str, str]:
     return member.instance_id or member.member_id, member.member_id
 
 
+def committed_ms(group: ClassicGroup, record: GroupMetadata | None, partition: Partition) -> int:
+    """Time of the last commit of a partition in its owner's generation; -1 if there is none."""
+    stored = group.offsets.get(partition)
+    if stored is None or record is None:
+        return NO_TIME
+    is_of_owner = stored.committed_at_ms > record.state_changed_at_ms
+    return stored.committed_at_ms if is_of_owner else NO_TIME
+
+
 # --- Inside ---------------------------------------------------------------------------------
 
 
@@ -296,12 +305,7 @@ def _gave_up_ms(
 
 
 def _committed_ms(group: ClassicGroup, trace: Trace, partition: Partition) -> int:
-    """Time of the last commit of a partition in its owner's generation; -1 if there is none."""
-    stored = group.offsets.get(partition)
-    if stored is None or trace.before is None:
-        return NO_TIME
-    is_of_owner = stored.committed_at_ms > trace.before.state_changed_at_ms
-    return stored.committed_at_ms if is_of_owner else NO_TIME
+    return committed_ms(group, trace.before, partition)
 
 
 def _began_ms(group: ClassicGroup, member_id: str) -> int:
