@@ -80,11 +80,11 @@ def heard_again(
     """End an outage with its last member that is heard again; None: it goes on, or is none.
 
     What was committed in the minute before the outage rested since its last commit, at most: the
-    members may have worked on.
+    members may have worked on. Who joins again is not waited for: that rebalance tells it.
     """
     taken_over = group.taken_over
     record = taken_over.unheard.pop(event.member_id, None) if taken_over is not None else None
-    if taken_over is None or record is None or not _is_told(group, taken_over):
+    if taken_over is None or record is None or not _is_told(taken_over):
         return None
     _note_outage(group, taken_over, record, read)
     if taken_over.unheard or group.state is not GroupState.STABLE or not taken_over.rests.of:
@@ -120,11 +120,8 @@ def _note_outage(
             )
 
 
-def _is_told(group: ClassicGroup, taken_over: TakeOver) -> bool:
-    """True if the group had no coordinator for long, and no rebalance has told that yet."""
-    last = group.last_rebalance
-    if last is not None and last.ended_at_ms > taken_over.at_ms:
-        return False
+def _is_told(taken_over: TakeOver) -> bool:
+    """True if the group had no coordinator for so long that it is told."""
     away_ms = taken_over.at_ms - taken_over.newest_record_ms
     return OUTAGE_MIN_MS <= away_ms <= OUTAGE_MAX_MS
 
