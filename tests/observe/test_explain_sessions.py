@@ -135,6 +135,12 @@ def test_a_timeline_shows_what_rested_before_a_plan():
     assert timeline("g", [], []) is None
 
 
+def test_lanes_name_members_by_their_names_however_short_these_are():
+    old, new = (f"w-{number}-1b9d6bcd-bbfd-4b2d-9b5d-ab8dfbbd4be{number}" for number in (1, 2))
+    told = as_text("g", [Lane("t-3", old, new, "rest", 1_000, -1, -1, -1, 2_000)])
+    assert "'w-1' …4be1 → 'w-2' …4be2  1.0 s" in told
+
+
 def test_a_timeline_has_a_lane_for_each_handoff():
     lanes = [
         Lane("t-3", "m-a", "m-b", "warm", 1_000, 2_000, -1, 2_500, 2_500),
