@@ -10,10 +10,14 @@ from dataclasses import dataclass
 from enum import Enum
 
 from coordinator.core.errors import ErrorCode
-from coordinator.core.records import RETURNED, RebalanceRecord
+from coordinator.core.records import OUTAGE_ENDED, RETURNED, RebalanceRecord
 from coordinator.core.session_values.events import SessionEvent
 from coordinator.core.session_values.journal import PlanRecord
 from coordinator.core.session_values.records import PartitionSwitched, PhaseEntered
+
+NO_PROGRESS = ("no progress: ", "consumer poll timeout has expired")
+"""Begins of the reasons of members whose program does not poll: our library's, and Kafka's
+(KIP-800)."""
 
 
 class RebalanceCause(Enum):
@@ -33,6 +37,12 @@ class RebalanceCause(Enum):
     ADMIN = "removed by an operator"
     STATIC_MEMBER_RETURNED = RETURNED
     """Cause of a journal entry alone: a process took its place in a Stable group."""
+    COORDINATOR_RETURNED = OUTAGE_ENDED
+    """Cause of a journal entry alone: an outage has ended, and all members go on."""
+
+
+RETURNS = (RebalanceCause.STATIC_MEMBER_RETURNED, RebalanceCause.COORDINATOR_RETURNED)
+"""Causes of records of the journal that are no rebalances."""
 
 
 class EvictionCause(Enum):
@@ -105,6 +115,14 @@ class JoinPhaseCompleted:
     members: int
     leader: str
     protocol_name: str
+
+
+@dataclass(frozen=True, slots=True)
+class MemberHeardAgain:
+    """The first heartbeat or commit of a member since this node took its group over."""
+
+    group_id: str
+    member_id: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -250,6 +268,7 @@ Event = (
     GroupCreated
     | RebalanceStarted
     | MemberJoined
+    | MemberHeardAgain
     | JoinPhaseCompleted
     | MemberSynced
     | RebalanceCompleted

@@ -143,6 +143,8 @@ class StopKnownBy(Enum):
     """It gave the partition back, or left, by itself: its program or a handler got no further."""
     TAKEN_AWAY = "taken_away"
     """An assignment took the partition away, and it joined again without it."""
+    NO_COORDINATOR = "no_coordinator"
+    """It could not commit while the group had no coordinator, and goes on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,6 +197,8 @@ class PartitionMove:
 
 RETURNED = "static member returned"
 """Cause of the record of a static member that went on without a rebalance."""
+OUTAGE_ENDED = "coordinator returned"
+"""Cause of the record of an outage after which all members went on without a rebalance."""
 FROM_LAST_WORK = "last_work"
 """Value of `counted_from`: times without an owner begin when it was last known to work. Records of
 early versions have none: there they began when the owner was removed or joined again."""
@@ -260,8 +264,9 @@ class RebalanceRecord:
 
     @property
     def is_return(self) -> bool:
-        """True of a static member that returned without a rebalance: no generation began."""
-        return self.cause == RETURNED
+        """True of a static member that returned, or of an outage, without a rebalance: no
+        generation began."""
+        return self.cause in (RETURNED, OUTAGE_ENDED)
 
 
 Record = (

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Protocol, TypeVar
 
-from coordinator.core.events import RebalanceCause
+from coordinator.core.events import NO_PROGRESS, RebalanceCause
 from coordinator.core.records import RebalanceRecord
 from coordinator.observe.spelling import name_of, quoted, spell
 
@@ -145,8 +145,13 @@ def _about_sessions(record: RebalanceRecord) -> Iterator[Advice]:
 
 
 def _about_restarts(record: RebalanceRecord, before: Sequence[RebalanceRecord]) -> Iterator[Advice]:
-    """Advice for a client that left and came back under the same name."""
+    """Advice for a client that left and came back under the same name.
+
+    One that left since its program did not poll was not restarted, and says so as it comes back.
+    """
     if record.cause != RebalanceCause.MEMBER_JOINED.value or not record.client_id:
+        return
+    if record.reason.startswith(NO_PROGRESS):
         return
     for earlier in before:
         if record.started_at_ms - earlier.ended_at_ms > COMES_BACK_MS:

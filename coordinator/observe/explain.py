@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 
 from coordinator.core.events import EvictionCause, RebalanceCause, RefusedJoin
 from coordinator.core.records import (
+    OUTAGE_ENDED,
     PartitionMove,
     RebalanceMember,
     RebalanceRecord,
@@ -107,22 +108,26 @@ def _headline(record: RebalanceRecord) -> str:
 
 
 def _return(record: RebalanceRecord) -> Iterator[str]:
-    """Sentences about a static member that returned without a rebalance."""
+    """Sentences about a static member, or a coordinator, that returned without a rebalance."""
     at = datetime.fromtimestamp(record.ended_at_ms / 1_000, UTC)
-    who = name_of(record.member_id, record.client_id, record.client_host)
+    is_outage = record.cause == OUTAGE_ENDED
     name = printable(_instance_id(record) or record.client_id)
+    back = "the coordinator returned" if is_outage else f"the static member {name} returned"
     yield (
         f"Generation {record.generation_after} of group {quoted(record.group_id)}, "
-        f"{at:%Y-%m-%d %H:%M:%S} UTC: the static member {name} returned, without a rebalance, "
+        f"{at:%Y-%m-%d %H:%M:%S} UTC: {back}, without a rebalance, "
         f"{count_of(record.member_count, 'member')}."
     )
-    yield f"{who} has taken its place and its partitions."
+    if not is_outage:
+        who = name_of(record.member_id, record.client_id, record.client_host)
+        yield f"{who} has taken its place and its partitions."
     yield from _outage(record)
     yield from _cost(record)
     for move in record.moves[:NAMED_MAX]:
         where = partitions_of(move.topic, move.partitions, move.partition_count)
+        whom = name_of(move.to_member_id, move.to_client_id) if is_outage else "it"
         how_long = "" if _have_equal_times(record) else _rested(move)
-        yield f"{where} stayed with it{how_long}."
+        yield f"{where} stayed with {whom}{how_long}."
     yield from dict.fromkeys(filter(None, map(_evidence, record.moves[:NAMED_MAX])))
 
 
@@ -342,6 +347,8 @@ _KNOWN_BY = {
     StopKnownBy.GAVE_UP.value: "{who} gave up by itself at {latest}; it is known to have worked at "
     "{earliest}",
     StopKnownBy.TAKEN_AWAY.value: "{who} gave back what was taken between {earliest} and {latest}",
+    StopKnownBy.NO_COORDINATOR.value: "{who} is known to have worked at {earliest}, and was heard "
+    "again by {latest}; it may have worked without commits meanwhile",
 }
 _STILL_HELD = "{who} had not given back yet what was taken at {earliest}"
 

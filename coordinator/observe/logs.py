@@ -18,6 +18,7 @@ from coordinator.core.events import (
     ExpirationHeld,
     HandoffJournaled,
     MemberEvicted,
+    MemberHeardAgain,
     MemberJoined,
     MemberSynced,
     OffsetsCommittedEvent,
@@ -55,7 +56,13 @@ _WARNINGS = (
     RebalanceFailed,
     SessionMemberFlaps,
 )
-_DETAILS = (MemberJoined, MemberSynced, OffsetsCommittedEvent, SessionMemberSuspect)
+_DETAILS = (
+    MemberHeardAgain,
+    MemberJoined,
+    MemberSynced,
+    OffsetsCommittedEvent,
+    SessionMemberSuspect,
+)
 _INVOLUNTARY = (EndCause.LEASE_EXPIRED, EndCause.EVICTED, EndCause.RESTORED)
 
 

@@ -23,6 +23,7 @@ from prometheus_client import (
 
 from coordinator import __version__
 from coordinator.core.events import (
+    RETURNS,
     Event,
     EvictionCause,
     MemberEvicted,
@@ -155,7 +156,7 @@ class Metrics:
     def _begin_series(self) -> None:
         """Begin series at 0: one that appears with its first event hides that event from rate()."""
         for cause in RebalanceCause:
-            if cause is RebalanceCause.STATIC_MEMBER_RETURNED:
+            if cause in RETURNS:
                 continue
             self._rebalances.labels(snake_case(cause.value))
         for eviction in EvictionCause:

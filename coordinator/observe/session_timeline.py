@@ -91,9 +91,10 @@ def _spans(lane: Lane) -> Iterator[tuple[str, int, int]]:
 
 
 def _short(member_id: str) -> str:
-    if len(member_id) <= NAME_MAX:
+    named = member_of(member_id)
+    if named == quoted(member_id) and len(member_id) <= NAME_MAX:
         return printable(member_id) or "nobody"
-    return member_of(member_id)[:NAME_MAX]
+    return named[:NAME_MAX]
 
 
 def _who(lane: Lane) -> str:

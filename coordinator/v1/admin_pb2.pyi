@@ -923,7 +923,9 @@ class Rebalance(_message.Message):
     leader_rejoined, sync_timed_out, static_member_replaced, assignment_not_stored, call_cancelled,
     size_limit, loaded (a fail-over), admin (an operator removed a member). Also, without a
     rebalance: static_member_returned (a new process has a static member's place in a Stable group;
-    generation_before is generation_after, and started_at_ms the last sign of the process before).
+    generation_before is generation_after, and started_at_ms the last sign of the process before),
+    coordinator_returned (an outage of 5 s or more has ended, and all members go on; started_at_ms
+    is the earliest of their partitions' last commits before it).
     """
     counted_from: _builtins.str
     """From when unowned_* count. "last_work": from when the owners of the partitions are last known
@@ -1338,7 +1340,8 @@ class PartitionMove(_message.Message):
     left: it left the group; removed: it was alive, and heard of it with its next heartbeat;
     rejoined: it was told of the rebalance, and joined again without them;
     gave_up: it gave them back, or left, by itself: its program or a handler got no further;
-    taken_away: an assignment took them away, and it joined again without them.
+    taken_away: an assignment took them away, and it joined again without them;
+    no_coordinator: it could not commit during an outage, and may have worked on.
     """
     @_builtins.property
     def partitions(self) -> _containers.RepeatedCompositeFieldContainer[Global___PartitionMove.Range]:

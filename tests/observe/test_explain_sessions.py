@@ -122,6 +122,20 @@ def test_the_journal_has_each_plan_with_its_own_handoffs():
     assert (move.unowned_ms_min, move.known_by) == (0, "released")
 
 
+def test_a_handoff_that_called_for_a_plan_is_told_with_that_plan():
+    """A member that stands still is forced before the plan is made that finds others."""
+    assert FORCED.line is not None
+    forced = replace(FORCED, line=replace(FORCED.line, reason="", opened_at_ms=1_120))
+    called = replace(PLAN, called_at_ms=1_120, made_at_ms=1_150)
+    plans = [
+        it for it in journal("g", (called, PLAN), (forced,), 0) if isinstance(it, pb.Rebalance)
+    ]
+    assert "1 hand-off of it ended: 1 forced." in plans[0].explanation
+    assert not any("ended" in sentence for sentence in plans[1].explanation)
+    newest = list(journal("g", (called, PLAN), (forced,), 1))
+    assert len(newest) == 2, "the newest plan comes with the hand-off that called for it"
+
+
 def test_a_timeline_shows_what_rested_before_a_plan():
     plan = next(journal("g", (replace(PLAN, made_at_ms=2_000),), (), 0))
     assert isinstance(plan, pb.Rebalance)
@@ -130,6 +144,12 @@ def test_a_timeline_shows_what_rested_before_a_plan():
     assert lane.startswith("t:0-99  " + "·" * 60)
     assert meaning == "· nobody works: the holder died, left, or was away"
     assert timeline("g", [], []) is None
+
+
+def test_lanes_name_members_by_their_names_however_short_these_are():
+    old, new = (f"w-{number}-1b9d6bcd-bbfd-4b2d-9b5d-ab8dfbbd4be{number}" for number in (1, 2))
+    told = as_text("g", [Lane("t-3", old, new, "rest", 1_000, -1, -1, -1, 2_000)])
+    assert "'w-1' …4be1 → 'w-2' …4be2  1.0 s" in told
 
 
 def test_a_timeline_has_a_lane_for_each_handoff():

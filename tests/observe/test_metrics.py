@@ -9,7 +9,7 @@ from dataclasses import replace
 from prometheus_client import generate_latest
 from prometheus_client.openmetrics.exposition import generate_latest as openmetrics_page
 
-from coordinator.core.events import EvictionCause, RebalanceCause, RebalanceJournaled
+from coordinator.core.events import RETURNS, EvictionCause, RebalanceCause, RebalanceJournaled
 from coordinator.core.group import GroupState
 from coordinator.core.records import RETURNED, RebalanceMember, RebalanceRecord
 from coordinator.observe.labels import snake_case
@@ -215,6 +215,6 @@ def test_label_values_that_are_ours_are_in_snake_case():
         *(
             f'coordinator_rebalances_total{{cause="{snake_case(cause.value)}"}} 0.0'
             for cause in RebalanceCause
-            if cause is not RebalanceCause.STATIC_MEMBER_RETURNED
+            if cause not in RETURNS
         ),
     }

@@ -9,11 +9,12 @@ call and a step of the handler take.
 from __future__ import annotations
 
 import asyncio
+from itertools import pairwise
 
 import pytest
 
 from coordinator.client import Member, Partition, Worker
-from coordinator.core.records import RETURNED, PartitionMove, RebalanceRecord
+from coordinator.core.records import OUTAGE_ENDED, RETURNED, PartitionMove, RebalanceRecord
 from coordinator.core.requests import ListRebalances
 from coordinator.core.session_values.journal import PlanRecord
 from coordinator.observe.explain import explain
@@ -50,7 +51,8 @@ def worker_of(
 ) -> Worker:
     """A worker that works on, commits, and writes down when. `slow_s`: of the last piece of work of
     a partition that is being given back."""
-    worker = Worker("anywhere:1", "g", topics=TOPICS, assignors=(assignor,), **SETTINGS, **settings)
+    settings = {**SETTINGS, **settings}
+    worker = Worker("anywhere:1", "g", topics=TOPICS, assignors=(assignor,), **settings)
 
     @worker.handler(drain="manual")
     async def handle(p: Partition) -> None:
@@ -267,6 +269,32 @@ async def test_an_outage_of_a_classic_group(group, assignor):
     told = " ".join(explain(records[-1]))
     assert "The group had no coordinator before, for up to 1" in told
     assert "garbage" not in told
+
+
+async def test_an_outage_in_which_no_member_of_a_classic_group_is_lost(group):
+    """Nothing rebalances, and the outage is an entry all the same."""
+    notes = Notes(group)
+    for name in "ab":
+        group.start(worker_of(notes, name, session_timeout_ms=45_000), name=name)
+    await group.advance(12.3)
+    earlier = journal(group)
+    group.coordinator.kill()
+    await group.advance(18)
+    group.coordinator.start()
+    await group.advance(15)
+    told, *others = journal(group)
+    assert tuple(others) == earlier
+    assert (told.cause, told.outcome, told.unowned_partitions) == (OUTAGE_ENDED, "completed", 4)
+    felt = {}
+    for number, written in notes.of.items():
+        times = [at for at, _ in written]
+        felt[number] = max(b - a for a, b in pairwise(times))
+    for move in told.moves:
+        for some in move.partitions:
+            for number in range(some.first, some.last + 1):
+                assert 15_000 < felt[number] <= move.unowned_ms_max + TOLERANCE_MS
+                assert move.unowned_ms_max <= felt[number] + 5_000, "a heartbeat may come later"
+    assert "The group had no coordinator before, for up to 1" in " ".join(explain(told))
 
 
 @pytest.mark.parametrize("assignor", ["range", "cooperative-sticky"])

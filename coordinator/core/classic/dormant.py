@@ -77,7 +77,8 @@ class DormantGroups:
             excuse(group, member, now_ms, out)
         sessions_ms = (member.session_timeout_ms for member in committed.members)
         newest_ms = _newest_record_ms(group, committed)
-        group.taken_over = TakeOver(now_ms, newest_ms, max(sessions_ms, default=0))
+        unheard = {member.member_id: member for member in committed.members}
+        group.taken_over = TakeOver(now_ms, newest_ms, max(sessions_ms, default=0), unheard)
         group.leader_id = committed.leader
         group.apply(committed)
         group.subscribed_topics = subscribed_topics(group, self._read_topics)

@@ -20,6 +20,7 @@ from coordinator.core.events import (
     Event,
     JoinPhaseCompleted,
     MemberEvicted,
+    MemberHeardAgain,
     MemberJoined,
     MemberLeft,
     MemberSynced,
@@ -128,17 +129,24 @@ def _note(
 def _note_return(
     group: ClassicGroup, event: Event, now_ms: int, out: Outcome, read: PartitionReaders
 ) -> None:
-    """Follow a static member that returns without a rebalance; write its record at the end."""
+    """Follow what returns without a rebalance; write its record at the end."""
     match event:
         case StaticMemberReplaced():
             returns.replaced(group, event, now_ms, read)
         case MemberSynced():
-            resumed = returns.resumed(group, event, now_ms, read)
-            if resumed is not None:
-                trace, cost = resumed
-                _write(group, trace, COMPLETED, cost, now_ms, out)
+            _write_return(group, returns.resumed(group, event, now_ms, read), now_ms, out)
+        case MemberHeardAgain():
+            _write_return(group, returns.heard_again(group, event, now_ms, read), now_ms, out)
         case _:
             pass
+
+
+def _write_return(
+    group: ClassicGroup, found: tuple[Trace, moves.Cost] | None, now_ms: int, out: Outcome
+) -> None:
+    if found is not None:
+        trace, cost = found
+        _write(group, trace, COMPLETED, cost, now_ms, out)
 
 
 def _removed(trace: Trace, event: MemberEvicted | MemberLeft, now_ms: int) -> RemovedMember:

@@ -41,6 +41,7 @@ from coordinator.core.classic.rests import (
 )
 from coordinator.core.classic.trace import Trace
 from coordinator.core.events import (
+    NO_PROGRESS,
     EvictionCause,
     MemberEvicted,
     MemberLeft,
@@ -57,8 +58,6 @@ more, nothing is known of moves and rests. No more rests than these are remember
 
 DRAIN_MAX_MS = 60_000
 """Age of a commit above which its partition is taken to have had no rows since, not no owner."""
-NO_PROGRESS = ("no progress: ", "consumer poll timeout has expired")
-"""Reasons of members whose program does not poll: our library's, and Kafka's (KIP-800)."""
 GAVE_UP_MAX_MS = 600_000
 """Longest time that a program which does not poll is taken to have done nothing."""
 SESSION_SLACK_MS = 5_000
@@ -235,6 +234,15 @@ def owner_of(member: MemberRecord) -> tuple[str, str]:
     return member.instance_id or member.member_id, member.member_id
 
 
+def committed_ms(group: ClassicGroup, record: GroupMetadata | None, partition: Partition) -> int:
+    """Time of the last commit of a partition in its owner's generation; -1 if there is none."""
+    stored = group.offsets.get(partition)
+    if stored is None or record is None:
+        return NO_TIME
+    is_of_owner = stored.committed_at_ms > record.state_changed_at_ms
+    return stored.committed_at_ms if is_of_owner else NO_TIME
+
+
 # --- Inside ---------------------------------------------------------------------------------
 
 
@@ -297,12 +305,7 @@ def _gave_up_ms(
 
 
 def _committed_ms(group: ClassicGroup, trace: Trace, partition: Partition) -> int:
-    """Time of the last commit of a partition in its owner's generation; -1 if there is none."""
-    stored = group.offsets.get(partition)
-    if stored is None or trace.before is None:
-        return NO_TIME
-    is_of_owner = stored.committed_at_ms > trace.before.state_changed_at_ms
-    return stored.committed_at_ms if is_of_owner else NO_TIME
+    return committed_ms(group, trace.before, partition)
 
 
 def _began_ms(group: ClassicGroup, member_id: str) -> int:

@@ -20,7 +20,7 @@ from coordinator.core.classic import rebalance
 from coordinator.core.classic.group import ClassicGroup
 from coordinator.core.classic.identity import check_generation, identify
 from coordinator.core.classic.member import Member
-from coordinator.core.classic.membership import evict, reset_session
+from coordinator.core.classic.membership import evict, note_heard, reset_session
 from coordinator.core.commands import CallCancelled, SessionExpired
 from coordinator.core.errors import ErrorCode, advice
 from coordinator.core.events import EvictionCause, RebalanceCause
@@ -47,6 +47,7 @@ def heartbeat(group: ClassicGroup, command: Heartbeat, now_ms: int, out: Outcome
     admission.check_alive(group)
     member = identify(group, command.member_id, command.instance_id)
     check_generation(group, command.generation)
+    note_heard(group, member, out)
     member.beat(now_ms)
     reset_session(group, member, now_ms, out)
     preparing = group.state is GroupState.PREPARING_REBALANCE
@@ -69,6 +70,7 @@ def beat(
         member is None
         or group.state is not GroupState.STABLE
         or group.generation != generation
+        or member.last_beat_ms == NO_TIME
         or (instance_id is not None and group.static_members.get(instance_id) != member_id)
     ):
         return NO_TIME

@@ -5,10 +5,22 @@ from __future__ import annotations
 from coordinator.core.classic.group import ClassicGroup
 from coordinator.core.classic.member import Member
 from coordinator.core.errors import ErrorCode, advice
-from coordinator.core.events import EvictionCause, MemberEvicted, MemberJoined
+from coordinator.core.events import (
+    EvictionCause,
+    MemberEvicted,
+    MemberHeardAgain,
+    MemberJoined,
+)
 from coordinator.core.group import GroupState
+from coordinator.core.ids import NO_TIME
 from coordinator.core.outcome import DeferHeartbeat, MemberKey, Outcome
 from coordinator.core.replies import JoinReply, SyncReply
+
+
+def note_heard(group: ClassicGroup, member: Member, out: Outcome) -> None:
+    """Tell of a member's first heartbeat or commit since this node took the group over."""
+    if member.last_heard_ms == NO_TIME and group.taken_over is not None:
+        out.note(MemberHeardAgain(group.group_id, member.member_id))
 
 
 def reset_session(group: ClassicGroup, member: Member, now_ms: int, out: Outcome) -> None:

@@ -6,7 +6,7 @@ from coordinator.core import admission, log_ends, offsets
 from coordinator.core.classic.group import ClassicGroup
 from coordinator.core.classic.identity import check_generation, check_settled, identify
 from coordinator.core.classic.member import Member
-from coordinator.core.classic.membership import reset_session
+from coordinator.core.classic.membership import note_heard, reset_session
 from coordinator.core.config import GroupConfig
 from coordinator.core.errors import ErrorCode, Refused
 from coordinator.core.group import GroupState
@@ -26,6 +26,7 @@ def commit_offsets(
     member = _check_committer(group, command)
     offsets.check_commit(group, command, config)
     if member is not None:
+        note_heard(group, member, out)
         reset_session(group, member, now_ms, out)
     offsets.commit(group, command, now_ms, out, config)
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from coordinator.core.ids import NO_TIME
-from coordinator.core.records import StopKnownBy
+from coordinator.core.records import MemberRecord, StopKnownBy
 
 Partition = tuple[str, int]
 PartitionReader = Callable[[bytes], Iterable[Partition] | None]
@@ -41,16 +41,6 @@ class Rest:
         return self.latest_ms == NO_TIME
 
 
-@dataclass(frozen=True, slots=True)
-class TakeOver:
-    """A node's take-over of a group: when, the time of the newest record in its log then, and the
-    longest session timeout of its members."""
-
-    at_ms: int
-    newest_record_ms: int
-    session_ms: int
-
-
 @dataclass(slots=True, eq=False)
 class Rests:
     """All rests of a group. `round`: of the cooperative rebalance that they are part of, or 0."""
@@ -66,3 +56,16 @@ class Rests:
         may have no reader any more.
         """
         return any(rest.is_open for rest in self.of.values())
+
+
+@dataclass(slots=True, eq=False)
+class TakeOver:
+    """A node's take-over of a group: when, the time of the newest record in its log then, the
+    longest session timeout of its members, those that have not been heard since, and what of the
+    others rested."""
+
+    at_ms: int
+    newest_record_ms: int
+    session_ms: int
+    unheard: dict[str, MemberRecord] = field(default_factory=dict)
+    rests: Rests = field(default_factory=Rests)

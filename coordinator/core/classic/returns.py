@@ -1,8 +1,11 @@
-"""Returns of static members to a Stable group: nothing rebalances, but their partitions rested.
+"""Returns to a Stable group: nothing rebalances, but partitions rested.
 
 What the old process held rests from its last sign of work, which is noted when its successor is
 durable, until the successor has asked for its assignment. A rebalance that begins between the two
 takes the rests in, and tells them in its own record.
+
+After an outage all members may go on as they were. What they committed until the outage rests at
+most until the last of them is heard again; a rebalance before that tells the outage itself.
 """
 
 from __future__ import annotations
@@ -12,16 +15,23 @@ from dataclasses import replace as with_changes
 from coordinator.core.classic import last_work, moves
 from coordinator.core.classic.group import ClassicGroup
 from coordinator.core.classic.moves import Cost
-from coordinator.core.classic.rests import PartitionReaders
+from coordinator.core.classic.rests import PartitionReaders, Rest, TakeOver
 from coordinator.core.classic.trace import Trace
 from coordinator.core.events import (
+    MemberHeardAgain,
     MemberSynced,
     RebalanceCause,
     RebalanceStarted,
     StaticMemberReplaced,
 )
 from coordinator.core.group import GroupState
-from coordinator.core.records import GroupMetadata, MemberRecord
+from coordinator.core.ids import NO_TIME
+from coordinator.core.records import GroupMetadata, MemberRecord, StopKnownBy
+
+OUTAGE_MIN_MS = 5_000
+"""Shorter outages are not told: a node that is started anew, or a fail-over, takes as long."""
+OUTAGE_MAX_MS = 600_000
+"""Time without a record that is taken for an outage at most, and else for a group at rest."""
 
 
 def replaced(
@@ -38,6 +48,8 @@ def replaced(
     # The client id of the old process went with its record.
     before = with_changes(successor, member_id=event.old_member_id, client_id="")
     held = with_changes(record, state_changed_at_ms=since_ms, members=(before,))
+    if group.taken_over is not None:
+        group.taken_over.unheard.pop(event.old_member_id, None)
     trace = _trace(group, event.new_member_id, held, now_ms)
     last_work.replaced(group, trace, event, now_ms, read)
 
@@ -62,6 +74,58 @@ def resumed(
     return trace, cost
 
 
+def heard_again(
+    group: ClassicGroup, event: MemberHeardAgain, now_ms: int, read: PartitionReaders
+) -> tuple[Trace, Cost] | None:
+    """End an outage with its last member that is heard again; None: it goes on, or is none.
+
+    What was committed in the minute before the outage rested since its last commit, at most: the
+    members may have worked on. Who joins again is not waited for: that rebalance tells it.
+    """
+    taken_over = group.taken_over
+    record = taken_over.unheard.pop(event.member_id, None) if taken_over is not None else None
+    if taken_over is None or record is None or not _is_told(taken_over):
+        return None
+    _note_outage(group, taken_over, record, read)
+    if taken_over.unheard or group.state is not GroupState.STABLE or not taken_over.rests.of:
+        return None
+    group.rests, group.taken_over = taken_over.rests, None
+    started = RebalanceStarted(
+        group.group_id, RebalanceCause.COORDINATOR_RETURNED, group.generation, "", "", ""
+    )
+    trace = _begin(group, started, group.committed, now_ms)
+    trace.started_at_ms = min(rest.earliest_ms for rest in taken_over.rests.of.values())
+    trace.taken_over = taken_over
+    trace.synced = dict.fromkeys(group.members, now_ms)
+    for rest in taken_over.rests.of.values():
+        rest.latest_ms = now_ms
+    held = {p: (rest.owner, rest.member_id) for p, rest in taken_over.rests.of.items()}
+    return trace, moves.cost_of_return(group, trace, now_ms, held)
+
+
+def _note_outage(
+    group: ClassicGroup,
+    taken_over: TakeOver,
+    record: MemberRecord,
+    read: PartitionReaders,
+) -> None:
+    """Note what a member could not commit while the group had no coordinator."""
+    rests, since_ms = taken_over.rests.of, taken_over.newest_record_ms - last_work.DRAIN_MAX_MS
+    for partition in read.assigned(record.assignment) or ():
+        committed_ms = last_work.committed_ms(group, group.committed, partition)
+        if committed_ms >= max(0, since_ms) and len(rests) < last_work.OWNED_MAX:
+            name, member_id = last_work.owner_of(record)
+            rests[partition] = Rest(
+                name, member_id, record.client_id, committed_ms, NO_TIME, StopKnownBy.NO_COORDINATOR
+            )
+
+
+def _is_told(taken_over: TakeOver) -> bool:
+    """True if the group had no coordinator for so long that it is told."""
+    away_ms = taken_over.at_ms - taken_over.newest_record_ms
+    return OUTAGE_MIN_MS <= away_ms <= OUTAGE_MAX_MS
+
+
 def _stored(group: ClassicGroup, member_id: str) -> tuple[GroupMetadata, MemberRecord] | None:
     """The group's record and a static member's part of it; None: the group is not Stable."""
     record = group.committed
@@ -83,7 +147,14 @@ def _trace(group: ClassicGroup, member_id: str, before: GroupMetadata, now_ms: i
         member.client_id,
         member.client_host,
     )
+    trace = _begin(group, started, before, now_ms)
+    trace.taken_over = last_work.outage_before(group, now_ms)
+    return trace
+
+
+def _begin(
+    group: ClassicGroup, started: RebalanceStarted, before: GroupMetadata | None, now_ms: int
+) -> Trace:
     trace = Trace.begin(started, now_ms, was_initial=False, before=before, rests=None)
     trace.protocol = group.protocol_name or ""
-    trace.taken_over = last_work.outage_before(group, now_ms)
     return trace

@@ -5,7 +5,8 @@ times, which depend on how its grant ended:
 
     how it ended     at the earliest                              at the latest
     released         when it was told to drain, or committed last when it said so
-    stalled          when its working side got on last            as above, or below
+    stalled          when it was heard last before it was heard   as above, or below
+                     that its working side had got on
     left             when it left, or committed it last, if it    when it left
                      committed others later
     died             when it was last heard                       when its next heartbeat was due

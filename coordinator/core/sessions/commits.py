@@ -83,7 +83,8 @@ def _may_outsider(group: SessionGroup, command: CommitOffsets) -> bool:
     holder's offset moves without its token.
 
     A decision of an exactly-once sink moves them for the holder, which has handed it the rows; it
-    raises the count of decisions in the same commit, and never goes back.
+    compares the count of decisions in the same commit, raises it if there were rows, and never goes
+    back.
     """
     if not command.atomic or any(each.expected is None for each in command.partitions):
         return False

@@ -136,7 +136,8 @@ def _told_ms(group: SessionGroup, place: TopicPartition, now_ms: int) -> int:
     """
     holder = group.members.get(group.holder(place))
     if holder is not None and holder.is_stalled:
-        return min(now_ms, holder.progress_at_ms)
+        known_ms = holder.got_on_after_ms
+        return min(now_ms, holder.progress_at_ms if known_ms == NO_TIME else known_ms)
     handoff = group.handoff(place)
     if handoff is not None:
         line = handoff.line

@@ -74,11 +74,12 @@ def beat(group: SessionGroup, member: SessionMember, heard: SessionHeartbeat, no
         or 3 * (now_ms - member.last_beat_ms) >= 2 * member.lease_ms
     ):
         return False
+    if gets_on:
+        member.got_on_after_ms = member.last_beat_ms
+        member.progress, member.progress_at_ms = heard.progress, now_ms
     member.number = mailbox.ack = heard.number
     member.last_beat_ms = mailbox.unread_since_ms = now_ms
     member.was_excused = False
-    if gets_on:
-        member.progress, member.progress_at_ms = heard.progress, now_ms
     return True
 
 
@@ -101,7 +102,7 @@ def heartbeat(
         mailbox.whole, mailbox.answers = True, beat.number
     received = member.receives
     member.is_ready, member.is_overloaded = beat.ready, beat.overloaded
-    _watch_progress(group, member, beat, step)
+    _watch_progress(group, member, beat, heard_ms, step)
     lost: list[TopicPartition] = []
     if beat.held is not None:
         lost = claims.compare(group, member, beat.held, beat.applied, step)
@@ -141,10 +142,19 @@ def _suspect(member: SessionMember, step: Step) -> None:
 
 
 def _watch_progress(
-    group: SessionGroup, member: SessionMember, beat: SessionHeartbeat, step: Step
+    group: SessionGroup,
+    member: SessionMember,
+    beat: SessionHeartbeat,
+    heard_ms: int,
+    step: Step,
 ) -> None:
-    """Note whether the working side of a member gets on, and do what the policy says if not."""
+    """Note whether the working side of a member gets on, and do what the policy says if not.
+
+    Args:
+        heard_ms: when the member was heard before this heartbeat.
+    """
     if beat.progress != member.progress or member.progress_at_ms == NO_TIME:
+        member.got_on_after_ms = heard_ms
         member.progress, member.progress_at_ms = beat.progress, step.now_ms
         member.is_stalled = member.must_drain = member.must_stop = False
         return

@@ -74,6 +74,8 @@ class SessionMember:
     forced: partitions that it holds and that are not renewed.
     is_ended: its end is decided, whether or not its record is durable yet.
     must_drain: it stands still, and the policy takes its partitions away.
+    progress_at_ms: when a heartbeat showed that its working side had got on since the one before,
+    which came at got_on_after_ms.
     leaves_at_ms: deadline of its Leave(DRAIN).
     must_stop: it is forced to give up what it holds: that deadline has passed, or it stands still.
     goes_away: its end was by consent: what it says afterwards is not answered.
@@ -103,6 +105,7 @@ class SessionMember:
     must_drain: bool = False
     progress: int = 0
     progress_at_ms: int = NO_TIME
+    got_on_after_ms: int = NO_TIME
     leaves_at_ms: int = NO_TIME
     must_stop: bool = False
     wishes: tuple[tuple[str, object], ...] = ()

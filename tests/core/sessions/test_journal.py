@@ -228,8 +228,23 @@ def test_a_member_that_stands_still_is_counted_from_when_it_got_on_last():
     stalled = j.PlanTrigger(j.TriggerCause.MEMBER_STALLED, a.member_id)
     assert any(stalled in plan.triggers for plan in plans(world))
     stops = [line.stop for line in lines(world)]
-    assert {stop.earliest_ms for stop in stops} == {2_500}  # A heartbeat in between went back to 0.
+    # The heartbeat at 2,500 went back to 0: it had got on between that and the one before.
+    assert {stop.earliest_ms for stop in stops} == {2_000}
     assert min(stop.latest_ms for stop in stops) >= 7_000
+
+
+def test_a_member_that_stands_still_is_counted_from_its_last_commit_if_that_is_known():
+    world, a, b = g2(with_policy(max_idle_ms=5_000, on_stall=OnStall.RELEASE))
+    a.beats = b.beats = False
+    world.to(2_300)
+    a.commit(5, a.active[0])
+    for at in range(2_500, 30_000, 2_500):
+        world.to(at)
+        a.beat(progress=1)  # It got on before the first of these, and never again.
+        b.beat(progress=at)
+    stops = {line.stop for line in lines(world)}
+    assert {stop.known_by for stop in stops} == {j.StoppedBy.FORCED}
+    assert {stop.earliest_ms for stop in stops} == {0, 2_300}
 
 
 def test_a_partition_that_is_given_up_without_an_order_is_counted_from_its_last_commit():

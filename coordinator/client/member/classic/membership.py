@@ -273,12 +273,17 @@ class Membership:
         if self.phase is Phase.IDLE:
             self.phase = Phase.JOINING
 
-    def give_back(self, partitions: frozenset[TopicPartition], now_ms: int) -> None:
+    def give_back(
+        self, partitions: frozenset[TopicPartition], now_ms: int, refused: str = ""
+    ) -> None:
         """Give back single partitions that the owner has finished with, asked to or not.
 
         With an eager assignor the others follow before the member joins again; but a member that
         drains keeps them until it leaves. One that keeps its place gives back only those that the
         group has taken away, and one that drains while nobody else takes partitions none.
+
+        Args:
+            refused: why the owner will not have them now; the group is told.
         """
         self.pass_deadlines(now_ms)
         partitions &= self.assignment | self.revocations.partitions
@@ -289,7 +294,8 @@ class Membership:
         if not partitions:
             return
         stops = "it stops: " if self.is_draining else ""
-        self._reason = self._reason or f"{stops}partitions are given back"
+        why = f": {refused}" if refused else ""
+        self._reason = self._reason or f"{stops}partitions are given back{why}"
         self._let_go(partitions, "it was given back")
         if self.phase is Phase.STABLE and not (self.assignors.is_cooperative or self.is_draining):
             self._revoke(self.assignment, now_ms)

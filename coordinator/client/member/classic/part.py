@@ -152,7 +152,7 @@ class ClassicPart(ProtocolPart):
         lasts = self.machine.ledger.lasts
         partitions = frozenset(held.partition for held in holdings if lasts(held))
         phase = self.membership.phase
-        self.membership.give_back(partitions, now_ms)
+        self.membership.give_back(partitions, now_ms, refused)
         self._hurry_if_moved(phase, now_ms)
 
     def set_unwanted(self, unwanted: Callable[[], Collection[TopicPartition]]) -> None:

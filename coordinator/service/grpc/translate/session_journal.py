@@ -93,25 +93,25 @@ def journal(
 ) -> Iterator[pb.Rebalance | pb.SessionHandoff]:
     """Messages of plans and of the hand-offs that they led to, the newest first."""
     handoffs = [HandoffJournaled(group_id, record) for record in ended if record.line is not None]
-    until_ms = None
+    newer: PlanRecord | None = None
     for plan in plans[: limit or None]:
-        since_ms = plan.made_at_ms
-        its = [e for e in handoffs if since_ms <= _opened_ms(e) and not _is_after(e, until_ms)]
-        until_ms = since_ms
+        its = [e for e in handoffs if _is_since(e, plan) and not (newer and _is_since(e, newer))]
+        newer = plan
         yield plan_message(plan, its)
-    oldest_ms = until_ms if limit and until_ms is not None else NO_TIME
     for event in handoffs:
-        if _opened_ms(event) >= oldest_ms:
+        if not limit or newer is None or _is_since(event, newer):
             yield handoff_message(event)
 
 
-def _opened_ms(event: HandoffJournaled) -> int:
-    assert event.record.line is not None
-    return event.record.line.opened_at_ms
+def _is_since(event: HandoffJournaled, plan: PlanRecord) -> bool:
+    """True if a plan, or a newer one, led to a hand-off.
 
-
-def _is_after(event: HandoffJournaled, at_ms: int | None) -> bool:
-    return at_ms is not None and _opened_ms(event) >= at_ms
+    One without the reason of a plan was opened before the plan that it called for: its holder stood
+    still, or an operator evicted it.
+    """
+    line = event.record.line
+    assert line is not None
+    return line.opened_at_ms >= (plan.made_at_ms if line.reason else plan.called_at_ms)
 
 
 def _rest(stop: Stop | None, resumed_at_ms: int) -> dict[str, Any]:  # Any: numbers, a code.
