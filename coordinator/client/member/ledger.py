@@ -191,14 +191,13 @@ class Ledger:
         Raises:
             StaleMember: names those that ended, and why.
         """
-        ended = {h.partition: self._reason(h.partition) for h in claimed if not self._is_open(h)}
+        ended = self._ended_of(claimed)
         if ended:
             raise StaleMember(_refusal(ended, repeated=repeated))
 
     def why_ended(self, claimed: Iterable[Holding]) -> str:
         """The holdings among these that have ended, and why; empty: all last."""
-        ended = {h.partition: self._reason(h.partition) for h in claimed if not self._is_open(h)}
-        return spelled_reasons(ended)
+        return _spelled_reasons(self._ended_of(claimed))
 
     # --- Inside ---
 
@@ -212,6 +211,9 @@ class Ledger:
         if refused:
             raise StaleMember(_refusal(refused))
         return frozenset(held[p] for p in wanted)
+
+    def _ended_of(self, claimed: Iterable[Holding]) -> dict[TopicPartition, str]:
+        return {h.partition: self._reason(h.partition) for h in claimed if not self._is_open(h)}
 
     def _is_open(self, holding: Holding) -> bool:
         return self._lasting.get(holding.partition) is holding
@@ -229,10 +231,10 @@ def _refusal(reasons: dict[TopicPartition, str], *, repeated: bool = False) -> s
     may = " (an earlier attempt may be stored)" if repeated else ""
     return (
         f"nothing was sent{may}, for this member does not hold what is to be committed: "
-        f"{spelled_reasons(reasons)}"
+        f"{_spelled_reasons(reasons)}"
     )
 
 
-def spelled_reasons(reasons: Mapping[TopicPartition, str]) -> str:
+def _spelled_reasons(reasons: Mapping[TopicPartition, str]) -> str:
     """Partitions and a reason of each, sorted: `invoices[0]: it was lost; invoices[3]: ...`."""
     return "; ".join(f"{p[0]}[{p[1]}]: {why}" for p, why in sorted(reasons.items()))

@@ -36,6 +36,7 @@ from coordinator.client.member.calls import (
     StreamEnded,
     Unreachable,
 )
+from coordinator.client.member.machine import MemberMachine
 from coordinator.client.member.operations import Operation
 from coordinator.client.transport.surroundings import library_context
 
@@ -62,34 +63,6 @@ class Link(Protocol):
         """Close the channel; calls under way fail."""
 
 
-class Machine(Protocol):
-    """The machine of a member, as its driver sees it."""
-
-    is_closed: bool
-
-    @property
-    def name(self) -> str:
-        """The member and its group, for messages."""
-
-    def next_action(self, now_ms: int) -> Action | None:
-        """The next action to carry out; None: none before the next input or `next_deadline`."""
-
-    def next_deadline(self) -> int | None:
-        """Time at which `next_action` has something to do without another input; None: never."""
-
-    def handle(self, answer: Answer, now_ms: int) -> None:
-        """Take in the answer to a call."""
-
-    def heard(self, heard: Heard | StreamEnded, now_ms: int) -> None:
-        """Take in a message of a stream, or its end."""
-
-    def abandon(self, operation: Operation) -> None:
-        """End an operation that its caller does not wait for any more."""
-
-    def fail(self, error: Exception) -> None:
-        """Stop because of a bug; the owner is told."""
-
-
 class Driver:
     """Drives one machine on the running event loop.
 
@@ -100,7 +73,7 @@ class Driver:
 
     def __init__(
         self,
-        machine: Machine,
+        machine: MemberMachine,
         connection: Link,
         clock: Callable[[], int],
         on_change: Callable[[], None],
