@@ -147,7 +147,7 @@ def test_a_partition_that_went_and_came_back_between_two_polls_is_another_holdin
     slow, quick, moved = play_slow_handler(world)
     quick.leave()
     world.advance(8_000)
-    assert slow.member.assignment == t(0, 1), "it has both again, and has not polled since"
+    assert slow.member.assigned == t(0, 1), "it has both again, and has not polled since"
     assert is_refused(world, slow, {moved: 10})
     held = slow.holding(moved)
     events = slow.poll()
@@ -251,15 +251,15 @@ def test_what_its_owner_was_never_told_of_is_given_back_at_once(assignor):
     world = World(assignor)
     asleep = world.member()
     world.advance(100)
-    assert asleep.member.assignment == t(0, 1)
+    assert asleep.member.assigned == t(0, 1)
     assert asleep.assignment == frozenset()
     awake = world.member()
     world.advance(500)
-    assert awake.member.assignment
-    assert len(asleep.member.assignment) == 1
+    assert awake.member.assigned
+    assert len(asleep.member.assigned) == 1
     events = asleep.poll()
     assert kinds(events) == ["Granted"]
-    assert events[0].partitions == asleep.member.assignment == asleep.assignment
+    assert events[0].partitions == asleep.member.assigned == asleep.assignment
 
 
 def test_two_partitions_of_which_one_is_held_are_refused_together(world):
@@ -278,7 +278,7 @@ def test_commits_before_the_first_assignment_and_after_leaving_are_refused(world
     assert is_refused(world, one, {0: 1})
     assert is_refused(world, one, {}, manifest=b"m")
     world.advance(100)
-    assert one.member.assignment == t(0, 1)
+    assert one.member.assigned == t(0, 1)
     assert is_refused(world, one, {0: 1}), "assigned, and not handed out"
     one.poll()
     assert one.commit({0: 1}) == 1
@@ -330,7 +330,7 @@ def test_a_pause_after_which_it_has_joined_again_before_the_handler_commits(worl
     world.advance(2_500)
     one.paused = False
     world.advance(500)
-    assert one.member.assignment == t(0, 1)
+    assert one.member.assigned == t(0, 1)
     assert is_refused(world, one, {0: 1})
     assert is_refused(world, one, {0: 1}, holdings=[held])
     assert kinds(one.poll()) == ["Lost", "Granted"]

@@ -114,7 +114,7 @@ def lose_the_session(world: World, one: Player) -> None:
 def be_forgotten(world: World, one: Player) -> None:
     one.hold(Beat)
     world.until(lambda: one.letters)
-    world.coordinator.send(encode(one.member.leave("an operator's")))
+    world.coordinator.send(encode(one.member.leave_request("an operator's")))
     one.release()
     world.settle()
 
