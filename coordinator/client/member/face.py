@@ -44,7 +44,7 @@ from coordinator.client.member.machine import MemberMachine
 from coordinator.client.member.making import part_of
 from coordinator.client.member.operations import GIVE_UP_MS
 from coordinator.client.member.owners import Owners, Poll
-from coordinator.client.member.part import Leaving, ProtocolPart
+from coordinator.client.member.part import Leaving
 from coordinator.client.member.state import MemberState
 from coordinator.client.offsets import Commit, OffsetAndMetadata, Offsets
 from coordinator.client.settings.reading import config_of, process_of, remarks
@@ -56,7 +56,6 @@ from coordinator.client.transport.loop_thread import check_process, is_forked_fr
 from coordinator.dial import Credentials
 
 if TYPE_CHECKING:
-    from coordinator.client.settings.process import ProcessConfig
     from coordinator.client.settings.typed import MemberSettings
 
 TIMEOUT_S = GIVE_UP_MS / 1000
@@ -251,17 +250,15 @@ class Member(MemberView):
         process = process_of(protocol, settings)
         config = config_of(protocol, group_id, topics, settings)
         self._remarks = remarks(config, settings)
-        self._set_up(part_of(config, process.random), bootstrap, process)
-
-    def _set_up(
-        self, part: ProtocolPart, bootstrap: str | Sequence[str], process: ProcessConfig
-    ) -> None:
         addresses, random = addresses_of(bootstrap), process.random
+        part = part_of(config, random)
         self._clock = process.clock
-        self._machine = MemberMachine(part, part.config.group_id, addresses, random)
+        self._machine = MemberMachine(part, config.group_id, addresses, random)
         self._owners = Owners(self._machine.ledger)
         self._process = process
-        self.group_address = GroupAddress(addresses, part.config.group_id, process.credentials)
+        self.group_address = GroupAddress(addresses, config.group_id, process.credentials)
+        self.on_change: Callable[[], object] = lambda: None
+        """Called after each turn, when there may be events; set it to be woken."""
         link = self._connect(process.credentials, part.beat_interval_s, random)
         self._driver = Driver(self._machine, link, self._clock, self._tell)
         self._guard: SignalGuard | None = None
@@ -594,15 +591,6 @@ class Member(MemberView):
         return self._machine.part.ends_ms(holding)
 
     @property
-    def on_change(self) -> Callable[[], None]:
-        """Called after each turn, when there may be events; set it to be woken."""
-        return self._driver.on_change
-
-    @on_change.setter
-    def on_change(self, on_change: Callable[[], None]) -> None:
-        self._driver.on_change = on_change
-
-    @property
     def machine(self) -> MemberMachine:
         """The member's machine."""
         return self._machine
@@ -637,6 +625,7 @@ class Member(MemberView):
     def _tell(self) -> None:
         if self._machine.has_news:
             self._has_news.set()
+        self.on_change()
 
     def _beat_now(self) -> None:
         self._machine.part.beat_now(self._clock())

@@ -81,7 +81,7 @@ class Driver:
         self._machine = machine
         self._connection = connection
         self._clock = clock
-        self.on_change = on_change
+        self._on_change = on_change
         self._calls: dict[Call, asyncio.Task[None]] = {}
         self._streams: dict[OpenStream, _Stream] = {}
         self._hanging_up: set[asyncio.Task[None]] = set()
@@ -109,7 +109,7 @@ class Driver:
                 future.set_result(None)
         if self._machine.is_closed:
             self._closed.set()
-        self.on_change()
+        self._on_change()
 
     async def result_of(self, operation: Operation) -> None:
         """Wait for the end of an operation; cancelling the wait abandons it.

@@ -67,7 +67,7 @@ class WorkerRun:
         self.pid = os.getpid()
         self.core = WorkerCore(plan.handlers, plan.limits)
         self.member: Member | None = None
-        self._owner_on_change: Callable[[], None] = lambda: None
+        self._owner_on_change: Callable[[], object] = lambda: None
         self._grants = 0
         """Events that granted partitions."""
         self.finished: Future[None] = Future()

@@ -47,3 +47,18 @@ async def test_a_handler_is_called_for_each_partition_and_goes_on_where_it_commi
     await town.stop(worker)
     await serving
     assert town.stored(1) >= 8
+
+
+async def test_a_worker_warns_of_heartbeats_that_are_too_slow_for_its_session(caplog):
+    town = Town()
+    worker = town.worker(session_timeout_ms=4_000, heartbeat_interval_ms=4_000)
+
+    @worker.handler
+    async def handle(p: Partition) -> None:
+        await p.done()
+
+    serving = town.serve(worker)
+    await town.until(lambda: worker.state.partitions)
+    assert "so the session of 4000 ms ends between two heartbeats" in caplog.text
+    await town.stop(worker)
+    await serving
