@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import gc
 import itertools
-import logging
 import warnings
 
 import pytest
@@ -91,57 +90,6 @@ async def test_a_lost_partition_is_told_to_the_lost_hook_alone():
     assert sorted(told) == ["ended", "lost"]
     worker.stop(grace_ms=0)
     await serving
-
-
-async def test_a_warm_hook_that_raises_is_a_failure_and_is_called_again():
-    town = Town(1)
-    worker = town.worker()
-    warms = itertools.count(1)
-    handled = []
-
-    @worker.warm
-    async def warm(p: Partition) -> None:
-        if next(warms) < 3:
-            raise ValueError("cold")
-
-    @worker.handler
-    async def handle(p: Partition) -> None:
-        handled.append(town.loop.time())
-        await p.done()
-
-    serving = town.serve(worker)
-    await town.until(lambda: handled)
-    assert handled[0] >= 3
-    assert worker.state.counts["failures"] == 2
-    await asyncio.sleep(10)
-    assert len(handled) == 1
-    assert state(worker).stage == "done"
-    await town.stop(worker)
-    await serving
-
-
-@pytest.mark.parametrize("kind", ["drain", "lost"])
-async def test_other_hooks_that_raise_are_logged(kind, caplog):
-    town = Town(1)
-    worker = town.worker(on_error="release" if kind == "lost" else "retry")
-
-    @worker.handler
-    async def handle(p: Partition) -> None:
-        if kind == "lost":
-            raise ValueError("poison")
-        await p.revoking.wait()
-
-    async def hook(p: Partition) -> None:
-        raise ValueError("in the hook")
-
-    getattr(worker, kind)(hook)
-    serving = town.serve(worker)
-    await town.until(lambda: worker.state.counts["runs"])
-    await asyncio.sleep(0.5)
-    await town.stop(worker)
-    await serving
-    errors = [r for r in caplog.records if r.levelno == logging.ERROR and r.exc_info]
-    assert any("in the hook" in str(record.exc_info[1]) for record in errors)
 
 
 # --- Positions ---
