@@ -22,20 +22,8 @@ from collections.abc import (
 from typing import TYPE_CHECKING, Any, Self, Unpack
 
 from coordinator.assignors import TopicPartition
+from coordinator.client import forms
 from coordinator.client.errors import StaleMember
-from coordinator.client.forms import (
-    addresses_of,
-    expected_of,
-    manifest_of,
-    milliseconds_of,
-    number_of,
-    offsets_of,
-    offsets_told,
-    partition_of,
-    partitions_of,
-    timeout_ms_of,
-    topics_of,
-)
 from coordinator.client.group_address import GroupAddress
 from coordinator.client.log_ends import report_log_ends
 from coordinator.client.member.events import MemberEvent, Stopping
@@ -144,7 +132,7 @@ class MemberView:
         Raises:
             StaleMember: the partition was not handed out.
         """
-        return self._seen().ledger.of(partition_of(partition))
+        return self._seen().ledger.of(forms.partition_of(partition))
 
     def planned_batch(self, begins: Mapping[TopicPartition, int]) -> list[Holding]:
         """The present holdings, for the commit of a batch that was planned before this process
@@ -155,7 +143,7 @@ class MemberView:
         Returns:
             Those of partitions that are held now.
         """
-        return self._seen().ledger.of_planned_batch(expected_of(begins))
+        return self._seen().ledger.of_planned_batch(forms.expected_of(begins))
 
     def token(self, partition: TopicPartition | Holding) -> int:
         """The token under which a partition is held: what a sink can check; 0 in a classic group.
@@ -166,7 +154,7 @@ class MemberView:
         check_process(self.pid)
         held = self._shown(partition)
         if held is None:
-            key = partition_of(partition)
+            key = forms.partition_of(partition)
             raise StaleMember(f"{key.topic}[{key.partition}] is not held")
         return held.token
 
@@ -250,7 +238,7 @@ class Member(MemberView):
         process = process_of(protocol, settings)
         config = config_of(protocol, group_id, topics, settings)
         self._remarks = remarks(config, settings)
-        addresses, random = addresses_of(bootstrap), process.random
+        addresses, random = forms.addresses_of(bootstrap), process.random
         part = part_of(config, random)
         self._clock = process.clock
         self._machine = MemberMachine(part, config.group_id, addresses, random)
@@ -308,7 +296,7 @@ class Member(MemberView):
         """
         self._check_loop()
         if return_within_ms is not None:
-            return_within_ms = milliseconds_of("return_within_ms", return_within_ms)
+            return_within_ms = forms.milliseconds_of("return_within_ms", return_within_ms)
         self._machine.close(Leaving(reason, leave, return_within_ms), self._clock())
         if self._reporting is not None:
             self._reporting.cancel()
@@ -350,7 +338,7 @@ class Member(MemberView):
             True if the group asks for what is held.
         """
         self._check_loop()
-        within_ms = milliseconds_of("within_ms", within_ms)
+        within_ms = forms.milliseconds_of("within_ms", within_ms)
         is_asked = self._machine.part.drain(within_ms, reason, self._clock(), leave=leave)
         self._driver.turn()
         return is_asked
@@ -382,7 +370,7 @@ class Member(MemberView):
     async def _poll(self, timeout: float | None) -> list[MemberEvent]:  # noqa: ASYNC109
         """Do what `poll` does, for a caller that is known otherwise."""
         self._check_loop()
-        seconds = None if timeout is None else timeout_ms_of(timeout) / 1000
+        seconds = None if timeout is None else forms.timeout_ms_of(timeout) / 1000
         part = self._machine.part
         part.poll_begins(self._clock(), gives_back=self._process.give_back == "poll")
         self._driver.turn()
@@ -431,7 +419,7 @@ class Member(MemberView):
         Args:
             position: where the work has stopped, for mode copy; -1: at the committed offset.
         """
-        number_of("position", position, "100")
+        forms.number_of("position", position, "100")
         self._give_back(holding, position=position)
 
     def refuse(self, holding: Holding | Iterable[Holding], reason: str) -> None:
@@ -470,13 +458,13 @@ class Member(MemberView):
             TypeError, ValueError: as when the member is made.
         """
         self._check_loop()
-        self._machine.part.subscribe(topics_of(topics), self._clock())
+        self._machine.part.subscribe(forms.topics_of(topics), self._clock())
         self._driver.turn()
 
     async def report(self, ends: Mapping[TopicPartition, int]) -> bool:
         """Report log end offsets, for lag; False: the coordinator does not know the method."""
         self._check_loop()
-        report = self._machine.report(offsets_told("report", ends), self._clock())
+        report = self._machine.report(forms.offsets_told("report", ends), self._clock())
         if report is None:
             return True
         await self._driver.result_of(report)
@@ -522,10 +510,13 @@ class Member(MemberView):
         """
         self._check_loop()
         commit = Commit(
-            offsets_of(offsets), expected_of(expected or {}), atomic, manifest_of(manifest)
+            forms.offsets_of(offsets),
+            forms.expected_of(expected or {}),
+            atomic,
+            forms.manifest_of(manifest),
         )
         shown = None if holdings is None else _several(holdings)
-        timeout_ms = timeout_ms_of(timeout)
+        timeout_ms = forms.timeout_ms_of(timeout)
         try:
             begun = self._machine.commit(
                 commit, shown, self._clock(), timeout_ms,
@@ -561,10 +552,10 @@ class Member(MemberView):
     ) -> dict[TopicPartition, OffsetAndMetadata]:
         """Committed offsets with their metadata; otherwise as `committed`."""
         self._check_loop()
-        asked = None if partitions is None else partitions_of(partitions)
+        asked = None if partitions is None else forms.partitions_of(partitions)
         if asked == ():
             return {}
-        fetch = self._machine.fetch(asked, self._clock(), timeout_ms_of(timeout))
+        fetch = self._machine.fetch(asked, self._clock(), forms.timeout_ms_of(timeout))
         await self._driver.result_of(fetch)
         return fetch.value
 
