@@ -145,7 +145,7 @@ def test_topics_that_a_follower_changes_while_it_joins_are_those_it_is_given(wor
 
 
 def test_topics_that_change_while_it_joins_a_leader_of_another_library_are_joined_with(world):
-    """Such a leader does not say which counts it has divided."""
+    """A leader of another library does not say which counts it has divided."""
     one = world.member()
     one.hold_answers(Sync)
     world.until(lambda: one.member.phase is Phase.SYNCING)
