@@ -90,39 +90,22 @@ __all__ = [
     "WorkerSettings",
 ]
 
-_HOMES = {
-    "BlockingMember": "coordinator.client.member.blocking",
-    "BlockingPartition": "coordinator.client.worker",
-    "CannotDial": "coordinator.dial",
-    "CommitFailed": "coordinator.client.errors",
-    "CoordinatorError": "coordinator.client.errors",
-    "Credentials": "coordinator.dial",
-    "FatalError": "coordinator.client.errors",
-    "FencedToken": "coordinator.client.errors",
-    "Granted": "coordinator.client.member.events",
-    "Holding": "coordinator.client.member.ledger",
-    "Lost": "coordinator.client.member.events",
-    "Member": "coordinator.client.member.face",
-    "MemberEvent": "coordinator.client.member.events",
-    "MemberSettings": "coordinator.client.settings.typed",
-    "MemberState": "coordinator.client.member.state",
-    "OffsetAndMetadata": "coordinator.client.offsets",
-    "OffsetMismatch": "coordinator.client.errors",
-    "Partition": "coordinator.client.worker",
-    "PartitionRevoked": "coordinator.client.worker",
-    "PolicyWishes": "coordinator.client.settings.typed",
-    "RebalanceInProgress": "coordinator.client.errors",
-    "Resumed": "coordinator.client.member.events",
-    "Revoking": "coordinator.client.member.events",
-    "StaleMember": "coordinator.client.errors",
-    "Stopping": "coordinator.client.member.events",
-    "Suspended": "coordinator.client.member.events",
-    "TopicPartition": "coordinator.assignors",
-    "Unavailable": "coordinator.client.errors",
-    "Warming": "coordinator.client.member.events",
-    "Worker": "coordinator.client.worker",
-    "WorkerSettings": "coordinator.client.settings.typed",
+_NAMES = {
+    "coordinator.assignors": "TopicPartition",
+    "coordinator.client.errors": "CommitFailed CoordinatorError FatalError FencedToken "
+    "OffsetMismatch RebalanceInProgress StaleMember Unavailable",
+    "coordinator.client.member.blocking": "BlockingMember",
+    "coordinator.client.member.events": "Granted Lost MemberEvent Resumed Revoking Stopping "
+    "Suspended Warming",
+    "coordinator.client.member.face": "Member",
+    "coordinator.client.member.ledger": "Holding",
+    "coordinator.client.member.state": "MemberState",
+    "coordinator.client.offsets": "OffsetAndMetadata",
+    "coordinator.client.settings.typed": "MemberSettings PolicyWishes WorkerSettings",
+    "coordinator.client.worker": "BlockingPartition Partition PartitionRevoked Worker",
+    "coordinator.dial": "CannotDial Credentials",
 }
+_HOMES = {name: module for module, names in _NAMES.items() for name in names.split()}
 """Module of each name."""
 
 

@@ -131,7 +131,7 @@ class Player:
         self.world = world
         part = ClassicPart(config, lambda: HALF)
         self.machine = MemberMachine(part, config.group_id, ["a:1", "b:2"], lambda: HALF)
-        self.member = part.membership
+        self.member = part
         self.paused = False
         self.host = "/127.0.0.1"
         self.two_phase = False

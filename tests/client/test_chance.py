@@ -162,7 +162,7 @@ def seen(player: Player) -> tuple:
     """All that an owner, or a driver, can see of a machine."""
     member = player.member
     return (
-        member.phase, member.member_id, member.generation, member.assignment, player.assignment,
+        member.phase, member.member_id, member.generation, member.assigned, player.assignment,
         tuple(player.machine.events), player.machine.next_deadline(),
     )  # fmt: skip
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from coordinator.client.member.calls import Join, Sync
 from coordinator.client.member.classic.membership import Phase
 from tests.client.kit import Granted, Lost, Revoking, World, t
 
@@ -46,17 +45,6 @@ def one(world):
     return one
 
 
-def test_the_first_that_is_given_back_goes_to_another_while_the_second_is_still_held(world, one):
-    other = world.member()
-    first, second = sorted(revoked(world, one))
-    give_back(one, first.partition)
-    world.until(lambda: holds(other) == {first})
-    assert one.machine.ledger.lasts(one.holding(second.partition))
-    assert one.commit({second.partition: 5}) == 1
-    give_back(one, second.partition)
-    world.until(lambda: holds(other) == {first, second})
-
-
 def test_a_member_that_holds_on_to_a_partition_does_not_hold_up_a_rebalance(world, one):
     other = world.member()
     revoked(world, one)
@@ -76,31 +64,6 @@ def test_a_rebalance_does_not_move_the_deadline(world, one):
     world.advance(until_ms - world.now_ms)
     (lost,) = [event for event in hear(one) if isinstance(event, Lost)]
     assert lost.partitions >= partitions
-
-
-def test_a_partition_given_back_while_the_join_waits_is_in_that_round(world, one):
-    other = world.member()
-    first, second = sorted(revoked(world, one))
-    other.hold(Join)
-    give_back(one, first.partition)
-    generation = one.member.generation
-    world.advance(200)
-    give_back(one, second.partition)
-    other.release()
-    world.until(lambda: holds(other))
-    assert other.assignment == {first, second}
-    assert other.member.generation == generation + 1
-
-
-def test_a_partition_given_back_while_the_sync_waits_needs_one_more_round(world, one):
-    other = world.member()
-    first, second = sorted(revoked(world, one))
-    one.hold(Sync)
-    give_back(one, first.partition)
-    world.until(lambda: one.member.phase is Phase.SYNCING)
-    give_back(one, second.partition)
-    one.release()
-    world.until(lambda: holds(other) == {first, second})
 
 
 def test_a_partition_that_comes_back_while_it_is_revoked_is_another_holding(world, one):
@@ -176,19 +139,6 @@ def test_a_member_that_drains_keeps_its_partitions_and_takes_no_more(world, one)
     world.until(lambda: holds(other) == {first, second, mine[0]})
     assert one.member.revocations.partitions == {mine[1]}
     assert one.commit({mine[1].partition: 5}) == 1
-
-
-def test_an_eager_member_joins_when_the_last_partition_is_given_back():
-    world = World("range", partitions=4)
-    one = world.member()
-    world.until(lambda: one.member.phase is Phase.STABLE)
-    hear(one)
-    other = world.member()
-    assert revoked(world, one) == t(0, 1, 2, 3)
-    for number in range(4):
-        assert one.member.phase is Phase.REVOKING
-        give_back(one, number)
-    world.until(lambda: len(holds(other)) == 2)
 
 
 def test_an_eager_member_that_gives_up_one_partition_is_asked_for_all():

@@ -8,7 +8,6 @@ from coordinator.client import (
     CommitFailed,
     CoordinatorError,
     FatalError,
-    OffsetMismatch,
     StaleMember,
     Unavailable,
 )
@@ -140,23 +139,6 @@ def test_what_becomes_of_a_commit_whose_call_fails(world, failure, calls, error)
     assert one.member.phase is Phase.STABLE
 
 
-@pytest.mark.parametrize("was_stored", [True, False])
-def test_a_commit_whose_answer_was_lost_is_no_mismatch(world, was_stored):
-    one = stable(world)
-    one.hold_answers(CommitOffsets)
-    offset = {one.holding(0).partition: -1}
-    operation = one.begin_commit({0: 5}, expected=offset)
-    if not was_stored:
-        one.letter(CommitOffsets).hand_in()
-        assert operation.error is None
-        operation = one.begin_commit({0: 6}, expected=offset)
-    one.letter(CommitOffsets).fail()
-    one.release()
-    world.advance(500)
-    assert (operation.error is None) if was_stored else isinstance(operation.error, OffsetMismatch)
-    assert world.stored(0) == 5
-
-
 def test_nobody_answers_a_commit_for_thirty_seconds(world):
     one = world.member(session_timeout_ms=60_000)
     world.share(one)
@@ -187,30 +169,6 @@ def test_a_commit_that_waits_ends_with_its_holding(world, waits_for):
     world.advance(1)
     assert isinstance(operation.error, StaleMember)
     assert world.commits_sent == []
-
-
-def test_addresses_are_asked_in_turn_and_one_that_fails_last_from_then_on():
-    machine = MemberMachine(
-        ClassicPart(ClassicConfig(group_id="g", topics={}), lambda: 0.5),
-        "g",
-        ["a", "b", "c"],
-        lambda: 0.5,
-    )
-    machine.start(0)
-    asked = []
-    now_ms = 0
-    for result in [Unreachable("a"), Unreachable("b"), Unreachable("c"), Unreachable("a")]:
-        call = machine.next_action(now_ms)
-        asked.append(call.request.address)
-        machine.handle(Answer(call, result), now_ms)
-        if len(asked) == 3:  # All have failed: a pause.
-            assert machine.next_action(now_ms) is None
-            now_ms = machine.next_deadline()
-    call = machine.next_action(now_ms)
-    machine.handle(Answer(call, Found("b")), now_ms)
-    assert [*asked, call.request.address] == ["a", "b", "c", "a", "b"]
-    assert isinstance(machine.next_action(now_ms).request, Join)
-    assert machine.next_action(now_ms) is None
 
 
 def test_who_waits_for_the_coordinator_is_served_in_order_and_fails_one_by_one(world):
@@ -261,20 +219,6 @@ def test_an_operation_that_nobody_waits_for_is_cancelled(world):
 
 
 # --- The end ---
-
-
-def test_closing_waits_for_commits_two_seconds_and_then_leaves(world):
-    one = stable(world)
-    one.hold(CommitOffsets)
-    operation = one.begin_commit({0: 5})
-    one.machine.close(Leaving("closed"), world.now_ms)
-    assert one.machine.next_deadline() == world.now_ms + 2_000
-    world.advance(1_999)
-    assert world.coordinator.state("g").value == "Stable"
-    world.advance(1)
-    assert one.machine.is_closed
-    assert world.coordinator.state("g").value == "Empty"
-    assert "closed" in str(operation.error), "it is not made again"
 
 
 @pytest.mark.parametrize(

@@ -114,7 +114,7 @@ def lose_the_session(world: World, one: Player) -> None:
 def be_forgotten(world: World, one: Player) -> None:
     one.hold(Beat)
     world.until(lambda: one.letters)
-    world.coordinator.send(encode(one.member.leave("an operator's")))
+    world.coordinator.send(encode(one.member.leave_request("an operator's")))
     one.release()
     world.settle()
 
@@ -194,22 +194,6 @@ def test_a_join_whose_answer_is_lost_is_sent_again_under_the_same_id():
     world.share(one)
     assert one.member.member_id == known
     assert one.hang_ups == 1
-
-
-def test_a_sync_that_is_answered_after_the_session_is_counted_from_when_it_was_sent():
-    world = World(EAGER)
-    one = world.member()
-    one.hold_answers(Sync)
-    world.advance(10)
-    sent_at_ms = one.letter(Sync).sent_at_ms
-    world.advance(1_500)
-    one.release()
-    one.hold(Beat)
-    assert one.member.session_ends_ms == sent_at_ms + 2_000
-    one.poll()
-    assert one.assignment
-    world.advance(500)
-    assert not one.assignment
 
 
 def test_a_heartbeat_that_is_out_does_not_put_off_the_end_of_a_revocation():

@@ -5,8 +5,13 @@ from __future__ import annotations
 import pytest
 
 from coordinator.assignors import Subscription
-from coordinator.assignors.consumer_protocol import PreviousAssignment, encode_subscription
-from coordinator.client.member.calls import JoinedMember, Sync
+from coordinator.assignors.consumer_protocol import (
+    Assignment,
+    PreviousAssignment,
+    encode_assignment,
+    encode_subscription,
+)
+from coordinator.client.member.calls import JoinedMember, Sync, Synced
 from coordinator.client.member.classic.assigning import read_assignment, share_out, subscriptions
 from coordinator.client.member.classic.membership import Phase
 from tests.client.kit import World, t
@@ -137,3 +142,14 @@ def test_topics_that_a_follower_changes_while_it_joins_are_those_it_is_given(wor
     second.release()
     world.until(lambda: {p.topic for p in second.assignment} == {"u"}, polling=(first, second))
     world.until(lambda: first.assignment >= t(0, 1), polling=(first, second))
+
+
+def test_topics_that_change_while_it_joins_a_leader_of_another_library_are_joined_with(world):
+    """A leader of another library does not say which counts it has divided."""
+    one = world.member()
+    one.hold_answers(Sync)
+    world.until(lambda: one.member.phase is Phase.SYNCING)
+    one.machine.part.subscribe({"u": 2}, world.now_ms)
+    (letter,) = one.letters
+    one.hear(letter, Synced(assignment=encode_assignment(Assignment(tuple(t(0, 1))))))
+    assert one.member.phase is Phase.JOINING

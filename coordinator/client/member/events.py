@@ -21,6 +21,9 @@ class _Told:
         """Their partitions."""
         return frozenset(holding.partition for holding in self.holdings)
 
+    def __repr__(self) -> str:
+        return self._spelled()
+
     def _spelled(self, *more: str) -> str:
         return (
             f"{type(self).__name__}({', '.join([spelled(self.partitions), *filter(None, more)])})"
@@ -85,24 +88,15 @@ class Lost(_Told):
 class Warming(_Told):
     """These partitions will be this member's: make ready, and call `ready`; in session groups."""
 
-    def __repr__(self) -> str:
-        return self._spelled()
-
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Suspended(_Told):
     """The coordinator has not been heard for too long: no effect may leave the process."""
 
-    def __repr__(self) -> str:
-        return self._spelled()
-
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Resumed(_Told):
     """These partitions are this member's still, under the same tokens."""
-
-    def __repr__(self) -> str:
-        return self._spelled()
 
 
 @dataclass(frozen=True, slots=True, repr=False)

@@ -22,20 +22,8 @@ from collections.abc import (
 from typing import TYPE_CHECKING, Any, Self, Unpack
 
 from coordinator.assignors import TopicPartition
+from coordinator.client import forms
 from coordinator.client.errors import StaleMember
-from coordinator.client.forms import (
-    addresses_of,
-    expected_of,
-    manifest_of,
-    milliseconds_of,
-    number_of,
-    offsets_of,
-    offsets_told,
-    partition_of,
-    partitions_of,
-    timeout_ms_of,
-    topics_of,
-)
 from coordinator.client.group_address import GroupAddress
 from coordinator.client.log_ends import report_log_ends
 from coordinator.client.member.events import MemberEvent, Stopping
@@ -44,7 +32,7 @@ from coordinator.client.member.machine import MemberMachine
 from coordinator.client.member.making import part_of
 from coordinator.client.member.operations import GIVE_UP_MS
 from coordinator.client.member.owners import Owners, Poll
-from coordinator.client.member.part import Leaving, ProtocolPart
+from coordinator.client.member.part import Leaving
 from coordinator.client.member.state import MemberState
 from coordinator.client.offsets import Commit, OffsetAndMetadata, Offsets
 from coordinator.client.settings.reading import config_of, process_of, remarks
@@ -56,7 +44,6 @@ from coordinator.client.transport.loop_thread import check_process, is_forked_fr
 from coordinator.dial import Credentials
 
 if TYPE_CHECKING:
-    from coordinator.client.settings.process import ProcessConfig
     from coordinator.client.settings.typed import MemberSettings
 
 TIMEOUT_S = GIVE_UP_MS / 1000
@@ -145,7 +132,7 @@ class MemberView:
         Raises:
             StaleMember: the partition was not handed out.
         """
-        return self._seen().ledger.of(partition_of(partition))
+        return self._seen().ledger.of(forms.partition_of(partition))
 
     def planned_batch(self, begins: Mapping[TopicPartition, int]) -> list[Holding]:
         """The present holdings, for the commit of a batch that was planned before this process
@@ -156,7 +143,7 @@ class MemberView:
         Returns:
             Those of partitions that are held now.
         """
-        return self._seen().ledger.of_planned_batch(expected_of(begins))
+        return self._seen().ledger.of_planned_batch(forms.expected_of(begins))
 
     def token(self, partition: TopicPartition | Holding) -> int:
         """The token under which a partition is held: what a sink can check; 0 in a classic group.
@@ -167,7 +154,7 @@ class MemberView:
         check_process(self.pid)
         held = self._shown(partition)
         if held is None:
-            key = partition_of(partition)
+            key = forms.partition_of(partition)
             raise StaleMember(f"{key.topic}[{key.partition}] is not held")
         return held.token
 
@@ -251,17 +238,15 @@ class Member(MemberView):
         process = process_of(protocol, settings)
         config = config_of(protocol, group_id, topics, settings)
         self._remarks = remarks(config, settings)
-        self._set_up(part_of(config, process.random), bootstrap, process)
-
-    def _set_up(
-        self, part: ProtocolPart, bootstrap: str | Sequence[str], process: ProcessConfig
-    ) -> None:
-        addresses, random = addresses_of(bootstrap), process.random
+        addresses, random = forms.addresses_of(bootstrap), process.random
+        part = part_of(config, random)
         self._clock = process.clock
-        self._machine = MemberMachine(part, part.config.group_id, addresses, random)
+        self._machine = MemberMachine(part, config.group_id, addresses, random)
         self._owners = Owners(self._machine.ledger)
         self._process = process
-        self.group_address = GroupAddress(addresses, part.config.group_id, process.credentials)
+        self.group_address = GroupAddress(addresses, config.group_id, process.credentials)
+        self.on_change: Callable[[], object] = lambda: None
+        """Called after each turn, when there may be events; set it to be woken."""
         link = self._connect(process.credentials, part.beat_interval_s, random)
         self._driver = Driver(self._machine, link, self._clock, self._tell)
         self._guard: SignalGuard | None = None
@@ -311,7 +296,7 @@ class Member(MemberView):
         """
         self._check_loop()
         if return_within_ms is not None:
-            return_within_ms = milliseconds_of("return_within_ms", return_within_ms)
+            return_within_ms = forms.milliseconds_of("return_within_ms", return_within_ms)
         self._machine.close(Leaving(reason, leave, return_within_ms), self._clock())
         if self._reporting is not None:
             self._reporting.cancel()
@@ -353,7 +338,7 @@ class Member(MemberView):
             True if the group asks for what is held.
         """
         self._check_loop()
-        within_ms = milliseconds_of("within_ms", within_ms)
+        within_ms = forms.milliseconds_of("within_ms", within_ms)
         is_asked = self._machine.part.drain(within_ms, reason, self._clock(), leave=leave)
         self._driver.turn()
         return is_asked
@@ -385,7 +370,7 @@ class Member(MemberView):
     async def _poll(self, timeout: float | None) -> list[MemberEvent]:  # noqa: ASYNC109
         """Do what `poll` does, for a caller that is known otherwise."""
         self._check_loop()
-        seconds = None if timeout is None else timeout_ms_of(timeout) / 1000
+        seconds = None if timeout is None else forms.timeout_ms_of(timeout) / 1000
         part = self._machine.part
         part.poll_begins(self._clock(), gives_back=self._process.give_back == "poll")
         self._driver.turn()
@@ -434,7 +419,7 @@ class Member(MemberView):
         Args:
             position: where the work has stopped, for mode copy; -1: at the committed offset.
         """
-        number_of("position", position, "100")
+        forms.number_of("position", position, "100")
         self._give_back(holding, position=position)
 
     def refuse(self, holding: Holding | Iterable[Holding], reason: str) -> None:
@@ -473,13 +458,13 @@ class Member(MemberView):
             TypeError, ValueError: as when the member is made.
         """
         self._check_loop()
-        self._machine.part.subscribe(topics_of(topics), self._clock())
+        self._machine.part.subscribe(forms.topics_of(topics), self._clock())
         self._driver.turn()
 
     async def report(self, ends: Mapping[TopicPartition, int]) -> bool:
         """Report log end offsets, for lag; False: the coordinator does not know the method."""
         self._check_loop()
-        report = self._machine.report(offsets_told("report", ends), self._clock())
+        report = self._machine.report(forms.offsets_told("report", ends), self._clock())
         if report is None:
             return True
         await self._driver.result_of(report)
@@ -525,10 +510,13 @@ class Member(MemberView):
         """
         self._check_loop()
         commit = Commit(
-            offsets_of(offsets), expected_of(expected or {}), atomic, manifest_of(manifest)
+            forms.offsets_of(offsets),
+            forms.expected_of(expected or {}),
+            atomic,
+            forms.manifest_of(manifest),
         )
         shown = None if holdings is None else _several(holdings)
-        timeout_ms = timeout_ms_of(timeout)
+        timeout_ms = forms.timeout_ms_of(timeout)
         try:
             begun = self._machine.commit(
                 commit, shown, self._clock(), timeout_ms,
@@ -564,10 +552,10 @@ class Member(MemberView):
     ) -> dict[TopicPartition, OffsetAndMetadata]:
         """Committed offsets with their metadata; otherwise as `committed`."""
         self._check_loop()
-        asked = None if partitions is None else partitions_of(partitions)
+        asked = None if partitions is None else forms.partitions_of(partitions)
         if asked == ():
             return {}
-        fetch = self._machine.fetch(asked, self._clock(), timeout_ms_of(timeout))
+        fetch = self._machine.fetch(asked, self._clock(), forms.timeout_ms_of(timeout))
         await self._driver.result_of(fetch)
         return fetch.value
 
@@ -592,15 +580,6 @@ class Member(MemberView):
         """Time from which no effect of a holding may leave the process, unless the coordinator is
         heard; 0: it has ended. From any thread."""
         return self._machine.part.ends_ms(holding)
-
-    @property
-    def on_change(self) -> Callable[[], None]:
-        """Called after each turn, when there may be events; set it to be woken."""
-        return self._driver.on_change
-
-    @on_change.setter
-    def on_change(self, on_change: Callable[[], None]) -> None:
-        self._driver.on_change = on_change
 
     @property
     def machine(self) -> MemberMachine:
@@ -637,6 +616,7 @@ class Member(MemberView):
     def _tell(self) -> None:
         if self._machine.has_news:
             self._has_news.set()
+        self.on_change()
 
     def _beat_now(self) -> None:
         self._machine.part.beat_now(self._clock())

@@ -4,7 +4,8 @@ A holding begins when the machine learns of it, is known to its owner from the c
 out, and ends when it is given back or lost. The same partition handed out again is another holding.
 The machine may be ahead of the owner: a partition can be taken away and come back before a slow
 handler commits. So a commit names the holdings that it counts for, and is refused here, before
-anything is sent, once one of them has ended.
+anything is sent, once one of them has ended, while its lease is in doubt, and once the member
+closes.
 
     machine:  begin ──────────► end        begin again
     owner:           hand_out        commit (refused)   hand_out   commit (accepted)
@@ -64,13 +65,14 @@ _NONE: Holdings = {}
 class Ledger:
     """Holdings of a member: those that last, and those that its owner knows."""
 
-    __slots__ = ("_ended", "_given_up", "_known", "_lasting")
+    __slots__ = ("_ended", "_given_up", "_is_closing", "_known", "_lasting")
 
     def __init__(self) -> None:
         self._lasting: dict[TopicPartition, Holding] = {}
         self._known: Holdings = _NONE  # Replaced, never changed: tasks keep the one of their time.
         self._ended: dict[TopicPartition, str] = {}
         self._given_up: set[Holding] = set()
+        self._is_closing = False
 
     # --- The machine's side ---
 
@@ -92,6 +94,10 @@ class Ledger:
         if self.lasts(holding):
             self._given_up.add(holding)
             self._ended[holding.partition] = reason
+
+    def close(self) -> None:
+        """Take no more commits, since the member closes. Those under way go on."""
+        self._is_closing = True
 
     def end_all(self, reason: str) -> None:
         """End all holdings, and the membership's own."""
@@ -161,12 +167,17 @@ class Ledger:
             shown: holdings passed by the caller; None: those that were handed out to it.
             handed_out: to this caller; None: all that were handed out by now.
         Raises:
-            StaleMember: a partition has none.
+            StaleMember: a partition has none, or the member closes.
         """
         if shown is None or not partitions:
-            return self._claim(partitions, self._known if handed_out is None else handed_out)
-        held = {holding.partition: holding for holding in shown}
-        return self._claim(partitions, held, "no holding of it was shown")
+            held, otherwise = self._known if handed_out is None else handed_out, ""
+        else:
+            held = {holding.partition: holding for holding in shown}
+            otherwise = "no holding of it was shown"
+        claimed = self._claim(partitions, held, otherwise)
+        if self._is_closing and all(map(self._is_open, claimed)):
+            raise StaleMember("nothing was sent, for the member closes")
+        return claimed
 
     def of_planned_batch(self, begins: Mapping[TopicPartition, int]) -> list[Holding]:
         """The present holdings for a batch that was planned before this process began.
@@ -183,22 +194,34 @@ class Ledger:
         """True until the partition is given back or lost."""
         return self._is_open(holding) and holding not in self._given_up
 
-    def check(self, claimed: Iterable[Holding], *, repeated: bool = False) -> None:
-        """Return if a commit under way may go on for all of them.
+    def check(
+        self,
+        claimed: Iterable[Holding],
+        *,
+        suspended: Collection[TopicPartition] = (),
+        repeated: bool = False,
+    ) -> None:
+        """Return if a commit may be sent for all of them now.
 
         Args:
+            suspended: partitions whose lease is in doubt, unless the commit waits for them.
             repeated: an earlier attempt may be stored, which the message says.
         Raises:
-            StaleMember: names those that ended, and why.
+            StaleMember: names those that ended, and why; or those that are suspended.
         """
-        ended = {h.partition: self._reason(h.partition) for h in claimed if not self._is_open(h)}
+        ended = self._ended_of(claimed)
         if ended:
             raise StaleMember(_refusal(ended, repeated=repeated))
+        if suspended:
+            names = ", ".join(f"{p[0]}[{p[1]}]" for p in sorted(suspended))
+            raise StaleMember(
+                f"nothing was sent, for {names} is suspended: the coordinator has not been heard "
+                "for 9/10 of the lease"
+            )
 
     def why_ended(self, claimed: Iterable[Holding]) -> str:
         """The holdings among these that have ended, and why; empty: all last."""
-        ended = {h.partition: self._reason(h.partition) for h in claimed if not self._is_open(h)}
-        return spelled_reasons(ended)
+        return _spelled_reasons(self._ended_of(claimed))
 
     # --- Inside ---
 
@@ -212,6 +235,9 @@ class Ledger:
         if refused:
             raise StaleMember(_refusal(refused))
         return frozenset(held[p] for p in wanted)
+
+    def _ended_of(self, claimed: Iterable[Holding]) -> dict[TopicPartition, str]:
+        return {h.partition: self._reason(h.partition) for h in claimed if not self._is_open(h)}
 
     def _is_open(self, holding: Holding) -> bool:
         return self._lasting.get(holding.partition) is holding
@@ -229,10 +255,10 @@ def _refusal(reasons: dict[TopicPartition, str], *, repeated: bool = False) -> s
     may = " (an earlier attempt may be stored)" if repeated else ""
     return (
         f"nothing was sent{may}, for this member does not hold what is to be committed: "
-        f"{spelled_reasons(reasons)}"
+        f"{_spelled_reasons(reasons)}"
     )
 
 
-def spelled_reasons(reasons: Mapping[TopicPartition, str]) -> str:
+def _spelled_reasons(reasons: Mapping[TopicPartition, str]) -> str:
     """Partitions and a reason of each, sorted: `invoices[0]: it was lost; invoices[3]: ...`."""
     return "; ".join(f"{p[0]}[{p[1]}]: {why}" for p, why in sorted(reasons.items()))

@@ -11,7 +11,7 @@ each input.
 
 | file | decides |
 |---|---|
-| `ledger.py` | whether a commit may be sent: which holdings it counts for, and whether they last |
+| `ledger.py` | whether a commit may be sent: for which holdings, and whether they count now |
 | `operations.py` | how commits and fetches are retried, and what their answers mean |
 | `classic/`, `session/` | what the protocol says next, and what an answer means (`part.py`) |
 | `discovery.py` | which bootstrap address to ask next |
@@ -185,8 +185,6 @@ class MemberMachine:
         """
         commit.check()
         try:
-            if self.leaving is not None and not self.part.is_stopped:
-                raise StaleMember("nothing was sent, for the member closes")
             known = handed_out() if handed_out is not None and holdings is None else None
             claimed = self.ledger.claim(commit.offsets.keys(), holdings, known)
         except StaleMember as error:
@@ -233,6 +231,7 @@ class MemberMachine:
         """Stop, and leave the group once pending commits are answered, within two seconds."""
         if self.leaving is None:
             self.leaving = leaving
+            self.ledger.close()
             self._leave_by_ms = now_ms + LEAVE_MS
             self.part.begin_to_close(leaving)
 

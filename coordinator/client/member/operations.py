@@ -23,7 +23,6 @@ from coordinator.client.errors import (
 )
 from coordinator.client.member import calls
 from coordinator.client.member.calls import Code, Next
-from coordinator.client.member.events import spelled
 from coordinator.client.member.ledger import FOREVER_MS, Holding, Ledger
 from coordinator.client.member.part import ProtocolPart
 from coordinator.client.member.retry import MOST_S, BackOff
@@ -205,9 +204,13 @@ class CommitOperation(Operation):
         An attempt that is under way when a holding ends is left to the coordinator to judge.
         """
         if not self.is_out and not self.is_done:
+            suspended = self._part.suspended(self.claimed, now_ms)
+            refused_for = () if self._waits else suspended
             try:
-                self._member.ledger.check(self.claimed, repeated=self.repeated)
-                self._look_at_pauses(now_ms)
+                self._member.ledger.check(
+                    self.claimed, suspended=refused_for, repeated=self.repeated
+                )
+                self._look_at_pauses(now_ms, is_suspended=bool(suspended))
             except StaleMember as error:
                 self.end(error)
         if self._suspended_ms is None:
@@ -223,16 +226,10 @@ class CommitOperation(Operation):
         if isinstance(error, StaleMember):
             self._member.log_stale(error)
 
-    def _look_at_pauses(self, now_ms: int) -> None:
-        suspended = self._part.suspended(self.claimed, now_ms)
-        if suspended and not self._waits:
-            raise StaleMember(
-                f"nothing was sent, for {spelled(suspended)} is suspended: the coordinator has not "
-                "been heard for 9/10 of the lease"
-            )
-        if suspended and self._suspended_ms is None:
+    def _look_at_pauses(self, now_ms: int, *, is_suspended: bool) -> None:
+        if is_suspended and self._suspended_ms is None:
             self._suspended_ms, self.due_ms = now_ms, None
-        elif self._suspended_ms is not None and not suspended:
+        elif self._suspended_ms is not None and not is_suspended:
             self._until_ms += now_ms - self._suspended_ms
             self._suspended_ms = None
             self.ask_anew(now_ms)

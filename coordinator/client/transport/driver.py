@@ -12,30 +12,8 @@ import logging
 from collections.abc import AsyncIterator, Callable, Coroutine
 from typing import Any, Protocol, TypeVar
 
-from coordinator.client.member.calls import (
-    Acknowledged,
-    Action,
-    Answer,
-    Call,
-    Cancel,
-    CloseStream,
-    Committed,
-    Dropped,
-    Failure,
-    FindCoordinator,
-    Found,
-    HangUp,
-    Heard,
-    Log,
-    NoRoom,
-    OpenStream,
-    Refused,
-    Request,
-    Result,
-    Send,
-    StreamEnded,
-    Unreachable,
-)
+from coordinator.client.member import calls
+from coordinator.client.member.machine import MemberMachine
 from coordinator.client.member.operations import Operation
 from coordinator.client.transport.surroundings import library_context
 
@@ -46,7 +24,7 @@ LOGGER = logging.getLogger("coordinator.client")
 class Link(Protocol):
     """Connection to a coordinator; over gRPC it is a `Connection`."""
 
-    async def carry_out(self, call: Call) -> Result:
+    async def carry_out(self, call: calls.Call) -> calls.Result:
         """Make one attempt at a call."""
 
     def stream(self, messages: AsyncIterator[Any]) -> AsyncIterator[Any]:
@@ -62,34 +40,6 @@ class Link(Protocol):
         """Close the channel; calls under way fail."""
 
 
-class Machine(Protocol):
-    """The machine of a member, as its driver sees it."""
-
-    is_closed: bool
-
-    @property
-    def name(self) -> str:
-        """The member and its group, for messages."""
-
-    def next_action(self, now_ms: int) -> Action | None:
-        """The next action to carry out; None: none before the next input or `next_deadline`."""
-
-    def next_deadline(self) -> int | None:
-        """Time at which `next_action` has something to do without another input; None: never."""
-
-    def handle(self, answer: Answer, now_ms: int) -> None:
-        """Take in the answer to a call."""
-
-    def heard(self, heard: Heard | StreamEnded, now_ms: int) -> None:
-        """Take in a message of a stream, or its end."""
-
-    def abandon(self, operation: Operation) -> None:
-        """End an operation that its caller does not wait for any more."""
-
-    def fail(self, error: Exception) -> None:
-        """Stop because of a bug; the owner is told."""
-
-
 class Driver:
     """Drives one machine on the running event loop.
 
@@ -100,7 +50,7 @@ class Driver:
 
     def __init__(
         self,
-        machine: Machine,
+        machine: MemberMachine,
         connection: Link,
         clock: Callable[[], int],
         on_change: Callable[[], None],
@@ -108,9 +58,9 @@ class Driver:
         self._machine = machine
         self._connection = connection
         self._clock = clock
-        self.on_change = on_change
-        self._calls: dict[Call, asyncio.Task[None]] = {}
-        self._streams: dict[OpenStream, _Stream] = {}
+        self._on_change = on_change
+        self._calls: dict[calls.Call, asyncio.Task[None]] = {}
+        self._streams: dict[calls.OpenStream, _Stream] = {}
         self._hanging_up: set[asyncio.Task[None]] = set()
         self._waiting: dict[Operation, asyncio.Future[None]] = {}
         # Calls of an operation use its caller's contextvars, which hold the caller's trace. All
@@ -136,7 +86,7 @@ class Driver:
                 future.set_result(None)
         if self._machine.is_closed:
             self._closed.set()
-        self.on_change()
+        self._on_change()
 
     async def result_of(self, operation: Operation) -> None:
         """Wait for the end of an operation; cancelling the wait abandons it.
@@ -170,27 +120,27 @@ class Driver:
 
     # --- Inside ---
 
-    def _carry_out(self, action: Action) -> None:
+    def _carry_out(self, action: calls.Action) -> None:
         match action:
-            case Call():
+            case calls.Call():
                 context = self._contexts.get(action.asker, self._context)
                 task = self._calls[action] = self._create_task(self._call(action), context)
                 task.add_done_callback(lambda _: self._calls.pop(action))
-            case Cancel(call):
+            case calls.Cancel(call):
                 if call in self._calls:
                     self._calls[call].cancel()
-            case Log(level, text, group_id, member_id):
+            case calls.Log(level, text, group_id, member_id):
                 fields = {"group": group_id, "member": member_id}
                 LOGGER.log(level, "%s", text, extra=fields)
-            case OpenStream():
+            case calls.OpenStream():
                 self._open(action)
-            case Send(stream, message):
+            case calls.Send(stream, message):
                 if stream in self._streams:
                     self._streams[stream].outgoing.put_nowait(message)
-            case CloseStream(stream):
+            case calls.CloseStream(stream):
                 if stream in self._streams:
                     self._streams[stream].close()
-            case HangUp():
+            case calls.HangUp():
                 task = self._create_task(self._connection.close(), self._context)
                 self._hanging_up.add(task)
                 task.add_done_callback(self._hanging_up.discard)
@@ -200,13 +150,13 @@ class Driver:
     ) -> asyncio.Task[None]:
         return asyncio.get_running_loop().create_task(work, context=context.copy())
 
-    async def _call(self, call: Call) -> None:
+    async def _call(self, call: calls.Call) -> None:
         began_ms = self._clock()
         result = await self._connection.carry_out(call)
         if LOGGER.isEnabledFor(logging.DEBUG):
             told, took_ms = _told(call.request), self._clock() - began_ms
             LOGGER.debug("%s: %s in %d ms: %s", self._machine.name, told, took_ms, _told(result))
-        self._hand_in(self._machine.handle, Answer(call, result))
+        self._hand_in(self._machine.handle, calls.Answer(call, result))
 
     def _hand_in(self, handle: Callable[[T, int], None], what: T) -> None:
         try:
@@ -215,22 +165,22 @@ class Driver:
             self._machine.fail(error)
         self.turn()
 
-    def _open(self, action: OpenStream) -> None:
+    def _open(self, action: calls.OpenStream) -> None:
         stream = _Stream()
         self._streams[action] = stream
         stream.task = self._create_task(self._listen(action, stream), self._context)
         stream.task.add_done_callback(lambda _: self._streams.pop(action, None))
 
-    async def _listen(self, action: OpenStream, stream: _Stream) -> None:
+    async def _listen(self, action: calls.OpenStream, stream: _Stream) -> None:
         """Hand in what a stream says, to its end."""
-        failure: Failure = Unreachable("the coordinator has ended the stream")
+        failure: calls.Failure = calls.Unreachable("the coordinator has ended the stream")
         async for message in self._connection.stream(stream.messages()):
-            if isinstance(message, Failure):
+            if isinstance(message, calls.Failure):
                 failure = message
             elif not stream.is_closed:
-                self._hand_in(self._machine.heard, Heard(action, message))
+                self._hand_in(self._machine.heard, calls.Heard(action, message))
         if not stream.is_closed:
-            self._hand_in(self._machine.heard, StreamEnded(action, failure))
+            self._hand_in(self._machine.heard, calls.StreamEnded(action, failure))
 
     def _set_timer(self) -> None:
         deadline_ms = self._machine.next_deadline()
@@ -273,16 +223,21 @@ class _Stream:
             yield message
 
 
-def _told(message: Request | Result) -> str:
+def _told(message: calls.Request | calls.Result) -> str:
     """A request, or the result of one, for the log: what it is, and how it went."""
     kind = type(message).__name__
     match message:
-        case FindCoordinator(address=address) | Found(address):
+        case calls.FindCoordinator(address=address) | calls.Found(address):
             return f"{kind} {address}"
-        case Acknowledged(code=code):
+        case calls.Acknowledged(code=code):
             return f"{kind} {code}"
-        case Committed(codes=codes):
+        case calls.Committed(codes=codes):
             return f"{kind} {' '.join(codes)}"
-        case Unreachable(detail) | Dropped(detail) | NoRoom(detail) | Refused(detail):
+        case (
+            calls.Unreachable(detail)
+            | calls.Dropped(detail)
+            | calls.NoRoom(detail)
+            | calls.Refused(detail)
+        ):
             return f"{kind} {detail}"
     return kind

@@ -39,21 +39,8 @@ from coordinator.client.member.events import (
     spelled,
 )
 from coordinator.client.member.ledger import FOREVER_MS, Holding
-from coordinator.client.worker.actions import (
-    ERROR,
-    INFO,
-    WARNING,
-    Action,
-    CancelRun,
-    Drain,
-    GiveBack,
-    Leave,
-    Locate,
-    Ready,
-    Say,
-    Start,
-    TellRevoking,
-)
+from coordinator.client.worker import actions
+from coordinator.client.worker.actions import ERROR, INFO, WARNING, Action
 from coordinator.client.worker.errors import HandlerStalled, HandlerStillRuns, WrongHandler
 from coordinator.client.worker.handlers import Handler, Handlers, RunKind
 from coordinator.client.worker.policy import Limits, OnError
@@ -185,7 +172,7 @@ class WorkerCore:
         if scope.is_revoking:
             return
         scope.is_revoking = True
-        self._actions.append(TellRevoking(scope))
+        self._actions.append(actions.TellRevoking(scope))
         if scope.has_started:
             self._call_hook(scope, RunKind.DRAIN, now_ms)
         self._give_back_if_ended(scope, now_ms)
@@ -221,7 +208,7 @@ class WorkerCore:
         is_first = self.stopping_because is None
         if is_first or gives_up_place:
             self.stopping_because = self.stopping_because or reason
-            self._actions.append(Drain(reason, max(0, until_ms - now_ms), leave))
+            self._actions.append(actions.Drain(reason, max(0, until_ms - now_ms), leave))
         if until_ms >= self._stop_until_ms:
             return
         self._stop_until_ms = until_ms
@@ -325,7 +312,7 @@ class WorkerCore:
             self._fill_slots(now_ms)
             if self._unlocated:
                 scopes, self._unlocated = tuple(self._unlocated), []
-                self._actions.append(Locate(scopes))
+                self._actions.append(actions.Locate(scopes))
         return self._actions.popleft() if self._actions else None
 
     def next_deadline(self) -> int | None:
@@ -404,7 +391,7 @@ class WorkerCore:
         run = Run(scope, kind, is_async, now_ms)
         scope.runs.append(run)
         self.counts["runs"] += 1
-        self._actions.append(Start(run))
+        self._actions.append(actions.Start(run))
         if kind is RunKind.HANDLER:
             self._watch(run, now_ms)
         return run
@@ -475,7 +462,7 @@ class WorkerCore:
     def _settle(self, scope: Scope) -> None:
         runs = (run for run in self.left_over if run.scope is scope)
         if scope in self._owed and all(run.is_overdue or run.kind is RunKind.LOST for run in runs):
-            self._actions.append(GiveBack(scope, self._owed.pop(scope)))
+            self._actions.append(actions.GiveBack(scope, self._owed.pop(scope)))
 
     def _lose(self, scope: Scope, reason: str, now_ms: int) -> None:
         runs = list(scope.runs)
@@ -500,7 +487,7 @@ class WorkerCore:
         if run.is_cancelled:
             return
         run.is_cancelled = True
-        self._actions.append(CancelRun(run))
+        self._actions.append(actions.CancelRun(run))
         if not run.is_async and run.scope.stage is not Stage.STALLED:
             self._wait_no_more(run, now_ms)  # It had the time until the deadline.
         if not self._ending or self._ending[-1][0] != now_ms + ENDING_MS:
@@ -588,7 +575,7 @@ class WorkerCore:
     def _leave(self) -> None:
         if not self._has_left:
             self._has_left = True
-            self._actions.append(Leave(self.stopping_because or "stopped"))
+            self._actions.append(actions.Leave(self.stopping_because or "stopped"))
 
     # --- Preparing ---
 
@@ -606,7 +593,7 @@ class WorkerCore:
             self._refuse_warming(scope, "the worker stops", now_ms)
         elif self._call_hook(scope, RunKind.WARM, now_ms) is None:
             scope.is_warm = True
-            self._actions.append(Ready(scope))
+            self._actions.append(actions.Ready(scope))
 
     def _drop(self, scope: Scope, now_ms: int) -> None:
         """A partition that is being prepared will not be this process's."""
@@ -619,7 +606,7 @@ class WorkerCore:
         """A partition is ready, or refused."""
         if error is None:
             scope.is_warm = True
-            self._actions.append(Ready(scope))
+            self._actions.append(actions.Ready(scope))
         else:
             self._say(ERROR, f"the warm hook failed for {named(scope.key)}", error)
             self._refuse_warming(scope, f"{type(error).__name__}: {error}", now_ms)
@@ -632,7 +619,7 @@ class WorkerCore:
 
     def _refuse_warming(self, scope: Scope, reason: str, now_ms: int) -> None:
         self._drop(scope, now_ms)
-        self._actions.append(Ready(scope, reason))
+        self._actions.append(actions.Ready(scope, reason))
 
     # --- Failures ---
 
@@ -763,4 +750,4 @@ class WorkerCore:
     def _say(
         self, level: int, text: str, error: BaseException | None = None, run: Run | None = None
     ) -> None:
-        self._actions.append(Say(level, text, error, run))
+        self._actions.append(actions.Say(level, text, error, run))

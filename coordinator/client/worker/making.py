@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from coordinator.client.member.face import Member
-from coordinator.client.member.making import part_of
-from coordinator.client.settings.configs import ClassicConfig, SessionConfig
-from coordinator.client.settings.process import ProcessConfig
-from coordinator.client.settings.reading import OF_WORKERS, config_of, process_of
+from coordinator.client.settings.reading import OF_WORKERS, config_of
 from coordinator.client.settings.setting import GroupProtocol
 from coordinator.client.transport.driver import Link
 from coordinator.client.worker.environment import Environment
@@ -28,16 +24,10 @@ FALLBACK_ASSIGNOR = "range"
 class _EnvironmentMember(Member):
     """A member whose clock, chance and connection are those of its worker's environment."""
 
-    def __init__(
-        self,
-        environment: Environment,
-        config: ClassicConfig | SessionConfig,
-        bootstrap: Sequence[str],
-        process: ProcessConfig,
-    ) -> None:
-        self._environment, self._remarks = environment, []
-        process = replace(process, clock=environment.now_ms, random=environment.random)
-        self._set_up(part_of(config, environment.random), bootstrap, process)
+    def __init__(self, environment: Environment, *where: Any, **settings: Any) -> None:
+        # Any: as `Member` takes them.
+        self._environment = environment
+        super().__init__(*where, clock=environment.now_ms, random=environment.random, **settings)
 
     def _connect(
         self, credentials: Credentials, interval_s: float, random: Callable[[], float]
@@ -59,10 +49,11 @@ def member_maker(
         if "assignors" not in own:
             own = {"fallback_assignor": FALLBACK_ASSIGNOR, **own, "assignors": DEFAULT_ASSIGNOR}
     config_of(protocol, group_id, {"a topic": 1}, own)
-    process = replace(process_of(protocol, own), log_ends=None)  # The worker reports them.
+    own["log_ends"] = None  # The worker reports them.
 
     def new_member(topics: TopicCounts, environment: Environment) -> Member:
-        config = config_of(protocol, group_id, topics, own)
-        return _EnvironmentMember(environment, config, bootstrap, process)
+        return _EnvironmentMember(
+            environment, bootstrap, group_id, topics, protocol=protocol, **own
+        )
 
     return new_member

@@ -80,8 +80,8 @@ class Revoking:
 
     def __init__(self, scope: Scope, calls: Calls) -> None:
         self._scope, self._calls = scope, calls
-        self._set = False
-        self.deadline_ms: int | None = None
+        self._set = scope.is_revoking
+        self.deadline_ms = scope.ends_ms if scope.is_revoking else None
         """Epoch milliseconds at which the partition is lost; None: it is not being revoked."""
 
     def is_set(self) -> bool:
@@ -116,6 +116,8 @@ class AsyncRevoking(Revoking):
     def __init__(self, scope: Scope, calls: Calls) -> None:
         super().__init__(scope, calls)
         self._event = asyncio.Event()
+        if scope.is_revoking:
+            self._event.set()
 
     async def wait(self) -> bool:
         """Wait until the partition is to be given back."""

@@ -5,6 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Literal, get_args
 
+from coordinator.client.forms import MOST_OFFSET, whole_of
+from coordinator.client.settings.kinds import choice
+
 OnError = Literal["retry", "release", "stop"]
 AfterAttempts = Literal["release", "stop"]
 Drain = Literal["commit", "manual"]
@@ -27,8 +30,8 @@ class ErrorPolicy:
     retry_backoff_max_ms: int = 60_000
 
     def __post_init__(self) -> None:
-        check_choice("on_error", self.on_error, get_args(OnError))
-        check_choice("after_max_attempts", self.after_max_attempts, get_args(AfterAttempts))
+        choice(*get_args(OnError)).take("on_error", self.on_error)
+        choice(*get_args(AfterAttempts)).take("after_max_attempts", self.after_max_attempts)
         check_number("max_attempts", self.max_attempts, 1)
         check_number("retry_backoff_ms", self.retry_backoff_ms, 1)
         check_number("retry_backoff_max_ms", self.retry_backoff_max_ms, self.retry_backoff_ms)
@@ -80,23 +83,11 @@ class Limits:
         check_number("concurrency", self.concurrency, 1)
 
 
-def check_choice(name: str, value: object, choices: tuple[str, ...]) -> None:
-    """Check that a setting is one of a few words.
-
-    Raises:
-        ValueError: it is none of them.
-    """
-    if value not in choices:
-        raise ValueError(f"{name} is {value!r}; it is one of {', '.join(map(repr, choices))}")
-
-
 def check_number(name: str, value: object, least: int) -> None:
     """Check that a setting is None or a whole number from `least` on.
 
     Raises:
         ValueError: it is not.
     """
-    if value is not None and (
-        not isinstance(value, int) or isinstance(value, bool) or value < least
-    ):
-        raise ValueError(f"{name} is {value!r}; it is a whole number from {least} on")
+    if value is not None:
+        whole_of(name, value, least, MOST_OFFSET)

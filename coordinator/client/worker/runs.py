@@ -84,8 +84,6 @@ class Runs:
                 )
             else:
                 partition = self._partitions[run] = BlockingPartition(run, self._owner)
-                if run.scope.is_revoking:
-                    partition.revoking.set(run.scope.ends_ms)
                 work = partial(self._in_thread, run, function, partition)
                 self._threads[run] = self._owner.environment.start_thread(work, run.name)
         except RuntimeError as error:  # The loop is closed, or there are too many threads.
@@ -156,11 +154,7 @@ class Runs:
     # --- On the handlers' loop ---
 
     def _start_task(self, run: Run, function: Function) -> None:
-        partition = Partition(run, self._owner)
-        self._partitions[run] = partition
-        if run.scope.is_revoking:
-            partition.revoking.set(run.scope.ends_ms)
-            partition.revoking.wake()
+        partition = self._partitions[run] = Partition(run, self._owner)
         task = self._loop.create_task(self._in_task(run, function, partition), name=run.name)
         self._tasks[run] = task
         if run.is_cancelled:

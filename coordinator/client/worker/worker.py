@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar, Unpack, get_args, over
 from coordinator.client.forms import addresses_of, manifest_of, name_of
 from coordinator.client.group_address import GroupAddress
 from coordinator.client.member.events import spelled
+from coordinator.client.settings.kinds import choice
 from coordinator.client.settings.reading import check_names, process_of, worker_config_of
 from coordinator.client.settings.setting import GroupProtocol
 from coordinator.client.transport.interrupts import EndNow, signals_handled
@@ -42,7 +43,6 @@ from coordinator.client.worker.policy import (
     ErrorPolicy,
     Limits,
     OnError,
-    check_choice,
     check_number,
 )
 from coordinator.client.worker.positions import BeginOffsets, Start, StartPolicy
@@ -243,7 +243,7 @@ class Worker:
         """
         if topic is not None:
             topic = name_of("topic", topic)
-        check_choice("drain", drain, get_args(Drain))
+        choice(*get_args(Drain)).take("drain", drain)
         policy = self._policy.but(on_error, max_attempts, after_max_attempts)
 
         def register(function: Any) -> Any:
@@ -297,29 +297,22 @@ class Worker:
 
         return register if function is None else register(function)
 
-    @overload
-    def warm(self, function: A, /) -> A: ...
-    @overload
-    def warm(self, function: B, /) -> B: ...
-    def warm(self, function: Any, /) -> Any:
-        """Register a hook that prepares a partition, before its handler is first called."""
-        return self._hook(RunKind.WARM, function)
+    @property
+    def warm(self) -> HandlerDecorator:
+        """Decorator of the hook that prepares a partition, before its handler is first called."""
+        return partial(self._hook, RunKind.WARM)
 
-    @overload
-    def drain(self, function: A, /) -> A: ...
-    @overload
-    def drain(self, function: B, /) -> B: ...
-    def drain(self, function: Any, /) -> Any:
-        """Register a hook that hears that a partition is to be given back, beside its handler."""
-        return self._hook(RunKind.DRAIN, function)
+    @property
+    def drain(self) -> HandlerDecorator:
+        """Decorator of the hook that hears that a partition is to be given back, beside its
+        handler."""
+        return partial(self._hook, RunKind.DRAIN)
 
-    @overload
-    def lost(self, function: A, /) -> A: ...
-    @overload
-    def lost(self, function: B, /) -> B: ...
-    def lost(self, function: Any, /) -> Any:
-        """Register a hook that hears that a partition was lost, or released after a failure."""
-        return self._hook(RunKind.LOST, function)
+    @property
+    def lost(self) -> HandlerDecorator:
+        """Decorator of the hook that hears that a partition was lost, or released after a
+        failure."""
+        return partial(self._hook, RunKind.LOST)
 
     def _hook(self, kind: RunKind, function: Any) -> Any:
         is_async = check_function(function, "p", FORMS.replace("handler", "hook"), COLOURS)

@@ -23,18 +23,7 @@ from coordinator.client.member.ledger import FOREVER_MS
 from coordinator.client.member.naming import member_name
 from coordinator.client.offsets import OffsetAndMetadata
 from coordinator.client.transport.surroundings import follow
-from coordinator.client.worker.actions import (
-    Action,
-    CancelRun,
-    Drain,
-    GiveBack,
-    Leave,
-    Locate,
-    Ready,
-    Say,
-    Start,
-    TellRevoking,
-)
+from coordinator.client.worker import actions
 from coordinator.client.worker.core import WorkerCore
 from coordinator.client.worker.environment import Environment
 from coordinator.client.worker.errors import PartitionRevoked
@@ -67,7 +56,7 @@ class WorkerRun:
         self.pid = os.getpid()
         self.core = WorkerCore(plan.handlers, plan.limits)
         self.member: Member | None = None
-        self._owner_on_change: Callable[[], None] = lambda: None
+        self._owner_on_change: Callable[[], object] = lambda: None
         self._grants = 0
         """Events that granted partitions."""
         self.finished: Future[None] = Future()
@@ -204,7 +193,7 @@ class WorkerRun:
             self._take_step()
         except Exception as error:  # noqa: BLE001  # A bug: `run` raises it, and nothing is held.
             self.core.errors.append(error)
-            self._carry_out(Leave(f"failed: {error!r}"))
+            self._carry_out(actions.Leave(f"failed: {error!r}"))
 
     def _take_step(self) -> None:
         now_ms = self.environment.now_ms()
@@ -230,35 +219,39 @@ class WorkerRun:
                 self.core.errors.append(member.failure)
             self.core.hear(event, now_ms)
 
-    def _carry_out(self, action: Action) -> None:
+    def _carry_out(self, action: actions.Action) -> None:
         match action:
-            case Locate(scopes):
+            case actions.Locate(scopes):
                 self._keep(self._locate(scopes))
-            case Start(run):
+            case actions.Start(run):
                 self._runs.start(run)
-            case TellRevoking(scope):
+            case actions.TellRevoking(scope):
                 self._runs.tell_revoking(scope)
                 self._set_revoked(scope)
-            case CancelRun(run):
+            case actions.CancelRun(run):
                 self._set_revoked(run.scope)
                 self._runs.cancel(run)
-            case GiveBack() | Ready() if self._plan.is_lent and self.core.stopping_because:
+            case actions.GiveBack() | actions.Ready() if (
+                self._plan.is_lent and self.core.stopping_because
+            ):
                 pass  # The member's owner goes on with what it holds.
-            case GiveBack(scope, "") if self.member is not None:
+            case actions.GiveBack(scope, "") if self.member is not None:
                 # A join that is replaced in the same turn is never sent: all share the last one.
                 position = scope.committed if scope.is_located else -1
                 self.member.released(scope.holding, position)
-            case Ready(scope, "") if self.member is not None:
+            case actions.Ready(scope, "") if self.member is not None:
                 self.member.ready(scope.holding)
-            case GiveBack(scope, refused) | Ready(scope, refused) if self.member is not None:
+            case actions.GiveBack(scope, refused) | actions.Ready(scope, refused) if (
+                self.member is not None
+            ):
                 self.member.refuse(scope.holding, refused)
-            case Drain(reason, within_ms, leave):
+            case actions.Drain(reason, within_ms, leave):
                 self._drain(reason, within_ms, leave=leave)
-            case Leave(reason):
+            case actions.Leave(reason):
                 self._reason = reason
                 if self._left is not None:
                     self._left.set()
-            case Say(level, text, error, run):
+            case actions.Say(level, text, error, run):
                 stack = "" if run is None else self._runs.stack_of(run)
                 self._log(level, text + stack, error)
 

@@ -96,7 +96,7 @@ class Played:
     def __init__(self, *, attach_ms=1_000, lease_ms=10_000, degraded_hold_ms=0):
         attach = pb.Attach(group_id="g", incarnation=pb.Attach.Incarnation(id=b"1"))
         self.ledger = Ledger()
-        self.machine = SessionStream(attach, lambda: 0.0, self.ledger)
+        self.machine = SessionStream(attach, lambda: 0.0, self.ledger, lambda *line: None)
         self._told = []
         self._holdings = {}
         self.attach(attach_ms, lease_ms=lease_ms, degraded_hold_ms=degraded_hold_ms)

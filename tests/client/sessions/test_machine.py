@@ -9,7 +9,6 @@ from coordinator.v1 import errors_pb2
 from coordinator.v1 import session_pb2 as pb
 from tests.client.sessions.kit import (
     ACTIVE,
-    DRAIN,
     LOST,
     WARM,
     Granted,
@@ -18,73 +17,9 @@ from tests.client.sessions.kit import (
     Played,
     Q,
     Resumed,
-    Revoking,
-    Suspended,
     Warming,
     wanted,
 )
-
-
-def test_a_lease_counts_from_when_the_heartbeat_was_sent():
-    it = Played()
-    [beat] = it.at(3_500)
-    assert beat.heartbeat.number == 1
-    it.ack(1, 6_000)
-    assert it.takes(P, 3_500 + 6_666)
-    assert not it.takes(P, 3_500 + 6_667)
-    assert it.valid(P, 3_500 + 8_999)
-    assert not it.valid(P, 3_500 + 9_000)
-
-
-def test_an_ack_of_an_older_heartbeat_moves_nothing_back():
-    it = Played()
-    it.at(3_500)
-    it.at(6_000)
-    it.ack(2, 6_100)
-    it.ack(1, 6_200)
-    assert it.valid(P, 6_000 + 8_999)
-
-
-def test_a_suspended_partition_goes_on_by_a_whole_state_that_is_fresh():
-    it = Played()
-    it.changes()
-    it.at(3_500)
-    it.machine.turn(10_000)
-    assert Suspended(P, 1) in it.changes()
-    it.take()
-    it.ack(1, 10_500)
-    assert not it.valid(P, 10_500)
-    [beat] = it.take()
-    assert beat.heartbeat.whole
-    number = beat.heartbeat.number
-    unasked = wanted(2, (0, ACTIVE, 1), (1, ACTIVE, 2))
-    it.hear(unasked, 10_550)
-    assert not it.valid(P, 10_550)
-    it.hear(wanted(3, (0, ACTIVE, 1), (1, ACTIVE, 2), answers=number), 10_600)
-    assert it.changes() == [Resumed(P, 1), Resumed(Q, 2)]
-    assert it.valid(P, 10_500 + 8_999)
-
-
-def test_another_token_is_lost_and_then_granted():
-    it = Played()
-    it.changes()
-    it.hear(wanted(2, (0, ACTIVE, 9), based_on=1), 2_000)
-    lost, granted = it.changes()
-    assert isinstance(lost, Lost)
-    assert granted == Granted(P, 9)
-    assert not it.is_valid(P, 1, 2_001)
-    assert it.is_valid(P, 9, 2_001)
-
-
-def test_what_an_ack_lists_is_not_renewed_again():
-    it = Played()
-    it.at(3_500)
-    it.ack(1, 3_600, 0)
-    it.at(6_000)
-    it.ack(2, 6_100)
-    assert not it.valid(P, 1_000 + 9_000)
-    assert it.valid(P, 1_000 + 8_999)
-    assert it.valid(Q, 6_000 + 8_999)
 
 
 def test_what_every_ack_lists_as_not_renewed_ends_when_the_first_one_said():
@@ -99,17 +34,6 @@ def test_what_every_ack_lists_as_not_renewed_ends_when_the_first_one_said():
     assert it.valid(Q, 8_500 + 8_999)
 
 
-def test_a_gap_asks_for_the_whole():
-    it = Played()
-    it.changes()
-    it.hear(wanted(7, (0, DRAIN, 1, 5), based_on=6), 2_000)
-    assert it.changes() == []
-    [beat] = it.take()
-    assert beat.heartbeat.whole
-    it.hear(wanted(8, (0, DRAIN, 1, 5), (1, ACTIVE, 2), answers=beat.heartbeat.number), 2_100)
-    assert it.changes() == [Revoking(P, 1, 32_100)]
-
-
 def test_what_a_whole_state_does_not_name_is_lost_and_released():
     it = Played()
     it.changes()
@@ -122,27 +46,6 @@ def test_what_a_whole_state_does_not_name_is_lost_and_released():
     [ack] = it.take()
     [each] = ack.ack.partitions
     assert (each.kind, each.token) == (pb.SessionAck.RELEASED, 1)
-
-
-def test_a_lower_epoch_is_ignored():
-    it = Played()
-    it.changes()
-    it.at(3_500)
-    it.ack(1, 3_600, epoch=7)
-    it.hear(wanted(9, epoch=7), 3_700)
-    assert it.changes() == []
-    assert not it.valid(P, 1_000 + 9_000)
-
-
-def test_an_order_that_was_carried_out_is_acknowledged_again():
-    it = Played()
-    it.hear(wanted(2, (0, DRAIN, 1, 5), based_on=1), 2_000)
-    it.release(P, 1, 70)
-    it.take()
-    it.hear(wanted(3, (0, DRAIN, 1, 5), (1, ACTIVE, 2)), 2_500)
-    [ack] = it.take()
-    assert ack.ack.partitions[0].token == 1
-    assert ack.ack.partitions[0].position == 70
 
 
 def test_a_warming_partition_is_ready_once_and_again_when_asked():
@@ -244,19 +147,6 @@ def test_the_deadline_is_the_next_heartbeat_or_the_end_of_validity():
     it.machine.opened(6_000)
     it.take()
     assert it.machine.next_deadline() == 10_000
-
-
-def test_what_was_lost_is_not_revived_by_a_fresh_whole_state():
-    it = Played()
-    it.at(3_500)
-    it.machine.turn(10_000)
-    it.ack(1, 10_500)
-    number = it.take()[-1].heartbeat.number
-    it.hear(wanted(2, (0, LOST, 1), based_on=1), 10_550)
-    it.changes()
-    it.hear(wanted(3, (0, ACTIVE, 1), (1, ACTIVE, 2), answers=number), 10_600)
-    assert it.changes() == [Resumed(Q, 2)]
-    assert not it.valid(P, 10_600)
 
 
 def test_a_whole_state_that_does_not_come_is_asked_for_once_an_interval():

@@ -8,10 +8,11 @@ has ended or waits for the library (`Environment.wait`), as it does in `TownEnvi
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import random
 import threading
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from concurrent.futures import Future
 
 from coordinator.client import Worker
@@ -60,6 +61,14 @@ class Town:
     def serve(self, worker: Worker) -> asyncio.Task:
         """Start a worker; the task ends with it."""
         return self._process.run(worker.serve())
+
+    @contextlib.asynccontextmanager
+    async def serving(self, worker: Worker) -> AsyncIterator[None]:
+        """A worker that is served, and stopped at the end."""
+        serving = self.serve(worker)
+        yield
+        await self.stop(worker)
+        await serving
 
     async def stop(self, *workers: Worker) -> None:
         for worker in workers:

@@ -64,19 +64,17 @@ async def test_a_handler_that_raises_is_called_again_from_the_committed_offset(c
             await p.commit(5)
         raise ValueError("poison")
 
-    serving = town.serve(worker)
-    await town.until(lambda: len(calls) == 9)
-    assert [position for _, position in calls] == [0] + [5] * 8
-    pauses = [round(b[0] - a[0]) for a, b in itertools.pairwise(calls)]
-    assert pauses == [1, 2, 4, 8, 16, 32, 60, 60]
-    assert state(worker).attempts == 9
-    assert state(worker).stage == "backing off"
-    assert state(worker).last_error == "ValueError: poison"
-    assert "failed (9 in a row); it is called again in 60000 ms" in texts(caplog, logging.ERROR)
-    assert caplog.records[-1].exc_info[1].args == ("poison",)
-    assert worker.state.counts["failures"] == 9
-    await town.stop(worker)
-    await serving
+    async with town.serving(worker):
+        await town.until(lambda: len(calls) == 9)
+        assert [position for _, position in calls] == [0] + [5] * 8
+        pauses = [round(b[0] - a[0]) for a, b in itertools.pairwise(calls)]
+        assert pauses == [1, 2, 4, 8, 16, 32, 60, 60]
+        assert state(worker).attempts == 9
+        assert state(worker).stage == "backing off"
+        assert state(worker).last_error == "ValueError: poison"
+        assert "failed (9 in a row); it is called again in 60000 ms" in texts(caplog, logging.ERROR)
+        assert caplog.records[-1].exc_info[1].args == ("poison",)
+        assert worker.state.counts["failures"] == 9
 
 
 async def test_a_commit_whose_answer_nobody_waited_for_counts_for_the_next_call():
@@ -91,11 +89,9 @@ async def test_a_commit_whose_answer_nobody_waited_for_counts_for_the_next_call(
         async with asyncio.timeout(0.5):
             await p.commit(p.position + 5)
 
-    serving = town.serve(worker)
-    await town.until(lambda: len(positions) == 3)
-    assert positions == [0, 5, 10]
-    await town.stop(worker)
-    await serving
+    async with town.serving(worker):
+        await town.until(lambda: len(positions) == 3)
+        assert positions == [0, 5, 10]
 
 
 async def test_a_commit_or_a_return_begins_the_count_anew():
@@ -109,13 +105,11 @@ async def test_a_commit_or_a_return_begins_the_count_anew():
         if error is not None:
             raise error
 
-    serving = town.serve(worker)
-    await town.until(lambda: worker.state.counts.get("runs", 0) >= 4)
-    await town.until(lambda: state(worker).stage == "backing off")
-    assert state(worker).attempts == 1
-    assert state(worker).failures == 3
-    await town.stop(worker)
-    await serving
+    async with town.serving(worker):
+        await town.until(lambda: worker.state.counts.get("runs", 0) >= 4)
+        await town.until(lambda: state(worker).stage == "backing off")
+        assert state(worker).attempts == 1
+        assert state(worker).failures == 3
 
 
 async def test_after_max_attempts_the_worker_stops_and_serve_raises_the_error():
@@ -177,17 +171,15 @@ async def test_a_released_partition_goes_to_another_or_rests_for_the_back_off():
         calls.append(town.loop.time())
         raise ValueError("poison")
 
-    serving = town.serve(worker)
-    await town.until(lambda: len(calls) == 1)
-    await town.until(lambda: worker.state.partitions and state(worker).stage != "starting")
-    assert state(worker).stage == "resting after a release"
-    assert state(worker).due_ms - state(worker).since_ms <= 1_000
-    assert state(worker).last_error == "ValueError: poison"
-    await town.until(lambda: len(calls) == 3)
-    assert [round(b - a) for a, b in itertools.pairwise(calls)] == [1, 2]
-    assert worker.state.counts["release"] == 3
-    await town.stop(worker)
-    await serving
+    async with town.serving(worker):
+        await town.until(lambda: len(calls) == 1)
+        await town.until(lambda: worker.state.partitions and state(worker).stage != "starting")
+        assert state(worker).stage == "resting after a release"
+        assert state(worker).due_ms - state(worker).since_ms <= 1_000
+        assert state(worker).last_error == "ValueError: poison"
+        await town.until(lambda: len(calls) == 3)
+        assert [round(b - a) for a, b in itertools.pairwise(calls)] == [1, 2]
+        assert worker.state.counts["release"] == 3
 
 
 async def test_a_policy_may_be_of_one_handler():
@@ -246,15 +238,13 @@ async def test_a_handler_without_progress_while_rows_wait_is_stalled_said_once_a
         await p.log_end(100)
         await asyncio.sleep(10_000)
 
-    serving = town.serve(worker)
-    await town.until(lambda: len(calls) == 2)
-    assert round(calls[1] - calls[0]) == 11
-    assert texts(caplog, logging.WARNING).count("has stalled") == 1
-    assert "asyncio.sleep(10_000)" in texts(caplog, logging.WARNING)  # Its stack.
-    assert worker.state.counts["stalls"] == 1
-    assert "HandlerStalled" in state(worker).last_error
-    await town.stop(worker)
-    await serving
+    async with town.serving(worker):
+        await town.until(lambda: len(calls) == 2)
+        assert round(calls[1] - calls[0]) == 11
+        assert texts(caplog, logging.WARNING).count("has stalled") == 1
+        assert "asyncio.sleep(10_000)" in texts(caplog, logging.WARNING)  # Its stack.
+        assert worker.state.counts["stalls"] == 1
+        assert "HandlerStalled" in state(worker).last_error
 
 
 @pytest.mark.parametrize("sign", ["commit", "alive"])
@@ -269,11 +259,9 @@ async def test_a_sign_of_life_is_progress(sign):
             await asyncio.sleep(9)
             await (p.commit(p.position + 1) if sign == "commit" else p.alive())
 
-    serving = town.serve(worker)
-    await asyncio.sleep(100)
-    assert worker.state.counts["stalls"] == 0
-    await town.stop(worker)
-    await serving
+    async with town.serving(worker):
+        await asyncio.sleep(100)
+        assert worker.state.counts["stalls"] == 0
 
 
 async def test_a_run_has_one_timer_however_often_rows_come():
@@ -289,12 +277,10 @@ async def test_a_run_has_one_timer_however_often_rows_come():
         committed.append(offset)
         await p.revoking.wait()
 
-    serving = town.serve(worker)
-    await town.until(lambda: committed)
-    core = worker._last_run.core
-    assert len(core._timers) < 10
-    await town.stop(worker)
-    await serving
+    async with town.serving(worker):
+        await town.until(lambda: committed)
+        core = worker._last_run.core
+        assert len(core._timers) < 10
 
 
 async def test_a_handler_that_waits_for_rows_is_not_stalled():
@@ -306,11 +292,9 @@ async def test_a_handler_that_waits_for_rows_is_not_stalled():
         await p.log_end(0)
         await asyncio.sleep(10_000)
 
-    serving = town.serve(worker)
-    await asyncio.sleep(1_000)
-    assert worker.state.counts["stalls"] == 0
-    await town.stop(worker)
-    await serving
+    async with town.serving(worker):
+        await asyncio.sleep(1_000)
+        assert worker.state.counts["stalls"] == 0
 
 
 async def test_the_log_ends_of_the_worker_tell_that_rows_wait():
@@ -411,24 +395,22 @@ async def test_a_thread_that_ignores_its_revocation_and_whose_partition_comes_ba
             running.remove(p.token)
             p.done()
 
-    serving = town.serve(worker)
-    await town.until(lambda: calls)
-    other = town.worker("two", assignors=["range"])
-    other.handler(handle)
-    elsewhere = town.serve(other)
-    await town.until(lambda: worker.state.left_over)
-    await town.until(lambda: "still runs in thread" in texts(caplog, logging.WARNING))
-    await town.stop(other)
-    await elsewhere
-    await town.until(lambda: worker.state.partitions)
-    await town.until(lambda: state(worker).stage == "waiting for the former handler to end")
-    await town.until(lambda: not worker.state.left_over)
-    await town.until(lambda: len(calls) >= 2)
-    assert max(most) == 1
-    assert seen == [False, True]
-    assert town.stored() == -1
-    await town.stop(worker)
-    await serving
+    async with town.serving(worker):
+        await town.until(lambda: calls)
+        other = town.worker("two", assignors=["range"])
+        other.handler(handle)
+        elsewhere = town.serve(other)
+        await town.until(lambda: worker.state.left_over)
+        await town.until(lambda: "still runs in thread" in texts(caplog, logging.WARNING))
+        await town.stop(other)
+        await elsewhere
+        await town.until(lambda: worker.state.partitions)
+        await town.until(lambda: state(worker).stage == "waiting for the former handler to end")
+        await town.until(lambda: not worker.state.left_over)
+        await town.until(lambda: len(calls) >= 2)
+        assert max(most) == 1
+        assert seen == [False, True]
+        assert town.stored() == -1
 
 
 async def test_a_former_handler_that_never_ends_is_a_failure_after_the_progress_timeout():
@@ -479,18 +461,16 @@ async def test_a_coroutine_that_was_lost_can_commit_nothing():
                 raised.append(error)
             raise
 
-    serving = town.serve(worker)
-    await town.until(lambda: worker.state.counts.get("runs"))
-    await asyncio.sleep(5)
-    worker.environment.is_cut = True
-    await town.until(lambda: raised)
-    assert valid == [False]
-    assert "nothing was sent" in str(raised[0])
-    worker.environment.is_cut = False
-    await town.until(lambda: worker.state.counts["runs"] == 2)
-    assert town.stored() == -1
-    await town.stop(worker)
-    await serving
+    async with town.serving(worker):
+        await town.until(lambda: worker.state.counts.get("runs"))
+        await asyncio.sleep(5)
+        worker.environment.is_cut = True
+        await town.until(lambda: raised)
+        assert valid == [False]
+        assert "nothing was sent" in str(raised[0])
+        worker.environment.is_cut = False
+        await town.until(lambda: worker.state.counts["runs"] == 2)
+        assert town.stored() == -1
 
 
 # --- Metrics ---
@@ -513,11 +493,9 @@ async def test_failures_and_stages_are_counted_in_prometheus():
             raise ValueError("poison")
         await p.revoking.wait()
 
-    serving = town.serve(worker)
-    await town.until(lambda: worker.state.counts["failures"] == 3)
-    assert sample("coordinator_worker_events_total", event="failures") == before + 3
-    assert sample("coordinator_worker_partitions", stage="backing_off") == 1
-    assert sample("coordinator_worker_partitions", stage="running") == 1
-    await town.stop(worker)
-    await serving
+    async with town.serving(worker):
+        await town.until(lambda: worker.state.counts["failures"] == 3)
+        assert sample("coordinator_worker_events_total", event="failures") == before + 3
+        assert sample("coordinator_worker_partitions", stage="backing_off") == 1
+        assert sample("coordinator_worker_partitions", stage="running") == 1
     assert sample("coordinator_worker_partitions", stage="running") == 0

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import gc
 import itertools
-import logging
 import warnings
 
 import pytest
@@ -54,10 +53,8 @@ async def test_hooks_are_called_around_the_handler():
     async def lost(p: Partition) -> None:
         told.append("lost")
 
-    serving = town.serve(worker)
-    await town.until(lambda: "handle" in told)
-    await town.stop(worker)
-    await serving
+    async with town.serving(worker):
+        await town.until(lambda: "handle" in told)
     assert told == ["warm 0", "handle", "drain", "handled", "drained"]
 
 
@@ -93,57 +90,6 @@ async def test_a_lost_partition_is_told_to_the_lost_hook_alone():
     await serving
 
 
-async def test_a_warm_hook_that_raises_is_a_failure_and_is_called_again():
-    town = Town(1)
-    worker = town.worker()
-    warms = itertools.count(1)
-    handled = []
-
-    @worker.warm
-    async def warm(p: Partition) -> None:
-        if next(warms) < 3:
-            raise ValueError("cold")
-
-    @worker.handler
-    async def handle(p: Partition) -> None:
-        handled.append(town.loop.time())
-        await p.done()
-
-    serving = town.serve(worker)
-    await town.until(lambda: handled)
-    assert handled[0] >= 3
-    assert worker.state.counts["failures"] == 2
-    await asyncio.sleep(10)
-    assert len(handled) == 1
-    assert state(worker).stage == "done"
-    await town.stop(worker)
-    await serving
-
-
-@pytest.mark.parametrize("kind", ["drain", "lost"])
-async def test_other_hooks_that_raise_are_logged(kind, caplog):
-    town = Town(1)
-    worker = town.worker(on_error="release" if kind == "lost" else "retry")
-
-    @worker.handler
-    async def handle(p: Partition) -> None:
-        if kind == "lost":
-            raise ValueError("poison")
-        await p.revoking.wait()
-
-    async def hook(p: Partition) -> None:
-        raise ValueError("in the hook")
-
-    getattr(worker, kind)(hook)
-    serving = town.serve(worker)
-    await town.until(lambda: worker.state.counts["runs"])
-    await asyncio.sleep(0.5)
-    await town.stop(worker)
-    await serving
-    errors = [r for r in caplog.records if r.levelno == logging.ERROR and r.exc_info]
-    assert any("in the hook" in str(record.exc_info[1]) for record in errors)
-
-
 # --- Positions ---
 
 
@@ -167,11 +113,9 @@ async def test_a_partition_without_a_committed_offset_begins_where_the_policy_sa
     async def handle(p: Partition) -> None:
         seen.append(p.position)
 
-    serving = town.serve(worker)
-    await town.until(lambda: seen)
-    assert seen[0] == position
-    await town.stop(worker)
-    await serving
+    async with town.serving(worker):
+        await town.until(lambda: seen)
+        assert seen[0] == position
 
 
 async def test_start_may_be_a_coroutine_function_and_its_failure_is_one_of_the_handler():
@@ -190,12 +134,10 @@ async def test_start_may_be_a_coroutine_function_and_its_failure_is_one_of_the_h
     async def handle(p: Partition) -> None:
         seen.append(p.position)
 
-    serving = town.serve(worker)
-    await town.until(lambda: seen)
-    assert seen[0] == 4
-    assert worker.state.counts["failures"] == 2
-    await town.stop(worker)
-    await serving
+    async with town.serving(worker):
+        await town.until(lambda: seen)
+        assert seen[0] == 4
+        assert worker.state.counts["failures"] == 2
 
 
 # --- Topics ---
@@ -243,12 +185,11 @@ async def test_a_topics_function_that_fails_changes_nothing_and_is_logged(caplog
     async def handle(p: Partition) -> None:
         await p.revoking.wait()
 
-    serving = town.serve(worker)
-    await town.until(lambda: len(worker.state.partitions) == 2)
-    lines = [r.getMessage() for r in caplog.records if "topics cannot be asked" in r.getMessage()]
-    assert len(lines) == 2
-    await town.stop(worker)
-    await serving
+    async with town.serving(worker):
+        await town.until(lambda: len(worker.state.partitions) == 2)
+        said = [record.getMessage() for record in caplog.records]
+        lines = [line for line in said if "topics cannot be asked" in line]
+        assert len(lines) == 2
 
 
 async def test_a_topics_function_that_fails_at_the_start_is_raised():
@@ -279,11 +220,9 @@ async def test_a_topic_may_have_a_handler_of_its_own():
     def refund(p: BlockingPartition) -> None:
         seen.add(("refund", p.topic))
 
-    serving = town.serve(worker)
-    await town.until(lambda: len(seen) == 2)
-    assert seen == {("any", "t"), ("refund", "refunds")}
-    await town.stop(worker)
-    await serving
+    async with town.serving(worker):
+        await town.until(lambda: len(seen) == 2)
+        assert seen == {("any", "t"), ("refund", "refunds")}
 
 
 # --- Idle, done, concurrency ---
@@ -300,16 +239,14 @@ async def test_a_handler_that_returned_is_called_after_idle_ms_or_when_the_log_h
         calls.append(town.loop.time())
         await p.commit(ends[T0])
 
-    serving = town.serve(worker)
-    await asyncio.sleep(20)
-    assert len(calls) == 1
-    ends[T0] = 5
-    await asyncio.sleep(2)
-    assert len(calls) == 2
-    await asyncio.sleep(61)
-    assert len(calls) == 3
-    await town.stop(worker)
-    await serving
+    async with town.serving(worker):
+        await asyncio.sleep(20)
+        assert len(calls) == 1
+        ends[T0] = 5
+        await asyncio.sleep(2)
+        assert len(calls) == 2
+        await asyncio.sleep(61)
+        assert len(calls) == 3
 
 
 async def test_no_more_handlers_run_at_once_than_concurrency_and_all_get_their_turn():
@@ -325,11 +262,9 @@ async def test_no_more_handlers_run_at_once_than_concurrency_and_all_get_their_t
         await asyncio.sleep(1)
         running.discard(p.number)
 
-    serving = town.serve(worker)
-    await town.until(lambda: len(seen) == 8, within_s=10)
-    assert max(most) == 3
-    await town.stop(worker)
-    await serving
+    async with town.serving(worker):
+        await town.until(lambda: len(seen) == 8, within_s=10)
+        assert max(most) == 3
 
 
 async def test_partitions_that_starve_since_handlers_do_not_return_are_warned_of_once(caplog):
@@ -340,13 +275,11 @@ async def test_partitions_that_starve_since_handlers_do_not_return_are_warned_of
     async def handle(p: Partition) -> None:
         await p.revoking.wait()
 
-    serving = town.serve(worker)
-    await asyncio.sleep(100)
-    lines = [r.getMessage() for r in caplog.records if "has waited for" in r.getMessage()]
-    assert len(lines) == 1
-    assert "concurrency=" in lines[0]
-    await town.stop(worker)
-    await serving
+    async with town.serving(worker):
+        await asyncio.sleep(100)
+        lines = [r.getMessage() for r in caplog.records if "has waited for" in r.getMessage()]
+        assert len(lines) == 1
+        assert "concurrency=" in lines[0]
 
 
 # --- Commits ---
@@ -362,15 +295,13 @@ async def test_several_partitions_are_committed_in_one_call():
         held[p.number] = p
         await p.revoking.wait()
 
-    serving = town.serve(worker)
-    await town.until(lambda: len(held) == 2)
-    await worker.commit({held[0]: 5, held[1]: 6}, atomic=True, manifest=b"m")
-    assert (town.stored(0), town.stored(1)) == (5, 6)
-    assert held[0].position == 5
-    with pytest.raises(TypeError, match="offsets by partition"):
-        await worker.commit({})
-    await town.stop(worker)
-    await serving
+    async with town.serving(worker):
+        await town.until(lambda: len(held) == 2)
+        await worker.commit({held[0]: 5, held[1]: 6}, atomic=True, manifest=b"m")
+        assert (town.stored(0), town.stored(1)) == (5, 6)
+        assert held[0].position == 5
+        with pytest.raises(TypeError, match="offsets by partition"):
+            await worker.commit({})
     with pytest.raises(StaleMember):
         await worker.commit({held[0]: 7})
 
@@ -387,11 +318,9 @@ async def test_threads_commit_several_partitions_too():
             worker.commit({held[0]: 5, held[1]: 6})
         p.revoking.wait()
 
-    serving = town.serve(worker)
-    await town.until(lambda: town.stored(1) == 6)
-    assert town.stored(0) == 5
-    await town.stop(worker)
-    await serving
+    async with town.serving(worker):
+        await town.until(lambda: town.stored(1) == 6)
+        assert town.stored(0) == 5
 
 
 async def test_commit_takes_metadata_and_the_offset_that_must_be_stored():
@@ -409,11 +338,9 @@ async def test_commit_takes_metadata_and_the_offset_that_must_be_stored():
             raised.append(error.found)
         await p.revoking.wait()
 
-    serving = town.serve(worker)
-    await town.until(lambda: raised)
-    assert raised == [{T0: 3}]
-    await town.stop(worker)
-    await serving
+    async with town.serving(worker):
+        await town.until(lambda: raised)
+        assert raised == [{T0: 3}]
 
 
 @pytest.mark.filterwarnings("ignore:coroutine .* was never awaited")
@@ -427,13 +354,11 @@ async def test_a_worker_warns_once_of_commits_that_are_not_awaited(caplog, whose
         rows.append(p.position)
         _ = p.commit(8) if whose == "partition" else worker.commit({p: 8})
 
-    serving = town.serve(worker)
-    await town.until(lambda: len(rows) >= 6)
-    [told] = [r.getMessage() for r in caplog.records if "await" in r.getMessage()]
-    assert "makes commits that it does not await: nothing was stored" in told
-    assert town.stored() == -1
-    await town.stop(worker)
-    await serving
+    async with town.serving(worker):
+        await town.until(lambda: len(rows) >= 6)
+        [told] = [r.getMessage() for r in caplog.records if "await" in r.getMessage()]
+        assert "makes commits that it does not await: nothing was stored" in told
+        assert town.stored() == -1
 
 
 async def test_commits_that_are_awaited_later_or_in_tasks_are_no_forgotten_ones(caplog):
@@ -447,10 +372,8 @@ async def test_commits_that_are_awaited_later_or_in_tasks_are_no_forgotten_ones(
         await asyncio.sleep(1)
         await later
 
-    serving = town.serve(worker)
-    await town.until(lambda: town.stored() >= 4)
-    await town.stop(worker)
-    await serving
+    async with town.serving(worker):
+        await town.until(lambda: town.stored() >= 4)
     assert "does not await" not in caplog.text
 
 
@@ -466,14 +389,12 @@ async def test_a_forgotten_await_is_a_warning(name):
         forgotten.append(p)
         await p.revoking.wait()
 
-    serving = town.serve(worker)
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        await town.until(lambda: forgotten)
-        gc.collect()
-    assert f"coroutine 'Partition.{name}' was never awaited" in str(caught[0].message)
-    await town.stop(worker)
-    await serving
+    async with town.serving(worker):
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            await town.until(lambda: forgotten)
+            gc.collect()
+        assert f"coroutine 'Partition.{name}' was never awaited" in str(caught[0].message)
 
 
 async def test_a_cooperative_round_costs_no_commit_of_a_slow_handler():
@@ -518,10 +439,8 @@ async def test_partitions_show_what_they_are():
         await p.revoking.wait()
         shown.append(repr(p.revoking))
 
-    serving = town.serve(worker)
-    await town.until(lambda: shown)
-    await town.stop(worker)
-    await serving
+    async with town.serving(worker):
+        await town.until(lambda: shown)
     assert shown == [
         ("Partition(t[0], position 0, token 1)", "<revoking: not set>", "t", 0, T0, True),
         "<revoking: set>",
@@ -547,10 +466,8 @@ async def test_the_same_worker_with_threads():
         finally:
             ended.append(p.number)
 
-    serving = town.serve(worker)
-    await town.until(lambda: town.stored(0) == 3)
-    await town.stop(worker)
-    await serving
+    async with town.serving(worker):
+        await town.until(lambda: town.stored(0) == 3)
     assert sorted(ended) == [0, 1]
     assert (town.stored(0), town.stored(1)) == (4, 4)
 
@@ -565,11 +482,9 @@ async def test_a_thread_waits_for_its_revocation_with_a_time_limit():
         told.append(p.revoking.wait(5))
         told.append(p.revoking.wait())
 
-    serving = town.serve(worker)
-    await town.until(lambda: told)
-    assert told == [False]
-    await town.stop(worker)
-    await serving
+    async with town.serving(worker):
+        await town.until(lambda: told)
+        assert told == [False]
     assert told == [False, True]
 
 
@@ -592,10 +507,8 @@ async def test_signs_of_life_and_ends_of_runs_are_the_members_progress(monkeypat
         if len(begun) == 2:
             raise ValueError("no progress")
 
-    serving = town.serve(worker)
-    await town.until(lambda: len(begun) == 3)
-    await town.stop(worker)
-    await serving
+    async with town.serving(worker):
+        await town.until(lambda: len(begun) == 3)
     first, second, _ = begun
     signs = [at for at in shown if at < second + 201]
     expected = [first + 100, first + 200, second + 100]

@@ -187,12 +187,10 @@ async def test_a_worker_that_runs_is_not_started_twice():
     town = Town(1)
     worker = town.worker()
     committing(worker, [])
-    serving = town.serve(worker)
-    await asyncio.sleep(1)
-    with pytest.raises(RuntimeError, match="runs already"):
-        await worker.serve()
-    await town.stop(worker)
-    await serving
+    async with town.serving(worker):
+        await asyncio.sleep(1)
+        with pytest.raises(RuntimeError, match="runs already"):
+            await worker.serve()
 
 
 async def test_stop_may_come_from_a_handler():

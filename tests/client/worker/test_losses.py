@@ -30,15 +30,13 @@ async def lose_coordinator(*, calls_every_s: float, commits: bool) -> None:
                 p.commit(p.position + 1)
             p.alive()
 
-    serving = town.serve(worker)
-    await town.until(lambda: town.stored(PARTITIONS - 1) > 2)
-    is_slow = True
-    await asyncio.sleep(calls_every_s)
-    worker.environment.is_cut = True
-    await asyncio.sleep(3 * SESSION_S)
-    assert not worker.state.partitions
-    await town.stop(worker)
-    await serving
+    async with town.serving(worker):
+        await town.until(lambda: town.stored(PARTITIONS - 1) > 2)
+        is_slow = True
+        await asyncio.sleep(calls_every_s)
+        worker.environment.is_cut = True
+        await asyncio.sleep(3 * SESSION_S)
+        assert not worker.state.partitions
 
 
 def warnings(caplog, text: str) -> list[str]:

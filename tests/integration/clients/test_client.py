@@ -210,7 +210,7 @@ async def test_a_commit_between_two_assignments_is_told_to_wait():
         async with member(server) as one:
             await settle(one)
             # It joins again and does not sync: the group waits in CompletingRebalance.
-            membership = one._machine.part.membership
+            membership = one._machine.part
             membership.phase = Phase.IDLE
             joined = await one._driver._connection._stub.JoinGroup(encode(membership.join()))
             membership.generation = joined.generation_id

@@ -21,7 +21,7 @@ Source: KIP-429, KIP-394; Kafka `AbstractCoordinator`, `ConsumerCoordinator`.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from enum import Enum
 
 from coordinator.assignors import Subscription, TopicPartition
@@ -47,7 +47,7 @@ from coordinator.client.member.events import (
 )
 from coordinator.client.member.ledger import MEMBERSHIP, Holding, Ledger
 from coordinator.client.member.naming import member_name
-from coordinator.client.member.part import PartContext
+from coordinator.client.member.part import ProtocolPart
 from coordinator.client.settings.configs import ClassicConfig
 
 _NOTHING: frozenset[TopicPartition] = frozenset()
@@ -76,57 +76,51 @@ class Phase(Enum):
     STOPPED = "stopped"
 
 
-@dataclass(slots=True)
-class Membership:
-    """One member, whose events, ledger and log are those of its machine."""
+class Membership(ProtocolPart):
+    """The rules of the classic protocol, for one member; its requests are scheduled elsewhere."""
 
     config: ClassicConfig
-    machine: PartContext = field(init=False)
-    phase: Phase = Phase.JOINING
-    member_id: str = ""
-    generation: int = -1
-    is_leader: bool = False
-    assignment: frozenset[TopicPartition] = _NOTHING
-    assignors: AssignorChoice = field(init=False)
-    revocations: Revocations = field(default_factory=Revocations)
-    unwanted: Callable[[], Collection[TopicPartition]] = tuple
-    """Partitions that the owner had rather not be assigned; asked before each join."""
-    is_draining: bool = False
-    """True if the member takes no more partitions: it subscribes to nothing."""
-    keeps_place: bool = False
-    """True if a static member's process is about to end: what its owner has finished with stays
-    assigned, for the next process of its name."""
-    must_join_again: bool = False
-    """True if partitions were given back that the join under way says are held."""
-    _claimed: frozenset[TopicPartition] = _NOTHING
-    _subscribed: frozenset[str] = frozenset()
-    """Topics of the last join."""
-    _last_heard_ms: int = 0
-    _joined: calls.Joined = field(default_factory=calls.Joined)
-    _assigned: ReadAssignment = field(default_factory=ReadAssignment)
-    _warned_of: frozenset[str] = frozenset()
-    _reason: str = ""
-    _previous: frozenset[TopicPartition] = _NOTHING
-    _previous_generation: int = -1
 
-    def __post_init__(self) -> None:
-        self.assignors = AssignorChoice(self.config.assignors, self.config.fallback_assignor)
+    def __init__(self, config: ClassicConfig) -> None:
+        self.config = config
+        self.phase = Phase.JOINING
+        self.assigned = _NOTHING
+        """The newest assignment, without what is being revoked."""
+        self.assignors = AssignorChoice(config.assignors, config.fallback_assignor)
+        self.revocations = Revocations()
+        self.unwanted: Callable[[], Collection[TopicPartition]] = tuple
+        """Partitions that the owner had rather not be assigned; asked before each join."""
+        self.is_draining = False
+        """True if the member takes no more partitions: it subscribes to nothing."""
+        self.keeps_place = False
+        """True if a static member's process is about to end: what its owner has finished with stays
+        assigned, for the next process of its name."""
+        self.must_join_again = False
+        """True if partitions were given back that the join under way says are held."""
+        self._claimed = _NOTHING
+        self._subscribed: frozenset[str] = frozenset()
+        """Topics of the last join."""
+        self._last_heard_ms = 0
+        self._joined = calls.Joined()
+        self._read = ReadAssignment()
+        """The newest assignment, as the leader wrote it."""
+        self._warned_of: frozenset[str] = frozenset()
+        self._reason = ""
+        self._previous, self._previous_generation = _NOTHING, -1
 
     @property
     def name(self) -> str:
-        """The member and its group, for messages."""
         config = self.config
         return member_name(config.group_id, self.member_id, config.instance_id, config.client_id)
 
     @property
     def trouble(self) -> str:
-        """Reason that the member has lost everything, until it is back; else empty."""
+        """See `ProtocolPart`: until the member is back."""
         return "" if self.phase is Phase.STOPPED else self._reason
 
     # --- Requests ---
 
     def identity(self) -> calls.Identity:
-        """Current group, generation, member id and instance id."""
         config = self.config
         return calls.Identity(config.group_id, self.generation, self.member_id, config.instance_id)
 
@@ -135,7 +129,7 @@ class Membership:
         config = self.config
         self.must_join_again = False
         self._subscribed = frozenset(config.topics)
-        self._claimed = self.assignment | self.revocations.partitions
+        self._claimed = self.assigned | self.revocations.partitions
         held = Subscription(
             topics=() if self.is_draining else tuple(sorted(config.topics)),
             owned_partitions=tuple(sorted(self._claimed)),
@@ -171,7 +165,7 @@ class Membership:
         """A Heartbeat of the current generation."""
         return calls.Beat(self.identity())
 
-    def leave(self, reason: str) -> calls.Leave | None:
+    def leave_request(self, reason: str) -> calls.Leave | None:
         """A LeaveGroup; None if the group does not know the member."""
         return calls.Leave(self.identity(), reason) if self.member_id else None
 
@@ -213,11 +207,11 @@ class Membership:
         given, gives_back = read.partitions, read.gives_back
         self._previous, self._previous_generation = given, self.generation
         revoked = self._still_revoked(given)
-        taken = self.assignment - given
-        new = given - self.assignment - revoked
-        freed = self._claimed - given - self.assignment - revoked
+        taken = self.assigned - given
+        new = given - self.assigned - revoked
+        freed = self._claimed - given - self.assigned - revoked
         self.phase = Phase.REVOKING if revoked else Phase.STABLE
-        self.assignment = given - revoked
+        self.assigned = given - revoked
         news = new if self.assignors.is_cooperative else given
         if not self.assignors.is_cooperative:
             self._unsay(Granted)
@@ -235,7 +229,7 @@ class Membership:
             # restarted, say): they are free, and only this member can have them assigned.
             self.phase = Phase.JOINING
         topics = self.config.topics
-        self._assigned = read
+        self._read = read
         if self._subscribed != topics.keys() or self._counts_otherwise():
             # They changed since they were sent, or while the member's place was empty: one that is
             # static and restarts is given the assignment of its predecessor.
@@ -260,7 +254,7 @@ class Membership:
         if self.is_in_session and self.assignors.is_cooperative:
             self.phase = Phase.JOINING
         elif self.phase is Phase.STABLE:
-            self._revoke(self.assignment, now_ms)
+            self._revoke(self.assigned, now_ms)
 
     # --- The owner, and time ---
 
@@ -273,7 +267,7 @@ class Membership:
         if self.phase is Phase.IDLE:
             self.phase = Phase.JOINING
 
-    def give_back(
+    def give_back_partitions(
         self, partitions: frozenset[TopicPartition], now_ms: int, refused: str = ""
     ) -> None:
         """Give back single partitions that the owner has finished with, asked to or not.
@@ -286,7 +280,7 @@ class Membership:
             refused: why the owner will not have them now; the group is told.
         """
         self.pass_deadlines(now_ms)
-        partitions &= self.assignment | self.revocations.partitions
+        partitions &= self.assigned | self.revocations.partitions
         drains_last = self.is_draining and self._takes_alone
         if self.keeps_place or drains_last:
             self._ledger.end(partitions, "it was given back")
@@ -298,7 +292,7 @@ class Membership:
         self._reason = self._reason or f"{stops}partitions are given back{why}"
         self._let_go(partitions, "it was given back")
         if self.phase is Phase.STABLE and not (self.assignors.is_cooperative or self.is_draining):
-            self._revoke(self.assignment, now_ms)
+            self._revoke(self.assigned, now_ms)
 
     def subscribe(self, topics: Mapping[str, int], now_ms: int) -> None:
         """Change the topics or their numbers of partitions.
@@ -312,7 +306,7 @@ class Membership:
             self._join_with_topics(now_ms)
 
     def _counts_otherwise(self) -> bool:
-        return not (self.is_draining or self._assigned.knows(self.config.topics))
+        return not (self.is_draining or self._read.knows(self.config.topics))
 
     def _join_with_topics(self, now_ms: int) -> None:
         if self.is_in_session:
@@ -336,7 +330,7 @@ class Membership:
                 self._tell(Lost(self._ledger.current(lost), reason))
             self._let_go(overdue, reason)  # Some may be assigned again: the owner hears of it next.
 
-    def next_deadline(self) -> int | None:
+    def next_expiry(self) -> int | None:
         """Time of the next expiry in `pass_deadlines`; None: there is none."""
         session_ends_ms = self.session_ends_ms if self.is_in_session else None
         ends = (session_ends_ms, self.revocations.next_deadline())
@@ -344,7 +338,7 @@ class Membership:
 
     def give_up(self, reason: str) -> None:
         """Lose everything and be IDLE until the next poll, since the owner makes no progress."""
-        lost = spelled(self._ledger.known(self.assignment | self.revocations.partitions))
+        lost = spelled(self._ledger.known(self.assigned | self.revocations.partitions))
         self.machine.log(
             Level.WARNING,
             f"late poll,{f' lost {lost},' if lost else ''} leaves and joins again with the next "
@@ -355,7 +349,7 @@ class Membership:
 
     def unreachable(self, now_ms: int) -> None:
         """Lose everything if no coordinator has answered for a whole session while joining."""
-        if self.is_between_assignments and self.assignment:
+        if self.is_between_assignments and self.assigned:
             if now_ms >= self.session_ends_ms:
                 self._lose("no coordinator has answered for a whole session timeout")
 
@@ -404,7 +398,7 @@ class Membership:
         untold = (given & revocations.partitions) - revocations.told
         revocations.end(untold)
         self._withdraw(untold)
-        self.assignment |= untold
+        self.assigned |= untold
         revocations.returned = given & revocations.partitions
         return revocations.partitions
 
@@ -427,10 +421,10 @@ class Membership:
         """End the holdings of partitions, and join again if that is all it takes."""
         self._withdraw(partitions)
         self._ledger.end(partitions, reason)
-        self.assignment -= partitions
+        self.assigned -= partitions
         returned = self.revocations.end(partitions)
         if returned:
-            self.assignment |= returned
+            self.assigned |= returned
             self._begin(returned)
             self._tell(Granted(self._ledger.current(returned)))
         if returned == partitions != _NOTHING:
@@ -442,9 +436,9 @@ class Membership:
 
     def _let_go_of_finished(self) -> None:
         """Hold no partition any more that was kept since nobody else took any."""
-        held = self.assignment | self.revocations.partitions
+        held = self.assigned | self.revocations.partitions
         finished = held - self._ledger.known(held)
-        self.assignment -= finished
+        self.assigned -= finished
         self.revocations.end(finished)
 
     @property
@@ -458,7 +452,7 @@ class Membership:
     def _may_join_now(self) -> bool:
         if self.phase is Phase.SYNCING:
             return False  # The answer shows that the group has to be told.
-        return self.assignors.is_cooperative or not (self.assignment or self.revocations.partitions)
+        return self.assignors.is_cooperative or not (self.assigned or self.revocations.partitions)
 
     def _withdraw(self, partitions: frozenset[TopicPartition]) -> None:
         """Remove these partitions from events that the owner has not been given."""
@@ -521,11 +515,11 @@ class Membership:
         return Next.GO_ON
 
     def _lose(self, reason: str, *, is_told: bool = True) -> None:
-        lost = self._ledger.known(self.assignment | self.revocations.partitions)
+        lost = self._ledger.known(self.assigned | self.revocations.partitions)
         held = self._ledger.current(lost)
         self._ledger.end_all(reason)
         self._unsay(Granted, Revoking)
-        self.assignment = self._claimed = _NOTHING
+        self.assigned = self._claimed = _NOTHING
         self.revocations.end_all()
         if lost:
             self._tell(Lost(held, reason))

@@ -21,13 +21,13 @@ from coordinator.client.member.classic.membership import Membership, Phase
 from coordinator.client.member.classic.schedule import Schedule, timeout_ms
 from coordinator.client.member.events import MemberEvent
 from coordinator.client.member.ledger import FOREVER_MS, MEMBERSHIP, Holding
-from coordinator.client.member.part import Leaving, PartContext, ProtocolPart
+from coordinator.client.member.part import Leaving, PartContext
 from coordinator.client.member.reachability import trouble_of
 from coordinator.client.settings.configs import ClassicConfig
 
 
-class ClassicPart(ProtocolPart):
-    """The classic protocol, for one member. `membership` may be read from outside.
+class ClassicPart(Membership):
+    """The classic protocol, for one member: its rules, and when its requests are made.
 
     Args:
         random: from 0 to 1, below 1.
@@ -36,61 +36,27 @@ class ClassicPart(ProtocolPart):
     releases_cost_nothing = False
 
     def __init__(self, config: ClassicConfig, random: Callable[[], float]) -> None:
-        self.membership = Membership(config)
-        self._schedule = Schedule(self.membership, random)
+        super().__init__(config)
+        self._schedule = Schedule(self, random)
         self.beat_interval_s = config.heartbeat_interval_ms / 1000
 
-    @property
-    def machine(self) -> PartContext:
-        return self.membership.machine
-
-    @machine.setter
-    def machine(self, machine: PartContext) -> None:
-        self.membership.machine = machine
-
     # --- Life ---
-
-    @property
-    def config(self) -> ClassicConfig:  # type: ignore[override]  # With the topics of now.
-        """The member's settings, with the topics of now."""
-        return self.membership.config
-
-    @property
-    def member_id(self) -> str:  # type: ignore[override]  # The membership's.
-        return self.membership.member_id
-
-    @property
-    def generation(self) -> int:  # type: ignore[override]  # As above.
-        return self.membership.generation
-
-    @property
-    def is_leader(self) -> bool:  # type: ignore[override]  # As above.
-        return self.membership.is_leader
 
     def start(self, now_ms: int) -> None:
         self._schedule.start(now_ms)
 
     @property
-    def name(self) -> str:
-        return self.membership.name
-
-    @property
     def is_stopped(self) -> bool:
-        return self.membership.phase is Phase.STOPPED
+        return self.phase is Phase.STOPPED
 
     @property
     def wants_coordinator(self) -> bool:
-        return self.membership.phase not in (Phase.IDLE, Phase.STOPPED)
+        return self.phase not in (Phase.IDLE, Phase.STOPPED)
 
     def state(self) -> str:
-        membership = self.membership
-        if membership.is_between_assignments and not self.machine.discovery.is_connected:
+        if self.is_between_assignments and not self.machine.discovery.is_connected:
             return "connecting"
-        return membership.phase.value
-
-    @property
-    def trouble(self) -> str:
-        return self.membership.trouble
+        return self.phase.value
 
     @property
     def is_assigned(self) -> bool:
@@ -99,7 +65,7 @@ class ClassicPart(ProtocolPart):
     @property
     def assignment(self) -> frozenset[TopicPartition]:
         """See `ProtocolPart`; without what is being revoked."""
-        return self.machine.ledger.known(self.membership.assignment)
+        return self.machine.ledger.known(self.assigned)
 
     # --- Time and messages ---
 
@@ -108,9 +74,9 @@ class ClassicPart(ProtocolPart):
 
     def take_step(self, now_ms: int) -> None:
         """See `ProtocolPart`. A join under way is replaced if partitions were given back since."""
-        membership, schedule = self.membership, self._schedule
-        if membership.must_join_again:
-            membership.must_join_again = False
+        schedule = self._schedule
+        if self.must_join_again:
+            self.must_join_again = False
             if schedule.is_out:
                 self.machine.cancel(schedule)
                 schedule.is_out = False
@@ -127,16 +93,13 @@ class ClassicPart(ProtocolPart):
 
     # --- The owner ---
 
-    def pass_deadlines(self, now_ms: int) -> None:
-        self.membership.pass_deadlines(now_ms)
-
     def handed_out(self, events: Collection[MemberEvent]) -> None:
-        self.membership.revocations.hand_out()
+        self.revocations.hand_out()
 
     def poll_begins(self, now_ms: int, *, gives_back: bool) -> None:
         self._schedule.poll_begins(now_ms)
-        phase = self.membership.phase
-        self.membership.polled(now_ms, gives_back=gives_back)
+        phase = self.phase
+        self.polled(now_ms, gives_back=gives_back)
         self._hurry_if_moved(phase, now_ms)
 
     def poll_ends(self, now_ms: int) -> None:
@@ -151,13 +114,13 @@ class ClassicPart(ProtocolPart):
         """See `ProtocolPart`. The assignor decides who gets them, from what is committed."""
         lasts = self.machine.ledger.lasts
         partitions = frozenset(held.partition for held in holdings if lasts(held))
-        phase = self.membership.phase
-        self.membership.give_back(partitions, now_ms, refused)
+        phase = self.phase
+        self.give_back_partitions(partitions, now_ms, refused)
         self._hurry_if_moved(phase, now_ms)
 
     def set_unwanted(self, unwanted: Callable[[], Collection[TopicPartition]]) -> None:
         """See `ProtocolPart`. Each join declares them, and assignors heed it."""
-        self.membership.unwanted = unwanted
+        self.unwanted = unwanted
 
     @property
     def topics(self) -> Mapping[str, int]:
@@ -165,88 +128,77 @@ class ClassicPart(ProtocolPart):
 
     def subscribe(self, topics: Mapping[str, int], now_ms: int) -> None:
         """See `ProtocolPart`; the member joins again if need be."""
-        phase = self.membership.phase
-        self.membership.subscribe(topics, now_ms)
+        phase = self.phase
+        super().subscribe(topics, now_ms)
         self._hurry_if_moved(phase, now_ms)
 
     def drain(self, within_ms: int, reason: str, now_ms: int, *, leave: bool | None) -> bool:
         """See `ProtocolPart`. A static member that will not `leave` keeps its place, as it is."""
-        membership = self.membership
-        membership.keeps_place = self.config.instance_id is not None and not leave
-        membership.is_draining = not membership.keeps_place
+        self.keeps_place = self.config.instance_id is not None and not leave
+        self.is_draining = not self.keeps_place
         return False
 
     def beat_now(self, now_ms: int) -> None:
-        if self.membership.is_in_session:
+        if self.is_in_session:
             self._schedule.hurry(now_ms)
 
     # --- Until when work may go on ---
 
     def ends_ms(self, holding: Holding) -> int:
         """See `ProtocolPart`. While a generation is joined, the coordinator counts no session."""
-        membership = self.membership
         if not self.machine.ledger.lasts(holding):
             return 0
-        return membership.session_ends_ms if membership.is_in_session else FOREVER_MS
+        return self.session_ends_ms if self.is_in_session else FOREVER_MS
 
     def deadline_of(self, holding: Holding) -> int | None:
-        return self.membership.revocations.deadline_of(holding.partition)
+        return self.revocations.deadline_of(holding.partition)
 
     # --- Commits ---
 
-    def identity(self) -> calls.Identity:
-        return self.membership.identity()
-
     def between_assignments(self) -> str:
-        membership = self.membership
-        if not membership.is_between_assignments:
+        if not self.is_between_assignments:
             return ""
         return (
             "the assignment of the next generation; the member is "
-            f"{membership.phase.value}, generation {membership.generation}"
+            f"{self.phase.value}, generation {self.generation}"
         )
 
     def out_of_date(self, refusal: CommitFailed, sent: calls.Identity, now_ms: int) -> bool:
         """See `ProtocolPart`: of a rebalance that the member hears of by it, or has been in."""
-        membership, phase = self.membership, self.membership.phase
-        is_current = sent.generation == membership.generation
+        phase = self.phase
+        is_current = sent.generation == self.generation
         if isinstance(refusal, RebalanceInProgress) and is_current:
-            membership.rebalance(now_ms)
+            self.rebalance(now_ms)
             self._hurry_if_moved(phase, now_ms)
-        return membership.is_between_assignments or not is_current
+        return self.is_between_assignments or not is_current
 
     # --- Closing ---
 
-    def stop(self, reason: str) -> None:
-        self.membership.stop(reason)
-
     def begin_to_close(self, leaving: Leaving) -> None:
         """See `ProtocolPart`: it is lost at once, so no other commit counts."""
-        self.membership.stop(leaving.reason)
+        self.stop(leaving.reason)
 
     def leave(self, leaving: Leaving, now_ms: int) -> None:
         """See `ProtocolPart`. A static member keeps its place, unless it is to leave."""
-        machine, membership = self.machine, self.membership
+        machine = self.machine
         machine.cancel(self._schedule)
-        request = membership.leave(leaving.reason) if self._leaves(leaving.leave) else None
+        request = self.leave_request(leaving.reason) if self._leaves(leaving.leave) else None
         if request is not None and machine.discovery.is_connected:
             machine.call(request, _Leave(machine, leaving.reason))
             return
         if self._schedule.is_started:
             kept = " without leaving: its place is kept until its session ends"
-            machine.log(
-                Level.INFO, f"closed{kept if membership.member_id else ''}: {leaving.reason}"
-            )
+            machine.log(Level.INFO, f"closed{kept if self.member_id else ''}: {leaving.reason}")
         machine.end()
 
     def _leaves(self, leave: bool | None) -> bool:
         if leave is not None:
             return leave
-        return self.config.instance_id is None or self.membership.is_draining
+        return self.config.instance_id is None or self.is_draining
 
     def _hurry_if_moved(self, phase: Phase, now_ms: int) -> None:
         """Take the next step at once if an input has moved the member to another phase."""
-        if self.membership.phase is not phase:
+        if self.phase is not phase:
             self._schedule.hurry(now_ms)
 
 

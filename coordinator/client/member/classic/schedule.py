@@ -88,7 +88,7 @@ class Schedule:
 
     def next_deadline(self) -> int | None:
         """Time of the next expiry or request; None: there is none."""
-        ends = (self._membership.next_deadline(), self._poll_deadline(), self._step_due())
+        ends = (self._membership.next_expiry(), self._poll_deadline(), self._step_due())
         return min((end for end in ends if end is not None), default=None)
 
     def pass_deadlines(self, now_ms: int) -> None:
@@ -115,7 +115,7 @@ class Schedule:
         membership = self._membership
         self._sent_at_ms = now_ms
         if self._leaves_because:
-            leave = membership.leave(self._leaves_because)
+            leave = membership.leave_request(self._leaves_because)
             if leave is not None:
                 return leave
             self._left()

@@ -62,8 +62,7 @@ class SessionPart(ProtocolPart):
     def __init__(self, config: SessionConfig, random: Callable[[], float]) -> None:
         self.config: SessionConfig = config
         self._random = random
-        self._opener = _Opener(self)
-        self._opener_waits = False
+        self._awaits_connection = False
         self._open: calls.OpenStream | None = None
         self._releases: dict[Holding, tuple[int, str]] = {}
         """Holdings that are released once their commits are answered: position, why refused."""
@@ -78,7 +77,9 @@ class SessionPart(ProtocolPart):
     @machine.setter
     def machine(self, machine: PartContext) -> None:
         self._machine = machine
-        self.stream = SessionStream(attach_of(self.config), self._random, machine.ledger)
+        self.stream = SessionStream(
+            attach_of(self.config), self._random, machine.ledger, machine.log
+        )
         self.partitions = self.stream.partitions
 
     # --- Life ---
@@ -156,9 +157,9 @@ class SessionPart(ProtocolPart):
         if stream.is_stopped and machine.leaving is not None:
             self._close_stream()
             machine.end()
-        elif stream.wants_stream(now_ms) and not self._opener_waits:
-            self._opener_waits = True
-            machine.ask(self._opener)
+        elif stream.wants_stream(now_ms) and not self._awaits_connection:
+            self._awaits_connection = True
+            machine.ask(self)
 
     def heard(self, heard: calls.Heard | calls.StreamEnded, now_ms: int) -> None:
         if heard.stream is not self._open:
@@ -168,7 +169,6 @@ class SessionPart(ProtocolPart):
             return
         message = cast("pb.SessionResponse", heard.message)
         self.machine.note_result(calls.Acknowledged(), now_ms)
-        self._log_message(message)
         self.stream.turn(now_ms)
         self._tell_news()
         self.stream.handle(message, now_ms)
@@ -182,7 +182,7 @@ class SessionPart(ProtocolPart):
             self.machine.hang_up(heard.stream.connection)
 
     def next_deadline(self) -> int | None:
-        return self.stream.next_deadline(is_opening=self._opener_waits)
+        return self.stream.next_deadline(is_opening=self._awaits_connection)
 
     def timeout_ms(self, request: calls.Request) -> int:
         lease_ms = self.stream.lease.length_ms
@@ -324,18 +324,19 @@ class SessionPart(ProtocolPart):
 
     # --- Streams ---
 
-    def open_stream(self, now_ms: int) -> None:
-        """There is a connection to the coordinator: attach over it."""
-        self._opener_waits = False
+    def attempt(self, now_ms: int) -> calls.Request | None:
+        """See `Asker`: there is a connection to the coordinator, so attach over it."""
+        self._awaits_connection = False
         if self.stream.wants_stream(now_ms):
             self._close_stream()  # One that the owner has left for other topics.
             self._open = calls.OpenStream(self.machine.discovery.connection)
             self.machine.act(self._open)
             self.stream.opened(now_ms)
+        return None
 
-    def no_coordinator(self, result: calls.Result, now_ms: int) -> Next:
-        """No address has named a coordinator."""
-        self._opener_waits = False
+    def handle(self, request: calls.Request | None, result: calls.Result, now_ms: int) -> Next:
+        """See `Asker`: no address has named a coordinator."""
+        self._awaits_connection = False
         self._judge_failure(result, now_ms)
         return Next.REDISCOVER
 
@@ -401,37 +402,6 @@ class SessionPart(ProtocolPart):
                 case _:
                     continue
             self.machine.log(level, text)
-
-    def _log_message(self, message: pb.SessionResponse) -> None:
-        """Log what is worth a line, before it is taken in."""
-        match message.WhichOneof("message"):
-            case "attached":
-                attached = message.attached
-                why = f", waits: {attached.why}" if attached.standing else ""
-                self.machine.log(Level.INFO, f"attached, lease {attached.lease_ms} ms{why}")
-            case "refused":
-                refused = message.refused
-                code = code_name(refused.error_code)
-                self.machine.log(Level.WARNING, f"refused: {code}: {refused.error_message}")
-            case "go_away":
-                reason = pb.GoAway.Reason.Name(message.go_away.reason)
-                self.machine.log(Level.INFO, f"told to go away: {reason}")
-
-
-class _Opener:
-    """Asks for a connection, and opens the stream over it."""
-
-    def __init__(self, part: SessionPart) -> None:
-        self._part = part
-
-    def attempt(self, now_ms: int) -> calls.Request | None:
-        """There is a connection."""
-        self._part.open_stream(now_ms)
-        return None
-
-    def handle(self, request: calls.Request | None, result: calls.Result, now_ms: int) -> Next:
-        """There is none."""
-        return self._part.no_coordinator(result, now_ms)
 
 
 def _stays(message: pb.SessionResponse) -> bool:

@@ -15,6 +15,8 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
 from coordinator.assignors import TopicPartition
+from coordinator.client.codes import code_name
+from coordinator.client.member.calls import Level
 from coordinator.client.member.ledger import FOREVER_MS, MEMBERSHIP, Holding, Ledger
 from coordinator.client.member.session.leases import NEVER, Lease
 from coordinator.client.member.session.orders import orders_of, places_of
@@ -51,12 +53,17 @@ class SessionStream:
     Args:
         attach: its first message, without session, stream number and held set.
         random: from 0 to 1, below 1.
+        log: has a line written.
     """
 
-    def __init__(self, attach: pb.Attach, random: Callable[[], float], ledger: Ledger) -> None:
-        self._attach = attach
-        self._random = random
-        self._ledger = ledger
+    def __init__(
+        self,
+        attach: pb.Attach,
+        random: Callable[[], float],
+        ledger: Ledger,
+        log: Callable[[Level, str], None],
+    ) -> None:
+        self._attach, self._random, self._ledger, self._log = attach, random, ledger, log
         self.session_id = ""
         self.member_id = ""
         self.is_waiting = False
@@ -256,6 +263,8 @@ class SessionStream:
     # --- Inside: messages ---
 
     def _attached(self, attached: pb.Attached, now_ms: int) -> None:
+        why = f", waits: {attached.why}" if attached.standing else ""
+        self._log(Level.INFO, f"attached, lease {attached.lease_ms} ms{why}")
         is_new = attached.session_id != self.session_id
         if not is_new and attached.coordinator_epoch < self._epoch:
             return  # Epochs are compared within a session: a store may have been put back.
@@ -340,20 +349,23 @@ class SessionStream:
         self.partitions.carry_out(orders, now_ms, is_fresh=is_fresh)
 
     def _refused(self, refused: pb.SessionRefused, now_ms: int) -> None:
+        code = code_name(refused.error_code)
+        self._log(Level.WARNING, f"refused: {code}: {refused.error_message}")
         self._drop_stream()
         if refused.error_code == errors_pb2.UNKNOWN_MEMBER_ID:
             self.partitions.lose_all("the session has ended")
             self._ledger.end_all("the session has ended")
             self.session_id = ""
         if refused.error_code in FINAL:
-            self.failure_code = errors_pb2.ErrorCode.Name(refused.error_code)
-            self._stop(refused.error_message or self.failure_code)
+            self.failure_code = code
+            self._stop(refused.error_message or code)
         elif self._leaving is not None and not self.session_id:
             self._stop("it has left")
         else:
             self._retry(now_ms, refused.retry_after_ms)
 
     def _gone(self, go_away: pb.GoAway, now_ms: int) -> None:
+        self._log(Level.INFO, f"told to go away: {pb.GoAway.Reason.Name(go_away.reason)}")
         self._drop_stream()
         if go_away.reason in LAST:
             self._leaving = self._leaving or _LeaveWish(pb.SessionLeave.NOW, 0, "")
