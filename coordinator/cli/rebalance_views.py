@@ -9,12 +9,12 @@ from coordinator.cli.rebalance_rows import (
     Client,
     Explained,
     LaneRow,
-    Move,
+    MoveRow,
     NotWorkedOn,
-    Participant,
+    ParticipantRow,
     Phases,
-    Range,
-    Removed,
+    RangeRow,
+    RemovedRow,
 )
 from coordinator.client.codes import code_name
 from coordinator.observe.timeline import Bar, lanes, phases, rests
@@ -149,8 +149,8 @@ def _client(member_id: str, client_id: str, host: str = "") -> Client:
     return Client(member_id=member_id or None, client_id=client_id or None, host=host or None)
 
 
-def _participant(member: RebalanceParticipant, leader: str) -> Participant:
-    return Participant(
+def _participant(member: RebalanceParticipant, leader: str) -> ParticipantRow:
+    return ParticipantRow(
         member_id=member.member_id,
         client_id=member.client_id or None,
         host=member.client_host or None,
@@ -163,8 +163,8 @@ def _participant(member: RebalanceParticipant, leader: str) -> Participant:
     )
 
 
-def _removed(member: RemovedMember) -> Removed:
-    return Removed(
+def _removed(member: RemovedMember) -> RemovedRow:
+    return RemovedRow(
         member_id=member.member_id,
         client_id=member.client_id or None,
         host=member.client_host or None,
@@ -191,10 +191,10 @@ def _not_worked_on(rebalance: Rebalance) -> NotWorkedOn | None:
     )
 
 
-def _move(move: PartitionMove) -> Move:
-    return Move(
+def _move(move: PartitionMove) -> MoveRow:
+    return MoveRow(
         topic=move.topic,
-        partitions=tuple(Range(first=some.first, last=some.last) for some in move.partitions),
+        partitions=tuple(RangeRow(first=some.first, last=some.last) for some in move.partitions),
         partition_count=move.partition_count,
         from_member=_client(move.from_member_id, move.from_client_id),
         to_member=_client(move.to_member_id, move.to_client_id),
