@@ -49,9 +49,9 @@ setup(name="timer", packages=["timer"], ext_modules=extensions)
 class Metadata(MetadataHookInterface):
     """Description and addresses, which depend on where the repository is public.
 
-    Wheels of deploy/wheels get the rest as the project in the root states it, too. Their
-    `requires` names what they require, a wheel of ours or a package whose bounds the root has;
-    `extras` names the root's extras that they offer.
+    A wheel of deploy/wheels also gets licence, classifiers, requirements and extras as the root
+    states them. Its `requires` names wheels of ours, and packages whose bounds the root has; its
+    `extras` names extras of the root.
     """
 
     def update(self, metadata: dict[str, Any]) -> None:

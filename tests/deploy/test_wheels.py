@@ -25,21 +25,25 @@ ELSEWHERE = {"coordinator/testing/__init__.py"}
 IF_INSTALLED = {
     "consumer-group-member": {"opentelemetry", "prometheus_client"},
     "consumer-group-spark": {"fsspec"},
-    SERVER: {"mypy_extensions"},
+    SERVER: {"mypy_extensions", "pytest"},
 }
-"""Packages that are imported if they are there, or for types alone."""
+"""Packages that are imported if they are there, or for types alone; pytest loads its plugin."""
+
+FOR_CHECKOUTS = {"demo", "dev", "docs", "fuzz", "test"}
+"""Extras that no wheel of a release needs."""
 
 
 def requirements(wheel: str) -> list[str]:
     """Requirements of a wheel in a release, those of its extras too."""
     if wheel == SERVER:
-        extras = PLAIN["project"]["optional-dependencies"].values()
-        stated = [*PLAIN["project"]["dependencies"], *(text for texts in extras for text in texts)]
-        return [*stated, *HOOKS.parts_of_the_server("1")]
-    own = PARTS[wheel]["tool"]["hatch"]["metadata"]["hooks"]["custom"]
-    fields = HOOKS.shared_metadata(PLAIN["project"], {"name": wheel, "version": "1"}, own)
-    extras = fields.get("optional-dependencies", {}).values()
-    return [*fields["dependencies"], *(text for texts in extras for text in texts)]
+        fields, ours = PLAIN["project"], HOOKS.parts_of_the_server("1")
+    else:
+        own = PARTS[wheel]["tool"]["hatch"]["metadata"]["hooks"]["custom"]
+        fields = HOOKS.shared_metadata(PLAIN["project"], {"name": wheel, "version": "1"}, own)
+        ours = []
+    extras = fields.get("optional-dependencies", {})
+    optional = [text for name in extras.keys() - FOR_CHECKOUTS for text in extras[name]]
+    return [*fields["dependencies"], *ours, *optional]
 
 
 def required(wheel: str) -> set[str]:
@@ -109,6 +113,7 @@ def test_files_import_what_their_wheel_holds_or_requires(wheel):
         (SERVER, "from coordinator.sources import open_source", False),
         (SERVER, "import coordinator.testing.conformance.wire", False),
         (SERVER, "import coordinator.client, apsw, kio", True),
+        (SERVER, "import hypothesis", False),
     ],
 )
 def test_an_import_of_what_is_not_required_is_found(wheel, statement, is_there):
