@@ -1,7 +1,7 @@
-"""Hooks of hatchling: the metadata of both distributions, and wheels other than the plain one.
+"""Hooks of hatchling: the metadata that all wheels share, and wheels other than the plain one.
 
     COMPILE_TIMER=1 python -m build --wheel     with the timer compiled, for this machine
-    WITHOUT_MEMBER=1 python -m build --wheel    requires consumer-group-member, without its files
+    ONLY_SERVER=1 python -m build --wheel       without the files of the wheels in deploy/wheels
     PROJECT_URL=https://… python -m build       with links into the public repository there
 
 Compiled modules go through mypyc as they are; they and their sources both go into the wheel, where
@@ -24,9 +24,11 @@ from typing import Any
 
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 from hatchling.metadata.plugin.interface import MetadataHookInterface
+from packaging.requirements import Requirement  # hatchling brings it.
 
-COMPILE, SPLIT, URL = "COMPILE_TIMER", "WITHOUT_MEMBER", "PROJECT_URL"
-MEMBER = "deploy/member/pyproject.toml"
+COMPILE, ONLY_SERVER, URL = "COMPILE_TIMER", "ONLY_SERVER", "PROJECT_URL"
+ROOT = Path(__file__).parents[1]
+MEMBER = "consumer-group-member"
 
 MODULES = ("bucket", "operation", "purgatory", "task", "timer", "wheel")
 """Compiled modules of `timer`. `clock` and `aio` are not worth it: they wait for the system."""
@@ -45,17 +47,64 @@ setup(name="timer", packages=["timer"], ext_modules=extensions)
 
 
 class Metadata(MetadataHookInterface):
-    """Description and addresses, which depend on where the repository is public."""
+    """Description and addresses, which depend on where the repository is public.
+
+    A wheel of deploy/wheels also gets licence, classifiers, requirements and extras as the root
+    states them. Its `requires` names wheels of ours, and packages whose bounds the root has; its
+    `extras` names extras of the root.
+    """
 
     def update(self, metadata: dict[str, Any]) -> None:
-        """Add the description, whose links lead to the repository, and the project's addresses."""
-        url = (os.environ.get(URL) or self.config.get("repository", "")).rstrip("/")
+        """Add the description, whose links lead to the repository, addresses and requirements.
+
+        Raises:
+            KeyError: `requires` or `extras` names nothing that the root has.
+        """
+        plain = project_of(ROOT)
+        hook = plain["tool"]["hatch"]["metadata"]["hooks"]["custom"]
+        url = (os.environ.get(URL) or hook["repository"]).rstrip("/")
         text = Path(self.root, "README.md").read_text(encoding="utf-8")
         metadata["readme"] = {
             "content-type": "text/markdown",
             "text": with_absolute_links(text, url),
         }
         metadata["urls"] = {name: f"{url}{path}" for name, path in ADDRESSES.items() if url}
+        if "requires" in self.config:
+            metadata |= shared_metadata(plain["project"], metadata, self.config)
+
+
+def project_of(folder: Path) -> dict[str, Any]:
+    """The content of a folder's pyproject.toml."""
+    return tomllib.loads((folder / "pyproject.toml").read_text(encoding="utf-8"))
+
+
+def shared_metadata(
+    plain: dict[str, Any], own: dict[str, Any], wanted: dict[str, Any]
+) -> dict[str, Any]:
+    """The fields of a wheel's metadata that the root's state, with the same bounds.
+
+    Args:
+        plain: metadata of the root.
+        own: metadata of the wheel: its name and version.
+        wanted: names, in `requires` and `extras`.
+    Raises:
+        KeyError: the root has no such requirement, or no such extra.
+    """
+    extras = plain["optional-dependencies"]
+    bounded = {Requirement(text).name: text for texts in extras.values() for text in texts}
+    bounded |= {Requirement(text).name: text for text in plain["dependencies"]}
+    ours = {project["project"]["name"] for project in parts()}
+    fields = {name: plain[name] for name in ("license", "requires-python", "classifiers")}
+    fields["dependencies"] = [
+        f"{name}=={own['version']}" if name in ours else bounded[name]
+        for name in wanted["requires"]
+    ]
+    if "extras" in wanted:
+        fields["optional-dependencies"] = {
+            extra: [text.replace(plain["name"], own["name"]) for text in extras[extra]]
+            for extra in wanted["extras"]
+        }
+    return fields
 
 
 ADDRESSES = {
@@ -88,7 +137,7 @@ def with_absolute_links(text: str, url: str) -> str:
 
 
 class Wheel(BuildHookInterface):
-    """Adds the compiled modules to a wheel, or leaves the member library out."""
+    """Adds the compiled modules to a wheel, or leaves the files of other wheels out."""
 
     _folder: Path | None = None
 
@@ -104,10 +153,9 @@ class Wheel(BuildHookInterface):
         """
         if version == "editable":
             return
-        if SPLIT in os.environ:
-            self.build_config.target_config["exclude"] += files_of_member(Path(self.root))
-            same = self.metadata.version
-            build_data["dependencies"].append(f"consumer-group-member=={same}")
+        if ONLY_SERVER in os.environ:
+            self.build_config.target_config["exclude"] += [f"/{path}" for path in files_of_parts()]
+            build_data["dependencies"] += parts_of_the_server(self.metadata.version)
         if COMPILE not in os.environ:
             return
         self._folder = Path(tempfile.mkdtemp())
@@ -126,11 +174,28 @@ class Wheel(BuildHookInterface):
             shutil.rmtree(self._folder)
 
 
-def files_of_member(root: Path) -> list[str]:
-    """Patterns of the files that the wheel of consumer-group-member holds."""
-    project = tomllib.loads((root / MEMBER).read_text(encoding="utf-8"))
-    included = project["tool"]["hatch"]["build"]["targets"]["wheel"]["force-include"]
-    return [f"/{path}" for path in included.values()]
+def parts() -> list[dict[str, Any]]:
+    """Projects of the wheels beside the server's, in the order of their names."""
+    return [project_of(path.parent) for path in sorted(ROOT.glob("deploy/wheels/*/pyproject.toml"))]
+
+
+def files_of(part: dict[str, Any]) -> list[str]:
+    """Files and folders of the repository that a part's wheel holds."""
+    return list(part["tool"]["hatch"]["build"]["targets"]["wheel"]["force-include"].values())
+
+
+def files_of_parts() -> list[str]:
+    """Files and folders that the server's wheel leaves to others."""
+    return [path for part in parts() for path in files_of(part)]
+
+
+def parts_of_the_server(version: str) -> list[str]:
+    """Our wheels that the server's requires: the member; for an extra, those that offer it too."""
+    return [f"{MEMBER}=={version}"] + [
+        f"{part['project']['name']}=={version}; extra == '{extra}'"
+        for part in parts()
+        for extra in part["tool"]["hatch"]["metadata"]["hooks"]["custom"].get("extras", ())
+    ]
 
 
 def compile_timer(root: Path, folder: Path) -> Path:

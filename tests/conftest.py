@@ -110,7 +110,14 @@ REQUIREMENTS: dict[str, Callable[[], str | None]] = {
 # group, but for those that share something costly, or may not run at the same time.
 FOLDER_GROUPS = {"browser", "kafka", "spark", "storage"}
 FILE_GROUPS = dict.fromkeys(
-    ("test_compiled_wheel", "test_extras", "test_image_build", "test_packaging"), "installing"
+    (
+        "test_compiled_wheel",
+        "test_extras",
+        "test_image_build",
+        "test_packaging",
+        "test_released_wheels",
+    ),
+    "installing",
 )
 BEGIN_FIRST = [
     "spark",

@@ -11,8 +11,7 @@ import shutil
 import subprocess
 import sys
 import venv
-import zipfile
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from importlib.metadata import Distribution, PackageNotFoundError, PathDistribution, distribution
 from pathlib import Path
 
@@ -20,8 +19,13 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 
-def make_environment(home: Path, wheel: Path, extra: str) -> tuple[Path, set[str]]:
+def make_environment(
+    home: Path, wheel: Path, extra: str, siblings: Iterable[Path] = ()
+) -> tuple[Path, set[str]]:
     """An environment with our wheel and one of its extras.
+
+    Args:
+        siblings: wheels of ours, of which those are installed that it requires.
 
     Returns:
         Its interpreter, and the requirements that are not installed here, so that they could not be
@@ -29,15 +33,35 @@ def make_environment(home: Path, wheel: Path, extra: str) -> tuple[Path, set[str
     """
     venv.create(home, with_pip=False, symlinks=True)
     (packages,) = home.glob("lib/python*/site-packages")
-    with zipfile.ZipFile(wheel) as archive:
-        archive.extractall(packages)
-    (ours,) = map(PathDistribution, packages.glob("*.dist-info"))
     python = home / "bin" / "python"
+    ours = {_name_of(sibling): sibling for sibling in siblings}
     found: dict[str, Distribution] = {}
     missing: set[str] = set()
-    _gather(ours, {extra}, found, missing)
-    for distributed in found.values():
-        _link(distributed, packages, python)
+
+    def put(wheel: Path) -> Distribution:
+        done = install(python, [str(wheel)])
+        assert done.returncode == 0, done.stderr
+        (put,) = packages.glob(f"{_name_of(wheel).replace('-', '_')}-*.dist-info")
+        return PathDistribution(put)
+
+    def gather(asking: Distribution, extras: set[str]) -> None:
+        for requirement in _requirements(asking, extras):
+            name = canonicalize_name(requirement.name)
+            if name in found and not requirement.extras:
+                continue
+            try:
+                asked = put(ours[name]) if name in ours else distribution(name)
+            except PackageNotFoundError:
+                missing.add(str(requirement))
+                continue
+            assert requirement.specifier.contains(asked.version, prereleases=True), requirement
+            found[name] = asked
+            gather(asked, set(requirement.extras))
+
+    gather(put(wheel), {extra})
+    for name, distributed in found.items():
+        if name not in ours:
+            _link(distributed, packages, python)
     return python, missing
 
 
@@ -48,27 +72,20 @@ def install(python: Path, requirements: Iterable[str]) -> subprocess.CompletedPr
     return subprocess.run(command, capture_output=True, text=True, check=False)
 
 
-def _gather(
-    asking: Distribution, extras: set[str], found: dict[str, Distribution], missing: set[str]
-) -> None:
-    for text in asking.requires or ():
-        requirement = Requirement(text)
-        marker = requirement.marker
+def _name_of(wheel: Path) -> str:
+    return canonicalize_name(wheel.name.partition("-")[0])
+
+
+def _requirements(asking: Distribution, extras: set[str]) -> Iterator[Requirement]:
+    """Requirements of a distribution with some of its extras, which may name each other."""
+    for requirement in map(Requirement, asking.requires or ()):
+        marker, requirement.marker = requirement.marker, None
         if marker and not any(marker.evaluate({"extra": extra}) for extra in extras or {""}):
             continue
-        name = canonicalize_name(requirement.name)
-        if name == canonicalize_name(asking.metadata["Name"]):
-            _gather(asking, set(requirement.extras), found, missing)
-            continue
-        try:
-            asked = distribution(name)
-        except PackageNotFoundError:
-            missing.add(text.partition(";")[0].strip())
-            continue
-        assert requirement.specifier.contains(asked.version, prereleases=True), text
-        if name not in found or requirement.extras:
-            found[name] = asked
-            _gather(asked, set(requirement.extras), found, missing)
+        if canonicalize_name(requirement.name) == canonicalize_name(asking.metadata["Name"]):
+            yield from _requirements(asking, requirement.extras)
+        else:
+            yield requirement
 
 
 def _link(distributed: Distribution, packages: Path, python: Path) -> None:

@@ -47,7 +47,7 @@ class GroupRow:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AwaitedMember:
+class AwaitedMemberRow:
     """A member that a rebalance waits for."""
 
     consumer_id: str = column("Member id.")
@@ -79,7 +79,7 @@ class GroupSummaryRow:
     waits_until_ms: int | None = column(
         "When that phase times out, epoch milliseconds; null: no rebalance runs.", None
     )
-    waits_for: tuple[AwaitedMember, ...] = column("Members that the phase waits for.", None)
+    waits_for: tuple[AwaitedMemberRow, ...] = column("Members that the phase waits for.", None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

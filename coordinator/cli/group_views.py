@@ -145,7 +145,7 @@ def summary_row(admin: GroupAdmin, seen: GroupView, logs: LogOffsets) -> rows.Gr
         rebalancing_since_ms=seen.since_ms,
         waits_until_ms=None if phase is None else phase.deadline_ms,
         waits_for=tuple(
-            rows.AwaitedMember(
+            rows.AwaitedMemberRow(
                 consumer_id=member.member_id,
                 client_id=member.client_id or None,
                 host=member.client_host or None,

@@ -24,7 +24,7 @@ _WORDS = {"true": True, "false": False}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SettingRow:
+class PolicyRow:
     """A setting of a session group's policy."""
 
     group: str = column("Group id.")
@@ -45,7 +45,7 @@ def add_parsers(commands: Any) -> None:  # Any: argparse does not name its type.
     ):
         command = actions.add_parser(name, help=text, description=f"{text.capitalize()}.")
         command.set_defaults(run=run, action=action)
-        add_common_flags(command, SettingRow, can_watch=name == "show")
+        add_common_flags(command, PolicyRow, can_watch=name == "show")
         command.add_argument("group", metavar="GROUP", help="group id")
         if name == "set":
             command.add_argument(
@@ -96,10 +96,10 @@ def _settings(group: str, policy: GroupPolicy, notes: list[str]) -> Output:
 
     chosen = settings_of(policy)
     found = [
-        SettingRow(group=group, setting=name, value=chosen.get(name), default=_plain(default))
+        PolicyRow(group=group, setting=name, value=chosen.get(name), default=_plain(default))
         for name, default in Policy.defaults().items()
     ]
-    return Output(SettingRow, found, notes=notes)
+    return Output(PolicyRow, found, notes=notes)
 
 
 def _plain(default: object) -> int | str | bool | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from coordinator.observe.session_timeline import Lane, as_text
+from coordinator.observe.session_timeline import PartitionLane, as_text
 from coordinator.observe.spelling import partitions_of
 from coordinator.operator.admin import Rebalance
 from coordinator.operator.session_admin import SessionHandoff
@@ -17,7 +17,7 @@ def timeline(
     plans; None: there is neither."""
     lanes = [*_rests(plans)]
     lanes += [
-        Lane(
+        PartitionLane(
             f"{it.topic}-{it.partition}",
             it.from_member_id,
             it.to_member_id,
@@ -33,7 +33,7 @@ def timeline(
     return as_text(group, lanes) if lanes else None
 
 
-def _rests(plans: Sequence[Rebalance]) -> Iterator[Lane]:
+def _rests(plans: Sequence[Rebalance]) -> Iterator[PartitionLane]:
     """Lanes of partitions on which nobody worked, the longest time that is known of each."""
     for plan in plans:
         ended_ms = plan.ended_at_ms
@@ -41,7 +41,7 @@ def _rests(plans: Sequence[Rebalance]) -> Iterator[Lane]:
             rested_ms = max(move.unowned_ms_min, move.unowned_ms_max)
             if rested_ms > 0:
                 count = sum(some.last - some.first + 1 for some in move.partitions)
-                yield Lane(
+                yield PartitionLane(
                     partitions_of(move.topic, move.partitions, count),
                     move.from_member_id,
                     move.to_member_id,

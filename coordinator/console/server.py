@@ -13,6 +13,7 @@ import grpc
 
 from coordinator import __version__
 from coordinator.console import views
+from coordinator.console.session_views import View
 from coordinator.dial import CannotDial, Credentials
 from coordinator.observe.timeline_svg import NARROW, WIDE, as_svg
 from coordinator.operator.admin import GroupAdmin
@@ -88,7 +89,7 @@ class Console:
 Answer = tuple[str, bytes]
 
 
-def _json(view: views.View) -> Answer:
+def _json(view: View) -> Answer:
     told = {**view, "now_ms": views.now_ms(), "version": __version__}
     return "application/json", json.dumps(told).encode()
 

@@ -8,11 +8,11 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from coordinator.assignors import TopicPartition
 from coordinator.assignors.consumer_protocol import partitions_in
-from coordinator.console.session_views import plan_line, session_view
+from coordinator.console.session_views import View, plan_line, session_view
 from coordinator.dial import address_of
 from coordinator.observe.journal_rows import explained
 from coordinator.observe.rows import plain
@@ -20,7 +20,6 @@ from coordinator.observe.spelling import name_of, partitions_of, spell_between
 from coordinator.operator.admin import GroupAdmin, GroupOrder, Rebalance
 from coordinator.operator.nodes import Nodes
 
-View = dict[str, Any]  # Any: JSON.
 Row = TypeVar("Row")
 
 PAGE_ROWS = 50

@@ -38,7 +38,7 @@ class Walk:
         self.changes: list[tuple[int, int, bytes]] = []
 
 
-Step = Callable[[Walk, int], int]
+ShapeStep = Callable[[Walk, int], int]
 """Goes over one field, and returns the place after it."""
 
 
@@ -71,10 +71,10 @@ def checked(message: type, data: bytes, at: int, most_items: int) -> bytes:
 
 
 @cache
-def _message(message: type) -> Step:
+def _message(message: type) -> ShapeStep:
     """The step over a message; fields of fixed size that follow each other are one."""
     flexible = is_flexible(message)
-    steps: list[Step] = []
+    steps: list[ShapeStep] = []
     fixed = 0
     for field in fields_of(message):
         if field.tag is not None:
@@ -102,7 +102,7 @@ def _message(message: type) -> Step:
     return walk
 
 
-def _step(field: Field, flexible: bool) -> Step:
+def _step(field: Field, flexible: bool) -> ShapeStep:
     length = _compact_length if flexible else _long_length
     if field.is_array:
         item = _message(field.message) if field.message is not None else None
@@ -117,7 +117,7 @@ def _step(field: Field, flexible: bool) -> Step:
     return _string(flexible, field.kind)
 
 
-def _fixed(size: int) -> Step:
+def _fixed(size: int) -> ShapeStep:
     return lambda _, at: at + size
 
 
@@ -128,7 +128,7 @@ def _long_duration(walk: Walk, at: int) -> int:
     return at + 8
 
 
-def _tags(known: dict[int, Step]) -> Step:
+def _tags(known: dict[int, ShapeStep]) -> ShapeStep:
     def walk_tags(walk: Walk, at: int) -> int:
         data = walk.data
         if data[at] == 0:
@@ -153,7 +153,7 @@ def _tags(known: dict[int, Step]) -> Step:
     return walk_tags
 
 
-def _string(flexible: bool, kind: str) -> Step:
+def _string(flexible: bool, kind: str) -> ShapeStep:
     if flexible:
         return _compact_string
     return _short_string if kind == "string" else _long_string
@@ -191,10 +191,10 @@ def _long_length(data: bytes, at: int) -> tuple[int, int]:
 
 def _array(
     length: Callable[[bytes, int], tuple[int, int]],
-    item: Step | None,
+    item: ShapeStep | None,
     size: int,
     is_nullable: bool,
-) -> Step:
+) -> ShapeStep:
     def walk(walk: Walk, at: int) -> int:
         data = walk.data
         count, at = length(data, at)

@@ -71,7 +71,7 @@ class SessionMetrics:
             "coordinator_session_plan_failures",
             "Plans of session groups that the planner has failed to make.",
         )
-        self._unowned = Unowned()
+        self._unowned = UnownedPartitions()
         registry.register(OnScrape(self._unowned.collect))
         # A series that appears with its first event hides that event from rate().
         for mode in Mode:
@@ -128,7 +128,7 @@ class SessionMetrics:
             self._unowned.add(rest_ms / 1_000, left)
 
 
-class Unowned:
+class UnownedPartitions:
     """Histogram of how long nobody worked on partitions; one value may count for many of them."""
 
     def __init__(self) -> None:

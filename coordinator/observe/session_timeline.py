@@ -27,7 +27,7 @@ MEANINGS = {
 
 
 @dataclass(frozen=True, slots=True)
-class Lane:
+class PartitionLane:
     """A hand-off that has ended, or a rest. Times are epoch milliseconds; -1: no such phase.
 
     mode: of the hand-off; `rest`: partitions on which nobody worked until a plan or a return.
@@ -44,7 +44,7 @@ class Lane:
     ended_at_ms: int
 
 
-def as_text(group: str, lanes: Sequence[Lane]) -> str:
+def as_text(group: str, lanes: Sequence[PartitionLane]) -> str:
     """Draw hand-offs over one axis, with a legend of the signs that occur."""
     shown = lanes[:LANES_MAX]
     begin_ms = min(lane.opened_at_ms for lane in shown)
@@ -64,7 +64,7 @@ def as_text(group: str, lanes: Sequence[Lane]) -> str:
     return "\n".join(line.rstrip() for line in lines)
 
 
-def _bars(lane: Lane, begin_ms: int, length_ms: int) -> str:
+def _bars(lane: PartitionLane, begin_ms: int, length_ms: int) -> str:
     cells = [" "] * WIDTH
     for sign, from_ms, to_ms in _spans(lane):
         first = (from_ms - begin_ms) * WIDTH // length_ms
@@ -74,7 +74,7 @@ def _bars(lane: Lane, begin_ms: int, length_ms: int) -> str:
     return "".join(cells)
 
 
-def _spans(lane: Lane) -> Iterator[tuple[str, int, int]]:
+def _spans(lane: PartitionLane) -> Iterator[tuple[str, int, int]]:
     ended_ms = lane.ended_at_ms
     if lane.mode == "rest":
         yield REST, lane.opened_at_ms, ended_ms
@@ -97,6 +97,6 @@ def _short(member_id: str) -> str:
     return named[:NAME_MAX]
 
 
-def _who(lane: Lane) -> str:
+def _who(lane: PartitionLane) -> str:
     source, to = (_short(who) for who in (lane.source, lane.successor))
     return f"{source} → {to}  {spell(max(0, lane.ended_at_ms - lane.opened_at_ms))}"

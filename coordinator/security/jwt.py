@@ -39,7 +39,7 @@ FindKey = Callable[[str], jwt.PyJWK]
 
 
 @dataclass(frozen=True, slots=True)
-class Claims:
+class TokenClaims:
     """Claims of a valid token. `expires_s`: its expiry, in seconds since the epoch."""
 
     subject: str
@@ -68,7 +68,7 @@ class JwtVerifier:
     issuer: str
     claim: str
 
-    def verify(self, token: str) -> Claims:
+    def verify(self, token: str) -> TokenClaims:
         """Return the subject and the expiry of a token. May block to fetch keys.
 
         Raises:
@@ -94,7 +94,7 @@ class JwtVerifier:
         subject = claims[self.claim]
         if not isinstance(subject, str) or not subject.isprintable() or len(subject) > 256:
             raise Unauthenticated(f"the token's {self.claim} is not a name")
-        return Claims(subject, float(claims["exp"]))
+        return TokenClaims(subject, float(claims["exp"]))
 
     def _key_of(self, token: str) -> jwt.PyJWK:
         try:

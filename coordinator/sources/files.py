@@ -53,7 +53,7 @@ from coordinator.sources.layout import (
     places_of,
     rule_of,
 )
-from coordinator.sources.listing import Files, Ordered, in_order
+from coordinator.sources.listing import Files, OrderedFiles, in_order
 from coordinator.sources.marks import BASE_OFFSET, Segment, check_mark, make_mark
 from coordinator.sources.readable import GroupReadable
 from coordinator.sources.recorded import FileOrder, check_of, key_of
@@ -189,7 +189,9 @@ class FileLog(GroupReadable):
         record = None if self.order is None else self.order.known(self.topic)
         return (record and record.rule) or rule_of(self.root)
 
-    def _in_order(self, rule: str, partitions: Collection[int] | None = None) -> dict[int, Ordered]:
+    def _in_order(
+        self, rule: str, partitions: Collection[int] | None = None
+    ) -> dict[int, OrderedFiles]:
         look = partial(self._look, rule, partitions)
         return in_order(look, rule, self.topic, self.reads_as, self.order)
 
@@ -209,7 +211,7 @@ class FileLog(GroupReadable):
             files[key_of(one.name) % len(files)].append(one)
         return files
 
-    def _snapshot(self, ordered: Ordered | None, rule: str) -> FileSnapshot:
+    def _snapshot(self, ordered: OrderedFiles | None, rule: str) -> FileSnapshot:
         files = [one.file for one in ordered.files if one.file is not None] if ordered else []
         # In a numbered partition, names are below its folder.
         prefix = files[0].name[: files[0].name.rfind("/") + 1] if rule == NUMBERS and files else ""
@@ -260,7 +262,7 @@ class FileLog(GroupReadable):
             grows,
         )
 
-    def _recorded_snapshot(self, ordered: Ordered, prefix: str) -> FileSnapshot:
+    def _recorded_snapshot(self, ordered: OrderedFiles, prefix: str) -> FileSnapshot:
         segments: list[Segment] = []
         gone: list[int] = []
         end = 0
@@ -443,7 +445,7 @@ def _with_field(schema: Any, name: str, kind: Any) -> Any:
     return schema.append(field) if at < 0 else schema.set(at, field)
 
 
-def _may_meet(values: hive.Values, conditions: Conditions, schema: Any) -> bool:
+def _may_meet(values: hive.FolderValues, conditions: Conditions, schema: Any) -> bool:
     """Whether the rows of a file may meet the conditions on columns that folders are named for."""
     import pyarrow as pa
 
@@ -455,7 +457,7 @@ def _may_meet(values: hive.Values, conditions: Conditions, schema: Any) -> bool:
     return True
 
 
-def _with_values(batch: Any, values: hive.Values, schema: Any) -> Any:
+def _with_values(batch: Any, values: hive.FolderValues, schema: Any) -> Any:
     """The batch with the columns that its folders are named for."""
     import pyarrow as pa
 

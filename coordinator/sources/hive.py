@@ -20,7 +20,7 @@ _WHOLE = re.compile(r"[+-]?\d+")
 _REAL = re.compile(r"[+-]?(?:(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?|Infinity)|NaN")
 _DATE = re.compile(r"\d{4}-\d{1,2}-\d{1,2}")
 _TIME = re.compile(r"\d{4}-\d{1,2}-\d{1,2}[ T]\d{1,2}:\d{1,2}:\d{1,2}(?:\.\d{1,6})?")
-Values = Mapping[str, str | None]
+FolderValues = Mapping[str, str | None]
 
 
 def values_of(name: str) -> dict[str, str | None]:
@@ -41,7 +41,7 @@ def values_of(name: str) -> dict[str, str | None]:
     return values
 
 
-def fields_of(all_values: Iterable[Values]) -> list[tuple[str, Any]]:
+def fields_of(all_values: Iterable[FolderValues]) -> list[tuple[str, Any]]:
     """Names of the columns and their pyarrow types."""
     found: dict[str, set[str]] = {}
     for values in all_values:

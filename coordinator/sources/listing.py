@@ -21,7 +21,7 @@ Files = dict[int, list[Listed]]
 """Files of each partition, by name; of the rule `each` all files, as partition 0."""
 
 
-class Placed(NamedTuple):
+class PlacedFile(NamedTuple):
     """A file in its place. `file`: None if it is gone. `entry`: None if it is not recorded."""
 
     file: Listed | None
@@ -29,10 +29,10 @@ class Placed(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Ordered:
+class OrderedFiles:
     """The files of a partition in order."""
 
-    files: list[Placed]
+    files: list[PlacedFile]
     is_recorded: bool
 
 
@@ -42,7 +42,7 @@ def in_order(
     topic: str,
     format: FileFormat,
     order: FileOrder | None,
-) -> dict[int, Ordered]:
+) -> dict[int, OrderedFiles]:
     """Files of each partition in order.
 
     Args:
@@ -73,14 +73,14 @@ def in_order(
     return _by_name(rule, look())
 
 
-def _by_name(rule: str, files: Files) -> dict[int, Ordered]:
+def _by_name(rule: str, files: Files) -> dict[int, OrderedFiles]:
     if rule == EACH:
         return {
-            i: Ordered([Placed(one, None)], is_recorded=False)
+            i: OrderedFiles([PlacedFile(one, None)], is_recorded=False)
             for i, one in enumerate(files.get(0, ()))
         }
     return {
-        p: Ordered([Placed(one, None) for one in found], is_recorded=False)
+        p: OrderedFiles([PlacedFile(one, None) for one in found], is_recorded=False)
         for p, found in files.items()
     }
 
@@ -171,14 +171,16 @@ def _final(key: int, partition: int, one: Listed, format: FileFormat) -> Entry:
 
 def _recorded(
     record: FileRecord, rule: str, files: Files, by_key: dict[int, Listed]
-) -> dict[int, Ordered]:
-    ordered: dict[int, Ordered] = {}
+) -> dict[int, OrderedFiles]:
+    ordered: dict[int, OrderedFiles] = {}
     for partition in record.partitions if rule == EACH else files.keys() | record.partitions.keys():
         found = files.get(partition, [])
         if partition not in record.partitions or _counts_by_name(rule, found):
-            ordered[partition] = Ordered([Placed(one, None) for one in found], is_recorded=False)
+            ordered[partition] = OrderedFiles(
+                [PlacedFile(one, None) for one in found], is_recorded=False
+            )
         else:
             entries = record.partitions[partition]
-            placed = [Placed(by_key.get(entry.key), entry) for entry in entries]
-            ordered[partition] = Ordered(placed, is_recorded=True)
+            placed = [PlacedFile(by_key.get(entry.key), entry) for entry in entries]
+            ordered[partition] = OrderedFiles(placed, is_recorded=True)
     return ordered

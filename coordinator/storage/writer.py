@@ -22,12 +22,12 @@ import apsw
 from coordinator.storage.log import Ambiguous, Damaged, LogError, Unavailable
 from coordinator.storage.soundness import ADVICE, is_damage
 
-Job = Callable[[apsw.Connection], Any]
+WriterJob = Callable[[apsw.Connection], Any]
 """A function that runs in a transaction shared with other jobs. To refuse its part it raises a
 `LogError` before it has written anything."""
 
-Row = tuple[Any, ...]
-AddRows = Callable[[apsw.Connection, list[Row]], Sequence[LogError | None]]
+AddedRow = tuple[Any, ...]
+AddRows = Callable[[apsw.Connection, list[AddedRow]], Sequence[LogError | None]]
 """A function that adds rows in one statement, and returns for each its refusal or None."""
 
 WAL_HEADER_BYTES = 32
@@ -78,7 +78,7 @@ class Writer:
         self._thread = threading.Thread(target=self._run, name="log-writer", daemon=True)
         self._thread.start()
 
-    async def run(self, job: Job) -> Any:
+    async def run(self, job: WriterJob) -> Any:
         """Run a job, and return its result once everything it wrote is durable.
 
         Raises:
@@ -87,11 +87,13 @@ class Writer:
         """
         return await self._ask(job=job)
 
-    def add(self, row: Row) -> asyncio.Future[Any]:
+    def add(self, row: AddedRow) -> asyncio.Future[Any]:
         """Add a row; the future is done when it is durable, and fails as `run` does."""
         return self._ask(row=row)
 
-    def _ask(self, *, job: Job | None = None, row: Row | None = None) -> asyncio.Future[Any]:
+    def _ask(
+        self, *, job: WriterJob | None = None, row: AddedRow | None = None
+    ) -> asyncio.Future[Any]:
         future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         self._jobs.put(_Asked(future, job, row))
         return future
@@ -267,7 +269,7 @@ class _Asked:
     """A job or a row, and the future of its caller."""
 
     future: asyncio.Future[Any]
-    job: Job | None = None
-    row: Row | None = None
+    job: WriterJob | None = None
+    row: AddedRow | None = None
     result: Any = None
     error: Exception | None = None

@@ -17,7 +17,7 @@ from kazoo.exceptions import NoNodeError
 
 from coordinator.storage.zookeeper_client import ZooKeeperClient
 
-Wanted = tuple[str, str]
+ZooKeeperRead = tuple[str, str]
 """`get` or `get_children`, and a path."""
 
 
@@ -45,9 +45,9 @@ class WatchedReads:
     def __init__(self, client: ZooKeeperClient, on_change: Callable[[], None]) -> None:
         self._client = client
         self._on_change = on_change
-        self._reads: dict[Wanted, _Read] = {}
+        self._reads: dict[ZooKeeperRead, _Read] = {}
 
-    async def read(self, *wanted: Wanted) -> list[Any]:
+    async def read(self, *wanted: ZooKeeperRead) -> list[Any]:
         """Answers to some calls; None: the znode does not exist. All go at once.
 
         Raises:

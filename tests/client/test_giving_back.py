@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from coordinator.client.member import calls
 from coordinator.client.member.classic.membership import Phase
 from tests.client.kit import Granted, Lost, Revoking, World, t
 
@@ -111,11 +112,11 @@ def test_a_partition_that_nobody_asked_for_may_be_given_back(world, one):
 
 
 def test_the_group_is_told_why_a_partition_is_refused(world, one):
-    one.hold(Join)
+    one.hold(calls.Join)
     why = "HandlerStalled: no commit for 5000 ms"
     one.machine.give_back([one.holding(2)], world.now_ms, refused=why)
     one.turn()
-    assert one.letter(Join).request.reason == f"partitions are given back: {why}"
+    assert one.letter(calls.Join).request.reason == f"partitions are given back: {why}"
 
 
 def test_an_answer_for_a_holding_gives_back_no_later_one_of_its_partition(world, one):

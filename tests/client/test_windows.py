@@ -6,13 +6,12 @@ These tests do not run on Windows: they read the code.
 from __future__ import annotations
 
 import ast
-import tomllib
 
 import pytest
 
 from coordinator.sources import open_source
-from tests.documents import ROOT
 from tests.tidy import Source, imported_modules
+from tests.wheels import ROOT, code_of_wheels
 
 MODULES = {"crypt", "fcntl", "grp", "posix", "pty", "pwd", "resource", "syslog", "termios", "tty"}
 NAMES = {
@@ -38,14 +37,11 @@ METHODS = {
 
 
 def member_library():
-    """Python files of the distribution `consumer-group-member`, without generated ones."""
-    settings = tomllib.loads((ROOT / "deploy/member/pyproject.toml").read_text())
-    included = settings["tool"]["hatch"]["build"]["targets"]["wheel"]["force-include"].values()
-    for path in included:
-        found = ROOT / path
-        for file in [found] if found.is_file() else found.rglob("*.py"):
-            if file.suffix == ".py" and "v1" not in file.parts:
-                yield Source(str(file.relative_to(ROOT)), file.read_text())
+    """Python files of `consumer-group-member` and of the sources, without generated ones."""
+    sources = (ROOT / "coordinator/sources").rglob("*.py")
+    for file in [*code_of_wheels()["consumer-group-member"], *sources]:
+        if "v1" not in file.parts:
+            yield Source(str(file.relative_to(ROOT)), file.read_text())
 
 
 def unix_only(source):

@@ -21,7 +21,7 @@ from coordinator.core.session_values.records import PartitionSwitched, Phase, Ph
 from coordinator.observe import explain_sessions
 from coordinator.observe.explain_sessions import explain_handoff, explain_plan
 from coordinator.observe.journal_rows import plan_row
-from coordinator.observe.session_timeline import Lane, as_text
+from coordinator.observe.session_timeline import PartitionLane, as_text
 from coordinator.service.grpc.translate.session_journal import journal
 from coordinator.v1 import admin_pb2 as pb
 from tests.observe.test_session_metrics import PLAN, SWITCH
@@ -148,15 +148,15 @@ def test_a_timeline_shows_what_rested_before_a_plan():
 
 def test_lanes_name_members_by_their_names_however_short_these_are():
     old, new = (f"w-{number}-1b9d6bcd-bbfd-4b2d-9b5d-ab8dfbbd4be{number}" for number in (1, 2))
-    told = as_text("g", [Lane("t-3", old, new, "rest", 1_000, -1, -1, -1, 2_000)])
+    told = as_text("g", [PartitionLane("t-3", old, new, "rest", 1_000, -1, -1, -1, 2_000)])
     assert "'w-1' …4be1 → 'w-2' …4be2  1.0 s" in told
 
 
 def test_a_timeline_has_a_lane_for_each_handoff():
     lanes = [
-        Lane("t-3", "m-a", "m-b", "warm", 1_000, 2_000, -1, 2_500, 2_500),
-        Lane("t-4", "m-a", "", "simple", 1_000, 1_000, 2_000, -1, 4_000),
-        Lane("t-5", "m-a", "m-c", "copy", 1_000, 1_000, -1, 2_000, 4_000),
+        PartitionLane("t-3", "m-a", "m-b", "warm", 1_000, 2_000, -1, 2_500, 2_500),
+        PartitionLane("t-4", "m-a", "", "simple", 1_000, 1_000, 2_000, -1, 4_000),
+        PartitionLane("t-5", "m-a", "m-c", "copy", 1_000, 1_000, -1, 2_000, 4_000),
     ]
     head, warm, forced, copy, *legend = as_text("g", lanes).split("\n")
     assert head == "Hand-offs of group 'g': 3 lanes in 3.0 s, from 1970-01-01 00:00:01 UTC."

@@ -11,7 +11,7 @@ from coordinator.security import rules, tokens
 from coordinator.security.authenticator import Authenticator
 from coordinator.security.errors import Unauthenticated
 from coordinator.security.guard import Guard
-from coordinator.security.jwt import Claims
+from coordinator.security.jwt import TokenClaims
 from coordinator.security.tokens import line_for
 from coordinator.service.kafka.buffers import FRAMES, FREE_BYTES
 from coordinator.service.kafka.connection import LINGER_S, UNAUTHENTICATED_BYTES
@@ -38,11 +38,11 @@ class Keys:
     def __init__(self, clock) -> None:
         self._clock = clock
 
-    def verify(self, token: str) -> Claims:
+    def verify(self, token: str) -> TokenClaims:
         subject, at, expires_s = token.partition("@")
         if not at:
             raise Unauthenticated("the token is not known")
-        claims = Claims(subject, float(expires_s))
+        claims = TokenClaims(subject, float(expires_s))
         if claims.until_s <= self._clock():
             raise Unauthenticated("the token has expired")
         return claims

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from coordinator.sources import FileLog
 from coordinator.sources.formats import parquet
-from coordinator.sources.formats.positions import Positions
+from coordinator.sources.formats.positions import ParquetPositions
 
 ROWS = 100_000
 
@@ -30,7 +30,7 @@ def decoded(monkeypatch):
                 yield batch
 
     monkeypatch.setattr(pq, "ParquetFile", Counting)
-    monkeypatch.setattr(parquet, "_positions", Positions())
+    monkeypatch.setattr(parquet, "_positions", ParquetPositions())
     return found
 
 
@@ -129,7 +129,7 @@ def test_rows_without_a_column_are_counted(all_types):
 @pytest.mark.parametrize("row_group_size", [20_000, 400_000])
 def test_memory_does_not_grow_with_row_groups(tmp_path, monkeypatch, row_group_size):
     count = 400_000
-    monkeypatch.setattr(parquet, "_positions", Positions())
+    monkeypatch.setattr(parquet, "_positions", ParquetPositions())
     table = pa.table({f"c{i}": pa.array(range(i, count + i), pa.int64()) for i in range(8)})
     it = log(tmp_path, table, row_group_size=row_group_size, use_dictionary=False)
     bytes_all = table.nbytes
@@ -144,7 +144,7 @@ def test_memory_does_not_grow_with_row_groups(tmp_path, monkeypatch, row_group_s
 
 
 def test_positions_are_kept_within_a_bound_and_not_for_ever():
-    kept = Positions(most_bytes=100, waiting_reads=3)
+    kept = ParquetPositions(most_bytes=100, waiting_reads=3)
     kept.keep("a", "reader a", 60)
     kept.keep("b", "reader b", 60)  # No room.
     assert (kept.take("b"), kept.take("a"), kept.kept_bytes) == (None, "reader a", 0)
@@ -158,7 +158,7 @@ def test_positions_are_kept_within_a_bound_and_not_for_ever():
 
 
 def test_of_many_partitions_some_keep_their_positions():
-    kept = Positions(most_bytes=100)
+    kept = ParquetPositions(most_bytes=100)
     hits = 0
     for number in range(40):
         place = number % 4

@@ -5,7 +5,7 @@ import random
 
 from coordinator.testing.engine.clock import MachineClock
 from coordinator.testing.engine.loop import SimulatedLoop
-from coordinator.testing.engine.network import Network, Order, Weather
+from coordinator.testing.engine.network import MessageOrder, Network, Weather
 from coordinator.testing.engine.story import Story
 
 
@@ -17,7 +17,7 @@ def test_messages_that_wait_for_an_earlier_one_keep_their_order():
         return loop.true_ns / 1e9
 
     network = Network(now, dice, Story(now), Weather(slow=0.3))
-    process, order, arrived = loop.process("a", MachineClock(drift_ppm=-200)), Order(), []
+    process, order, arrived = loop.process("a", MachineClock(drift_ppm=-200)), MessageOrder(), []
 
     async def send() -> None:
         for number in range(5_000):

@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 from coordinator.sources.conditions import Conditions
 from coordinator.sources.file_systems import StorePath
 from coordinator.sources.formats.base import FileFormat, RowFile, pieces
-from coordinator.sources.formats.positions import Positions
+from coordinator.sources.formats.positions import ParquetPositions
 
 MOST_ROWS, WANTED_BYTES = 65_536, 4 << 20
 """Limits of a batch; one row at least."""
@@ -22,7 +22,7 @@ BUFFER, REMOTE_BUFFER = 256 << 10, 4 << 20
 PAGE = 1 << 20
 """Size of pages and dictionaries that writers aim at."""
 
-_positions = Positions()
+_positions = ParquetPositions()
 
 
 class ParquetFile(RowFile):

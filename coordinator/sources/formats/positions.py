@@ -30,7 +30,7 @@ class _Kept:
     since: int
 
 
-class Positions:
+class ParquetPositions:
     """Open readers by where they stand. Any thread may call; a reader is given to one only."""
 
     def __init__(self, most_bytes: int = KEPT_BYTES, waiting_reads: int = WAITING_READS) -> None:

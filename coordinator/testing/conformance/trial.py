@@ -23,7 +23,7 @@ class Disturbed(Exception):
     """The kit itself was late: the case says nothing about the subject."""
 
 
-class Transcript:
+class TrialTranscript:
     """Lines about one case, with times."""
 
     def __init__(self) -> None:
@@ -47,7 +47,7 @@ class Trial:
     """
 
     def __init__(self) -> None:
-        self.transcript = Transcript()
+        self.transcript = TrialTranscript()
         self.news = asyncio.Event()
         self.disturbed: str | None = None
 

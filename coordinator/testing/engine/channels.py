@@ -27,8 +27,8 @@ from typing import Any, Protocol, Self
 import grpc
 
 from coordinator.dial import Credentials, Metadata, Options
-from coordinator.testing.engine.handling import Aborted, Context, Details
-from coordinator.testing.engine.network import Network, Order
+from coordinator.testing.engine.handling import Aborted, Details, HandlerContext
+from coordinator.testing.engine.network import MessageOrder, Network
 from coordinator.testing.engine.process import Process
 from coordinator.testing.engine.story import Story
 from coordinator.testing.engine.streams import StreamCall
@@ -74,7 +74,7 @@ class SimulatedServer:
         self.process = process
         self.answered = answered
         self._generic: list[grpc.GenericRpcHandler] = []
-        self.calls: set[Call | StreamCall] = set()
+        self.calls: set[UnaryCall | StreamCall] = set()
 
     def add_generic_rpc_handlers(self, handlers: Sequence[grpc.GenericRpcHandler]) -> None:
         """See `grpc.aio.Server`."""
@@ -196,8 +196,8 @@ class SimulatedChannel:
         self.observe = credentials.observe
         self.credentials = credentials
         self.address = address
-        self.out, self.back = Order(), Order()
-        self.open_calls: set[Call | StreamCall] = set()
+        self.out, self.back = MessageOrder(), MessageOrder()
+        self.open_calls: set[UnaryCall | StreamCall] = set()
         self._numbers = iter(range(1, 1 << 62))
 
     def unary_unary(
@@ -216,7 +216,7 @@ class SimulatedChannel:
             metadata: Sequence[tuple[str, str]] | None = None,
             wait_for_ready: bool | None = None,  # A server that listens is ready.
         ) -> Any:
-            call = Call(self, method, next(self._numbers), timeout, tuple(metadata or ()))
+            call = UnaryCall(self, method, next(self._numbers), timeout, tuple(metadata or ()))
             data, response = request_serializer(request), None
             number = self.observe.began(request) if self.observe is not None else 0
             outcome = "cancelled"
@@ -281,7 +281,7 @@ class SimulatedChannel:
             call.withdraw()
 
 
-class Call:
+class UnaryCall:
     """One call, on both sides of the network."""
 
     def __init__(
@@ -409,7 +409,7 @@ class Call:
                 raise Aborted(grpc.StatusCode.UNIMPLEMENTED, "Method not found!", _NO_METADATA)
             message = handler.request_deserializer(request)
             response = await handler.unary_unary(
-                message, Context(self.channel.peer, self.metadata, ends_at)
+                message, HandlerContext(self.channel.peer, self.metadata, ends_at)
             )
             server.answered(self.method.rpartition("/")[2], message, response)
             data = handler.response_serializer(response)

@@ -23,7 +23,7 @@ class Aborted(Exception):
         return grpc.aio.AioRpcError(self.code, _NO_METADATA, self.trailing, self.details)
 
 
-class Context:
+class HandlerContext:
     """Context of a call for its handler: the part of `grpc.aio.ServicerContext` that is used."""
 
     def __init__(

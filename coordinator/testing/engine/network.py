@@ -40,7 +40,7 @@ FAIR = Weather()
 
 
 @dataclass(slots=True, eq=False)
-class Order:
+class MessageOrder:
     """Keeps messages in the order in which they were sent."""
 
     arrives_at: float = 0.0
@@ -95,7 +95,7 @@ class Network:
         to: str,
         deliver: Callable[..., None],
         *content: Any,
-        order: Order | None = None,
+        order: MessageOrder | None = None,
     ) -> bool:
         """Have `deliver(*content)` called in a process, later.
 

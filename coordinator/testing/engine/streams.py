@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import grpc
 
-from coordinator.testing.engine.handling import Aborted, Context, Details
+from coordinator.testing.engine.handling import Aborted, Details, HandlerContext
 
 if TYPE_CHECKING:
     from coordinator.testing.engine.channels import SimulatedChannel, SimulatedServer
@@ -43,7 +43,7 @@ class StreamCall:
         self.method = method
         self.number = number
         self.metadata = metadata
-        self.answer = self  # As of a `Call`: what a closed channel cancels.
+        self.answer = self  # As of a `UnaryCall`: what a closed channel cancels.
         self._serialize, self._deserialize = serialize, deserialize
         self._said: asyncio.Queue[Any] = asyncio.Queue()  # With `write`.
         self._heard: asyncio.Queue[Any] = asyncio.Queue()  # At the client.
@@ -190,7 +190,7 @@ class StreamCall:
         return grpc.aio.EOF if found is _END else found
 
 
-class _StreamContext(Context):
+class _StreamContext(HandlerContext):
     """Context of a stream for its handler, which is a coroutine that reads and writes."""
 
     def __init__(self, call: StreamCall, handler: Any, host: str) -> None:

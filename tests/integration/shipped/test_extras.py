@@ -11,9 +11,8 @@ from pathlib import Path
 import pytest
 
 from tests.linked_environment import install, make_environment
-from tests.test_packaging import NO_NETWORK
+from tests.wheels import NO_NETWORK, ROOT, build
 
-ROOT = Path(__file__).parents[3]
 EXTRAS = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
 NO_INDEX = [*NO_NETWORK, "dns error", "Connection refused", "client error (Connect)", "timed out"]
 
@@ -205,11 +204,7 @@ COMMANDS = {
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory) -> Path:
-    out = tmp_path_factory.mktemp("wheel")
-    command = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", out]
-    subprocess.run(command, cwd=ROOT, check=True, capture_output=True)
-    (built,) = out.glob("*.whl")
-    return built
+    return build(ROOT, tmp_path_factory.mktemp("wheel"))
 
 
 def installed(wheel: Path, extra: str, home: Path) -> Path:

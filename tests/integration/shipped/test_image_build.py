@@ -20,7 +20,7 @@ from tests.deploy.image import ROOT, Stage, is_let_through, mounts, services, st
 from tests.deploy.test_supply import LOCKED
 from tests.patience import HANG_S
 from tests.serving import free_port
-from tests.test_packaging import NO_NETWORK
+from tests.wheels import NO_NETWORK
 
 FOLDERS = ("/src", "/builder", "/app", "/wheels")
 """Absolute folders of the build, which are inside a folder of the test here."""

@@ -265,7 +265,13 @@ def _journal(group: SessionGroup, draft: Draft, made_at_ms: int, members: int, s
             (member.member_id, member.declaration) for member in group.members.values()
         ),
         refusing_members=len(
-            {name for (_, name), (until_ms, _) in group.back_offs.items() if until_ms != NO_TIME}
+            {
+                name
+                for motion in group.motions.values()
+                if motion.refusals is not None
+                for name, back_off in motion.refusals.by_name.items()
+                if back_off.lasts
+            }
         ),
     )
     group.journal.planned()

@@ -15,7 +15,7 @@ import signal
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from coordinator.testing.conformance.trial import Transcript
+from coordinator.testing.conformance.trial import TrialTranscript
 
 PREFIX = "CONFORMANCE_"
 LINES_KEPT = 40
@@ -25,7 +25,7 @@ LINES_KEPT = 40
 class ClientProcess:
     """One start of the command."""
 
-    def __init__(self, command: str, transcript: Transcript, tell: Callable[[], None]) -> None:
+    def __init__(self, command: str, transcript: TrialTranscript, tell: Callable[[], None]) -> None:
         self._command, self._transcript, self._tell = shlex.split(command), transcript, tell
         self._process: asyncio.subprocess.Process | None = None
         self._readers: list[asyncio.Task[None]] = []

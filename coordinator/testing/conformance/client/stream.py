@@ -27,7 +27,7 @@ class Told:
 
 
 @dataclass(frozen=True, slots=True)
-class Heard:
+class HeardRequest:
     """A message of the client, and when it came, by the kit's clock."""
 
     at_s: float
@@ -41,7 +41,7 @@ class ClientStream:
         self.port, self.epoch = port, epoch
         self._tell = tell
         self._out: asyncio.Queue[pb.SessionResponse | None] = asyncio.Queue()
-        self.heard: list[Heard] = []
+        self.heard: list[HeardRequest] = []
         self.acks = True
         self.not_renewed: list[int] = []
         self.has_ended = False
@@ -151,7 +151,7 @@ class ClientStream:
             async for request in requests:
                 now_s = time.monotonic()
                 self._tell(f"kit    <-  {brief(request)}")
-                self.heard.append(Heard(now_s, request))
+                self.heard.append(HeardRequest(now_s, request))
                 if request.HasField("heartbeat") and self.acks:
                     self.renewed_s = now_s
                     self.acknowledge(request.heartbeat.number)

@@ -1,7 +1,7 @@
 """Writes what is made of the settings of members: their typed keywords, and the page of settings.
 
-    python deploy/member/settings.py            # after a change of a setting, or of this file
-    python deploy/member/settings.py --check    # exit status 1 if a file is not what this writes
+    python deploy/docs/member_settings.py          # after a change of a setting, or of this file
+    python deploy/docs/member_settings.py --check  # exit status 1 if a file is not what this writes
 
 The settings are read from the metadata of their fields. Type checkers need a `TypedDict` that is
 written out.
