@@ -9,7 +9,7 @@ from functools import partial
 from random import Random
 
 from coordinator.core.session_values.plans import FREE, Plan, PlanInput, PlanMember, PlanTopic
-from coordinator.core.sessions.planner import plan
+from coordinator.core.sessions.plan.allocator import plan
 from tests.bench.figures import Figures, best_of
 
 SIZES = ((250, 12_500), (1_000, 50_000), (5_000, 250_000))

@@ -23,8 +23,8 @@ from coordinator.core.sessions import budget, plan_input, successors, taking
 from coordinator.core.sessions import handoff as handoffs
 from coordinator.core.sessions.group import SessionGroup
 from coordinator.core.sessions.numbers import Numbers
+from coordinator.core.sessions.plan.allocator import plan
 from coordinator.core.sessions.plan_journal import Draft
-from coordinator.core.sessions.planner import plan
 from coordinator.core.sessions.planning import Planning, Taking
 from coordinator.core.written import Unawaited
 

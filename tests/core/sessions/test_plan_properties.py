@@ -25,7 +25,7 @@ from coordinator.core.session_values.plans import (
     PlanMember,
     PlanTopic,
 )
-from coordinator.core.sessions.planner import plan
+from coordinator.core.sessions.plan.allocator import plan
 from tests.core.sessions.plan_states import (
     after,
     following,

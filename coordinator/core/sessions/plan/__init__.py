@@ -1,0 +1,1 @@
+"""The plan of a session group: which member should hold which partition."""
