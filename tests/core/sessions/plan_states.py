@@ -162,3 +162,53 @@ def random_state(
 
 def _declares(random: Random, size: int) -> int:
     return random.choice([0, size // 2, size, size])
+
+
+SORTS = ("equal members", "capacities", "declarations", "constraints", "all of these")
+"""Groups by what makes their members differ."""
+
+
+def oracle_state(random: Random, sort: str) -> PlanInput:
+    """A group of one of the `SORTS`, with up to 12 members and 60 partitions in three topics.
+
+    Nobody has more than its `max_partitions` before the plan, so the best plan is a flow.
+    """
+    count = random.randint(1, 12)
+    sizes = [random.randint(1, 20) for _ in range(random.randint(1, 3))]
+    is_any = sort == "all of these"
+    differ, bounded = is_any or sort == "declarations", is_any or sort == "constraints"
+    capacities = (0.5, 1, 1.5, 2, 3) if is_any or sort == "capacities" else (1,)
+    made = [
+        PlanMember(
+            f"w-{n}",
+            tuple(_declares(random, size) for size in sizes) if differ else tuple(sizes),
+            capacity=random.choice(capacities),
+            receives=not bounded or random.random() < 0.9,
+            leaves=bounded and random.random() < 0.1,
+        )
+        for n in range(count)
+    ]
+    topics = []
+    for number in range(len(sizes)):
+        declared = max(member.declares[number] for member in made)
+        held = [random.randint(0, count - 1) for _ in range(random.randint(1, count))]
+        at = [random.choice([*held, FREE, *[KEPT] * bounded]) for _ in range(declared)]
+        moving = {p for p in range(declared) if bounded and at[p] >= 0 and random.random() < 0.1}
+        topics.append(PlanTopic(f"t{number}", declared, at, frozenset(moving)))
+    state = PlanInput(tuple(made), tuple(topics))
+    if not bounded:
+        return state
+    counts = loads(state, [list(topic.at) for topic in topics])
+    for number in range(count):
+        if random.random() < 0.2:
+            made[number] = made[number]._replace(
+                max_partitions=counts[number] + random.randint(0, 4)
+            )
+    barred = set()
+    for _ in range(random.choice([0, 0, 1, 4])):
+        topic = random.randrange(len(topics))
+        if topics[topic].count:
+            partition, member = random.randrange(topics[topic].count), random.randrange(count)
+            if topics[topic].at[partition] != member:
+                barred.add((topic, partition, member))
+    return PlanInput(tuple(made), tuple(topics), barred=frozenset(barred))
