@@ -133,9 +133,11 @@ def _shares(state: PlanInput) -> dict[int, float]:
     if len({members[member].capacity for member in able}) < 2:
         return {}
     total = sum(
-        at == FREE or (at >= 0 and (_receives(state, at) or must_go(state, number, p, at)))
+        any(may_have(state, member, number, partition) for member in able)
+        if holder == FREE or (holder >= 0 and must_go(state, number, partition, holder))
+        else holder in able
         for number, topic in enumerate(state.topics)
-        for p, at in enumerate(topic.at[: topic.count])
+        for partition, holder in enumerate(topic.at[: topic.count])
     )
     level = total / sum(members[member].capacity for member in able)
     return {member: level * members[member].capacity for member in able}

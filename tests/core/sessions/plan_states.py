@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from random import Random
 
 from hypothesis import strategies as st
@@ -43,6 +44,28 @@ def following(state: PlanInput, at: list[list[int]]) -> PlanInput:
         for topic, holders in zip(state.topics, at, strict=True)
     )
     return PlanInput(state.members, topics, state.pins, state.barred, state.previous)
+
+
+def reordered(state: PlanInput, members: list[int], topics: list[int]) -> PlanInput:
+    """The same group with its members and topics in another order."""
+    member = {FREE: FREE, KEPT: KEPT} | {old: new for new, old in enumerate(members)}
+    topic = {old: new for new, old in enumerate(topics)}
+    return PlanInput(
+        tuple(
+            found._replace(declares=tuple(found.declares[old] for old in topics))
+            for found in (state.members[old] for old in members)
+        ),
+        tuple(
+            replace(found, at=[member[holder] for holder in found.at])
+            for found in (state.topics[old] for old in topics)
+        ),
+        {
+            (topic[number], p): None if to is None else member[to]
+            for (number, p), to in state.pins.items()
+        },
+        frozenset((topic[number], p, member[m]) for number, p, m in state.barred),
+        {(topic[number], p): member[m] for (number, p), m in state.previous.items()},
+    )
 
 
 def loads(state: PlanInput, at: list[list[int]]) -> list[int]:

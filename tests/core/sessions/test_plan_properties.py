@@ -33,6 +33,7 @@ from tests.core.sessions.plan_states import (
     may_have,
     must_go,
     random_state,
+    reordered,
 )
 
 STATES = 10_000
@@ -53,6 +54,28 @@ def test_every_plan_is_allowed_complete_and_final(batch: int) -> None:
         second = plan(following(state, at))
         assert not second.grants, state
         assert not second.moves, state
+
+
+@pytest.mark.parametrize("batch", range(BATCHES))
+def test_the_order_of_members_and_topics_changes_nothing(batch: int) -> None:
+    random = Random(batch)
+    for _ in range(50):
+        state = random_state(random, members=6, partitions=16)
+        members, topics = list(range(len(state.members))), list(range(len(state.topics)))
+        random.shuffle(members)
+        random.shuffle(topics)
+        assert _named(state) == _named(reordered(state, members, topics)), state
+
+
+def _named(state: PlanInput) -> list[dict[int, str]]:
+    """Names of holders after a plan, by name of the topic and partition."""
+    at = after(state, plan(state))
+    names = {number: member.name for number, member in enumerate(state.members)}
+    by_topic = sorted(zip((topic.name for topic in state.topics), at, strict=True))
+    return [
+        {partition: names.get(holder, "") for partition, holder in enumerate(holders)}
+        for _, holders in by_topic
+    ]
 
 
 def _check_gains(state: PlanInput, at: list[list[int]]) -> None:
