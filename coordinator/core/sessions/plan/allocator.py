@@ -33,7 +33,7 @@ from coordinator.core.session_values.plans import (
 )
 from coordinator.core.sessions.holdings import ranges_of
 from coordinator.core.sessions.plan.constraints import Demand, demand_of
-from coordinator.core.sessions.plan.flow import Held, allocate
+from coordinator.core.sessions.plan.flow import Changes, allocate
 
 Grants = dict[int, dict[int, list[int]]]
 """Partitions by member and topic."""
@@ -59,18 +59,17 @@ class _Choice:
     staying: partitions that their holders may not keep, and nobody else has room for.
     """
 
-    def __init__(self, demand: Demand, held: Held) -> None:
+    def __init__(self, demand: Demand, changes: Changes) -> None:
         self.demand, self.kinds = demand, demand.kinds
-        self.gains: list[dict[int, int]] = [{} for _ in demand.homes]
-        self.losses: list[dict[int, int]] = [{} for _ in demand.homes]
-        for kind, home in enumerate(demand.homes):
-            for member, count in home.items():
-                if member in held and (less := count - held[member].get(kind, 0)) > 0:
-                    self.losses[kind][member] = less
-        for member in demand.kinds.receivers:
-            for kind, count in held[member].items():
-                if (more := count - demand.homes[kind].get(member, 0)) > 0:
-                    self.gains[kind][member] = more
+        order = {member: rank for rank, member in enumerate(demand.kinds.receivers)}
+        self.gains = [
+            dict(sorted(gains, key=lambda gain: order[gain[0]]))
+            for gains in ([each for each in by.items() if each[1] > 0] for by in changes)
+        ]
+        self.losses = [
+            {member: -count for member, count in by_member.items() if count < 0}
+            for by_member in changes
+        ]
         self.grants: Grants = {}
         for place, member in demand.granted:
             self._grant(place, member)
@@ -193,16 +192,18 @@ class _Choice:
         """
         position = 0
         while position < len(partitions) and players:
-            seats, left = len(players), len(partitions) - position
-            rounds = min(left // seats, *(room[member] for member in players)) or 1
-            for _ in range(min(seats, left)):
-                member = players.popleft()
+            left = len(partitions) - position
+            rounds = min(left // len(players), *(room[member] for member in players)) or 1
+            for member in list(players)[:left]:
                 run = partitions[position : position + rounds]
                 self.grants.setdefault(member, {}).setdefault(topic, []).extend(run)
-                position += rounds
                 room[member] -= rounds
-                if room[member]:
-                    players.append(member)
+                position += rounds
+            players.rotate(-min(left, len(players)))
+            if not all(room[member] for member in players):
+                left_over = [member for member in players if room[member]]
+                players.clear()
+                players.extend(left_over)
         return position
 
     def _seat(self, place: Partition, players: deque[int], room: dict[int, int]) -> None:

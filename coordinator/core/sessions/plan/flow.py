@@ -24,7 +24,7 @@ Source: Ford and Fulkerson's out-of-kilter view of flows in R. Ahuja, T. Magnant
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Sequence
 from itertools import pairwise
 from math import inf
@@ -33,17 +33,16 @@ from coordinator.core.session_values.plans import NOBODY, MoveReason
 from coordinator.core.sessions.plan.constraints import Demand
 from coordinator.core.sessions.plan.loads import Share, bounds_of
 
-Held = dict[int, dict[int, int]]
-"""Partitions by member and kind."""
+Changes = list[dict[int, int]]
+"""By kind, how many partitions more members are to have; below 0: how many fewer."""
 
 
-def allocate(demand: Demand) -> Held:
-    """Return how many partitions of each kind each member is to have.
+def allocate(demand: Demand) -> Changes:
+    """Return how many partitions of each kind members are to have more, or fewer.
 
-    Of members that receive, and of others that have more than their `max_partitions`. What is above
-    a maximum, and nobody has room for, stays where it is.
+    What is above the maximum of a member, and nobody has room for, stays where it is.
     """
-    return _Allocation(demand).held
+    return _Allocation(demand).changes
 
 
 class _Allocation:
@@ -52,11 +51,13 @@ class _Allocation:
     totals: partitions by kind, without those that stay with members that do not receive.
     urgent: of these, those that nobody holds, or that their holders may keep in no case.
     wishes: by kind, for each free partition the member that had it last.
+    receivers: members that may get partitions. members: these, and those that receive none and have
+        more than their `max_partitions`, until it is clear what they give.
     """
 
     def __init__(self, demand: Demand) -> None:
         self.demand = demand
-        self.held: Held = {}
+        self.changes: Changes = [{} for _ in demand.homes]
         self.urgent = [sum(map(len, free.values())) for free in demand.free]
         self.wishes = [_wishes(demand, kind) for kind in range(len(demand.free))]
         waiting = [0] * len(self.urgent)
@@ -72,19 +73,20 @@ class _Allocation:
             and demand.load(number) > member.max_partitions
         ]
         givers.sort(key=lambda number: demand.state.members[number].name)
-        members = [*demand.kinds.receivers, *givers]
-        inside = set(members)
+        self.members = self.receivers.union(givers)
         self.totals = [
-            urgent + late + sum(count for member, count in home.items() if member in inside)
+            urgent + late + sum(count for m, count in home.items() if m in self.members)
             for urgent, late, home in zip(self.urgent, waiting, demand.homes, strict=True)
         ]
         kinds = [kind for kind, able in enumerate(demand.kinds.eligible) if able]
-        parts = [_Part(self, kinds, members)]
+        parts = [_Part(self, kinds, [*demand.kinds.receivers, *givers])]
         while parts:
             part = parts.pop()
             within = part.solve()
             if within is None:
-                self.held |= part.by_kind(part.members)
+                self._note(part, part.members)
+                for member, kind, count in part.outside:
+                    self.changes[kind][member] = -count
             else:
                 parts += self._split(part, within)
 
@@ -96,22 +98,35 @@ class _Allocation:
             return Share(found.capacity, least, most)
         return Share(0.0, int(most), most)
 
+    def _note(self, part: _Part, members: Iterable[int]) -> None:
+        for member in members:
+            home, held = part.home[member], part.held[member]
+            if held is not home:
+                for node, count in held.items():
+                    if count != home.get(node, 0):
+                        kind = node - part.first_kind
+                        self.changes[kind][member] = count - home.get(node, 0)
+
     def _split(self, part: _Part, within: set[int]) -> list[_Part]:
         """Divide a part in two: its kinds and members in `within`, and the others."""
         settled = [
             m for m in part.members if m not in self.receivers and part.load[m] <= part.high[m]
         ]
-        for member, held in part.by_kind(settled).items():
-            self.held[member] = held
-            for kind, count in held.items():
-                self.totals[kind] -= count
-        members = [member for member in part.members if member not in self.held]
+        self._note(part, settled)
+        self.members.difference_update(settled)
+        for member in settled:
+            for node, count in part.held[member].items():
+                self.totals[node - part.first_kind] -= count
         first = part.first_kind
         return [
             _Part(
                 self,
                 [kind for kind in part.kinds if (first + kind in within) is is_within],
-                [member for member in members if (member in within) is is_within],
+                [
+                    member
+                    for member in part.members
+                    if member in self.members and (member in within) is is_within
+                ],
             )
             for is_within in (True, False)
         ]
@@ -130,8 +145,9 @@ class _Part:
     """Kinds and members that are divided on their own.
 
     Nodes are members by their number, kinds from `first_kind` on, and the balance.
-    home: partitions where they are, by member and kind. held: where they are to be. away: by kind,
-        members that have fewer than at home.
+    home: partitions where they are, by member and kind. held: where they are to be, the same
+        dictionary until that changes. away: by kind, members that have fewer than at home.
+    outside: partitions of members that are in other parts: member, kind and number.
     excess: by kind, partitions that look for a member. others: more of these, which may wait.
     owed: what the balance has to give to members within their bounds; below 0: to take from them.
     """
@@ -141,32 +157,37 @@ class _Part:
         self.kinds, self.members, self.wishes = kinds, members, whole.wishes
         self.first_kind = first = len(demand.state.members)
         self.balance = first + len(whole.totals)
-        self.eligible = {
-            first + kind: [m for m in demand.kinds.eligible[kind] if m in inside] for kind in kinds
-        }
-        self.home: Held = {member: {} for member in members}
+        self.eligible = {first + kind: demand.kinds.eligible[kind] for kind in kinds}
+        if not whole.receivers <= inside:
+            for node, eligible in self.eligible.items():
+                self.eligible[node] = tuple(member for member in eligible if member in inside)
+        self.home: dict[int, dict[int, int]] = {member: {} for member in members}
+        self.load = {member: demand.fixed[member] for member in members}
+        self.outside: list[tuple[int, int, int]] = []
         self.excess: dict[int, int] = {}
         self.others: dict[int, int] = {}
         for kind in kinds:
-            node, total = first + kind, whole.totals[kind]
+            node, others = first + kind, whole.totals[kind] - whole.urgent[kind]
             for member, count in demand.homes[kind].items():
-                if count and member in inside:
+                if member in inside:
                     self.home[member][node] = count
-                    total -= count
-            self.excess[node] = whole.urgent[kind]
-            self.others[node] = total - whole.urgent[kind]
+                    self.load[member] += count
+                    others -= count
+                elif member in whole.members and count:
+                    self.outside.append((member, kind, count))
+            self.excess[node], self.others[node] = whole.urgent[kind], others
+        self.held = self.home.copy()
         self.away: dict[int, set[int]] = {node: set() for node in self.excess}
-        self.held = {member: home.copy() for member, home in self.home.items()}
-        self.load = {m: demand.fixed[m] + sum(home.values()) for m, home in self.home.items()}
+        shares = {member: whole.share(member) for member in members}
+        counts = Counter(shares.values())
         total = sum(map(sum, (self.load.values(), self.excess.values(), self.others.values())))
-        self.low, self.high, self.is_full = bounds_of({m: whole.share(m) for m in members}, total)
-        within = sum(self._within(member, load) for member, load in self.load.items())
-        self.owed = 0 if self.is_full else total - within
-
-    def by_kind(self, members: Iterable[int]) -> Held:
-        """Return what members are to have."""
-        first = self.first_kind
-        return {m: {kind - first: n for kind, n in self.held[m].items()} for m in members}
+        self.is_full = total >= sum(share.most * count for share, count in counts.items())
+        bounds = bounds_of(counts, total)
+        self.low = {member: bounds[share].low for member, share in shares.items()}
+        self.high = {member: bounds[share].high for member, share in shares.items()}
+        self.owed = 0
+        if not self.is_full:
+            self.owed = total - sum(self._within(*each) for each in self.load.items())
 
     def solve(self) -> set[int] | None:
         """Route what is above and below the bounds; None: all is within them, or all is full.
@@ -211,6 +232,11 @@ class _Part:
                 if room > 0:
                     self._give(kind, member, -(-room // left[member]))
                 left[member] -= 1
+        for kind in kinds:
+            for member in self.eligible[kind]:
+                if not self.excess[kind]:
+                    break
+                self._give(kind, member, self.excess[kind])
 
     def _give(self, kind: int, member: int, most: int) -> None:
         load, low = self.load[member], self.low[member]
@@ -222,6 +248,8 @@ class _Part:
 
     def _change(self, member: int, kind: int, count: int) -> None:
         held, load = self.held[member], self.load[member]
+        if held is self.home[member]:
+            held = self.held[member] = held.copy()
         held[kind] = held.get(kind, 0) + count
         if held[kind] < self.home[member].get(kind, 0):
             self.away[kind].add(member)
@@ -279,7 +307,7 @@ class _Part:
             held = self.held[node].items()
             arcs = [(kind, int(count <= home.get(kind, 0))) for kind, count in held if count]
             return [*arcs, (self.balance, 0)] if load[node] < high[node] else arcs
-        eligible = self.eligible[node]
+        eligible: Sequence[int] = self.eligible[node]
         if self.is_full:
             eligible = [member for member in eligible if load[member] <= high[member]]
         away = self.away[node]

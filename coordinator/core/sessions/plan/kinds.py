@@ -52,11 +52,12 @@ class Kinds:
         declarations = {members[number].declares for number in self.receivers}
         for number in self.topics:
             count, first = topics[number].count, 0
-            for end in sorted(
-                {min(declared[number], count) for declared in declarations} | {count}
-            ):
+            ends = {min(declares[number], count) for declares in declarations}
+            for end in sorted(ends | {count}):
                 if end > first:
-                    able = self._declaring(number, end) if declarations else ()
+                    able = self.receivers
+                    if end > min(ends, default=0):
+                        able = tuple(m for m in able if members[m].declares[number] >= end)
                     self.segments[number].append(Segment(first, end, self._kind(able)))
                     first = end
         barred: dict[Partition, set[int]] = {}
@@ -83,10 +84,6 @@ class Kinds:
         """The kind of a declared partition."""
         kind = self._barred.get(place)
         return self.segment(place).kind if kind is None else kind
-
-    def _declaring(self, number: int, end: int) -> tuple[int, ...]:
-        members = self._state.members
-        return tuple(m for m in self.receivers if members[m].declares[number] >= end)
 
     def _kind(self, members: tuple[int, ...]) -> int:
         if members not in self._by_members:
