@@ -106,17 +106,16 @@ class _Choice:
                 held.setdefault((holder, kind), []).append(place)
         chosen: dict[int, list[Partition]] = {}
         for (holder, kind), places in held.items():
-            places.sort(key=lambda place: self._tie(place, holder))
+            places.sort(key=self._tie)
             chosen.setdefault(holder, []).extend(places[: self.losses[kind][holder]])
-        shed = []
-        for holder, places in chosen.items():
+        shed: dict[bool, dict[Partition, tuple[int, MoveReason]]] = {False: {}, True: {}}
+        for holder in sorted(chosen, key=lambda member: members[member].name):
             most = members[holder].max_partitions
             above = 0 if most is None else demand.load(holder) - most
-            for rank, place in enumerate(sorted(places, key=self.kinds.order)):
+            for rank, place in enumerate(sorted(chosen[holder], key=self._tie)):
                 reason = MoveReason.ABOVE_MAXIMUM if rank < above else MoveReason.BALANCE
-                shed.append((reason is MoveReason.BALANCE, place, holder, reason))
-        shed.sort(key=lambda each: (each[0], self.kinds.order(each[1])))
-        return {place: (holder, reason) for _, place, holder, reason in shed}
+                shed[rank >= above][place] = holder, reason
+        return shed[False] | shed[True]
 
     def _candidates(self) -> Iterable[Partition]:
         """Partitions of members that give some of their kind, and perhaps others."""
@@ -130,40 +129,38 @@ class _Choice:
                             yield number, partition
         yield from self.demand.movable
 
-    def _tie(self, place: Partition, member: int) -> int:
-        """Order among partitions that a member may give as well."""
-        state = self.demand.state
-        name = f"{state.topics[place[0]].name}:{place[1]}:{state.members[member].name}"
-        return crc32(name.encode())
+    def _tie(self, place: Partition) -> tuple[int, tuple[str, int]]:
+        """Order among partitions of a kind that a member may give."""
+        order = self.kinds.order(place)
+        return crc32(f"{order[0]}:{order[1]}".encode()), order
 
     # --- To members that get some ---
 
     def _match(self) -> None:
         """Find a member for each partition that looks for one, as far as members are to get some.
 
-        Those that others give have one in any case; those that their holders may not keep come
-        last, since they may stay.
+        Those that others give find one in any case; those that may stay with their holders until
+        there is room come last.
         """
-        looking: list[list[Partition]] = [[] for _ in self.gains]
+        urgent: list[list[Partition]] = [[] for _ in self.gains]
+        shed: list[list[Partition]] = [[] for _ in self.gains]
         waiting: list[list[Partition]] = [[] for _ in self.gains]
-        given = [0] * len(self.gains)
-        for place in self.shed:
-            kind = self.kinds.of(place)
-            looking[kind].append(place)
-            given[kind] += 1
         for place, (_, reason) in self.demand.forced.items():
-            lists = waiting if reason is MoveReason.NOT_ALLOWED else looking
+            lists = waiting if reason is MoveReason.NOT_ALLOWED else urgent
             lists[self.kinds.of(place)].append(place)
+        for place in self.shed:
+            shed[self.kinds.of(place)].append(place)
         for kind, room in enumerate(self.gains):
-            free = self._give_back(kind, room, sum(room.values()) - given[kind])
+            spare = sum(room.values()) - len(shed[kind])
+            free = self._give_back(kind, room, spare)
+            spare = sum(room.values()) - len(shed[kind])
             players = deque(room)
-            for place in looking[kind][: given[kind]]:
-                self._seat(place, players, room)
             for topic, partitions in free.items():
-                dealt = self._deal(topic, partitions, players, room)
+                dealt = self._deal(topic, partitions[:spare], players, room)
+                spare -= dealt
                 rest = ((topic, partition) for partition in partitions[dealt:])
                 self.unplaced |= dict.fromkeys(rest, self._why(kind))
-            for place in (*looking[kind][given[kind] :], *waiting[kind]):
+            for place in (*urgent[kind][:spare], *shed[kind], *waiting[kind]):
                 self._seat(place, players, room)
 
     def _give_back(self, kind: int, room: dict[int, int], most: int) -> dict[int, list[int]]:

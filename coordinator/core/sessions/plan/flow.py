@@ -18,8 +18,12 @@ from those with too much then have too many partitions among them; or those from
 too little are reached have too few. These are divided on their own, with bounds of their own, and
 the others on theirs.
 
-Source: Ford and Fulkerson's out-of-kilter view of flows in R. Ahuja, T. Magnanti, J. Orlin,
-"Network Flows" (1993), chapter 9.7 and 9.8 (successive shortest paths, primal-dual).
+Capacities of arcs to and from the balance make loads floors and ceilings of fair shares (`loads`).
+With equal capacities the sum of squared loads is then the smallest there is, since parts that are
+divided on their own are above or below the others by whole partitions.
+
+Source: R. Ahuja, T. Magnanti, J. Orlin, "Network Flows" (1993), chapter 9, on successive shortest
+paths and the primal-dual algorithm.
 """
 
 from __future__ import annotations
@@ -322,8 +326,6 @@ class _Part:
         elif following == self.balance:
             cost, room = 0, self.high[node] - load[node]
         elif node >= first:
-            if self.is_full and load[following] > self.high[following]:
-                return 0
             away = self.home[following].get(node, 0) - self.held[following].get(node, 0)
             cost, room = (-1, away) if away > 0 else (0, inf)
         else:
