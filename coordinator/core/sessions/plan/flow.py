@@ -205,13 +205,11 @@ class _Part:
             self.excess[kind] += count
         self._place()
         reached = self._route(lambda: [*self._kinds_above(), *self._members_above()])
-        if not self.is_full and reached and self.balance not in reached:
-            return reached
-        below = [member for member in self.members if self.load[member] < self.low[member]]
-        if not below:
-            return None
-        within = self._leading_to(below)
-        return None if within >= {*self.members, *self.eligible} else within
+        within = reached
+        if self.is_full or self.balance in reached or not reached:
+            below = [member for member in self.members if self.load[member] < self.low[member]]
+            within = self._leading_to(below)
+        return within if within and not within >= {*self.members, *self.eligible} else None
 
     # --- Placing ---
 
