@@ -14,7 +14,7 @@ import sys
 from typing import BinaryIO
 
 from coordinator.core.session_values.plans import Plan, PlanInput
-from coordinator.core.sessions.planner import plan
+from coordinator.core.sessions.plan.allocator import plan
 
 LENGTH = struct.Struct("!Q")
 """Precedes each pickle."""

@@ -29,7 +29,7 @@ from coordinator.core.requests import Request
 from coordinator.core.session_values.messages import ToMember
 from coordinator.core.session_values.plans import Plan, PlanInput
 from coordinator.core.session_values.requests import SessionInput, StreamEnd, StreamEnded
-from coordinator.core.sessions.planner import plan
+from coordinator.core.sessions.plan.allocator import plan
 from coordinator.runtime import codec
 from coordinator.runtime.jobs import add_entry, build, job_failed
 from coordinator.runtime.slices import PART, Work, in_slices

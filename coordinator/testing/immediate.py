@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Callable
 
 from coordinator.core.ids import ShardId
-from coordinator.core.sessions.planner import plan
+from coordinator.core.sessions.plan.allocator import plan
 from coordinator.runtime import codec
 from coordinator.runtime.jobs import build, job_failed
 from coordinator.shard.driver import Patience, ShardDriver

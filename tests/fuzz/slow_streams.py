@@ -14,7 +14,7 @@ from coordinator.core.config import GroupConfig
 from coordinator.core.ids import CallId
 from coordinator.core.session_values.commands import PlanComputed
 from coordinator.core.session_values.requests import AttachReply
-from coordinator.core.sessions.planner import plan
+from coordinator.core.sessions.plan.allocator import plan
 from coordinator.runtime.clock import RandomIds
 from coordinator.runtime.payloads import PAYLOADS
 from coordinator.service.grpc.member_stream import MemberStream

@@ -12,7 +12,7 @@ from coordinator.core.session_values.plans import Plan, PlanInput
 from coordinator.core.session_values.policy import Policy
 from coordinator.core.session_values.requests import Attach
 from coordinator.core.sessions.plan import windows
-from coordinator.core.sessions.planner import plan
+from coordinator.core.sessions.plan.allocator import plan
 from coordinator.runtime.jobs import build
 from coordinator.runtime.payloads import PAYLOADS
 from coordinator.shard.driver import ShardDriver

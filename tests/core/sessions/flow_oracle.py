@@ -1,46 +1,218 @@
-"""The best plan there is, as a flow of least cost by OR-tools.
+"""Plans beside the best ones there are, which OR-tools finds as flows of least cost.
 
-A process of its own imports this: OR-tools brings a protobuf of its own, and the compiler of
-grpcio-tools crashes in a process that has loaded it.
+Each partition is a unit of flow that goes to a member that may have it. A unit that leaves its
+holder costs 1; a member's units cost more one by one, so that loads are balanced first, and one
+that goes to nobody costs most of all. Partitions with an open hand-off, and kept ones, do not move.
+
+    python -m tests.core.sessions.flow_oracle 10000
+
+compares as many random groups and prints a line for each sort of group. A process of its own
+imports this: OR-tools brings a protobuf of its own, and the compiler of grpcio-tools crashes in a
+process that has loaded it.
 """
 
 from __future__ import annotations
 
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from functools import partial
+from math import ceil, floor
+from random import Random
+
 from ortools.graph.python.min_cost_flow import SimpleMinCostFlow
 
-from coordinator.core.session_values.plans import PlanInput
-from tests.core.sessions.plan_states import may_have
+from coordinator.core.session_values.plans import FREE, KEPT, PlanInput
+from coordinator.core.sessions.plan.allocator import plan
+from tests.core.sessions.plan_states import SORTS, after, loads, may_have, must_go, oracle_state
+
+Price = Callable[[int, int], int]
+"""Cost of a member's n-th partition."""
+OUT_OF_BOUNDS = 1_000
 
 
-def optimum(state: PlanInput) -> tuple[int, int, int]:
-    """Sum of squares, moves and partitions without a holder at the optimum."""
-    flow, count = SimpleMinCostFlow(), len(state.members)
+@dataclass(slots=True)
+class Score:
+    """How plans of some groups compare with the best ones.
+
+    unbalanced: groups whose loads, or partitions without a holder, are not those of the best plan.
+    """
+
+    groups: int = 0
+    unbalanced: int = 0
+    moves: int = 0
+    fewest: int = 0
+
+
+def compare(seeds: Iterable[int]) -> dict[str, Score]:
+    """Compare plans of random groups with the best ones, by the sort of the group."""
+    scores = {sort: Score() for sort in SORTS}
+    for seed in seeds:
+        sort = SORTS[seed % len(SORTS)]
+        state = oracle_state(Random(seed), sort)
+        at = after(state, plan(state))
+        counts = loads(state, at)
+        shares = _shares(state)
+        price: Price = partial(_price, shares)
+        unplaced, cost, fewest = optimum(state, price)
+        if shares and (cost > _floors(shares) or _are_bounded(state, shares)):
+            # Not all can have the floor or the ceiling: the fewest moves to the same loads.
+            price = partial(_price_of_loads, counts)
+            unplaced, cost, fewest = optimum(state, price)
+        ours = sum(
+            price(member, unit)
+            for member, count in enumerate(counts)
+            if _receives(state, member)
+            for unit in range(1, count + 1)
+        )
+        score = scores[sort]
+        score.groups += 1
+        score.unbalanced += (_unplaced(state, at), ours) != (unplaced, cost)
+        score.moves += _moves(state, at)
+        score.fewest += fewest
+    return scores
+
+
+def optimum(state: PlanInput, price: Price) -> tuple[int, int, int]:
+    """Partitions without a holder, cost of loads, and moves of the best plan."""
+    flow, members = SimpleMinCostFlow(), range(len(state.members))
+    sink, nowhere = len(members), len(members) + 1
     places = [(t, p) for t, topic in enumerate(state.topics) for p in range(topic.count)]
-    sink, nowhere = count, count + 1
-    a_square = len(places) + 1
-    never = a_square * (len(places) + 1) ** 2
-    arcs: list[tuple[int, bool, int]] = []
-    for number, (topic, partition) in enumerate(places):
-        node, holder = count + 2 + number, state.topics[topic].at[partition]
+    fixed = _fixed(state)
+    free = [
+        (topic, partition, holder)
+        for topic, partition in places
+        if (holder := state.topics[topic].at[partition]) != KEPT
+        and not _is_fixed(state, topic, partition, holder)
+    ]
+    a_cost = len(places) + 1
+    never = a_cost * (1 + 2 * max(price(m, len(places)) for m in members)) * (len(places) + 1)
+    moves = []
+    for node, (topic, partition, holder) in enumerate(free, nowhere + 1):
         flow.set_node_supply(node, 1)
-        for member in range(count):
+        for member in members:
             if may_have(state, member, topic, partition):
                 is_move = holder >= 0 and holder != member
                 arc = flow.add_arc_with_capacity_and_unit_cost(node, member, 1, int(is_move))
-                arcs.append((arc, is_move, 0))
-        flow.add_arc_with_capacity_and_unit_cost(node, nowhere, 1, never + (holder >= 0))
-    for member in range(count):
-        for unit in range(len(places)):
-            square = 2 * unit + 1
-            arc = flow.add_arc_with_capacity_and_unit_cost(member, sink, 1, a_square * square)
-            arcs.append((arc, False, square))
-    last = flow.add_arc_with_capacity_and_unit_cost(nowhere, sink, len(places), 0)
-    flow.set_node_supply(sink, -len(places))
+                moves.append((arc, is_move))
+        arc = flow.add_arc_with_capacity_and_unit_cost(node, nowhere, 1, never + (holder >= 0))
+        moves.append((arc, holder >= 0))
+    costs = []
+    for member in members:
+        if not _receives(state, member):
+            continue
+        most = state.members[member].max_partitions
+        for unit in range(fixed[member] + 1, 1 + (len(places) if most is None else most)):
+            cost = price(member, unit)
+            arc = flow.add_arc_with_capacity_and_unit_cost(member, sink, 1, a_cost * cost)
+            costs.append((arc, cost))
+    last = flow.add_arc_with_capacity_and_unit_cost(nowhere, sink, len(free), 0)
+    flow.set_node_supply(sink, -len(free))
     assert flow.solve() == flow.OPTIMAL
-    used = [(is_move, square) for arc, is_move, square in arcs if flow.flow(arc)]
-    unplaced = flow.flow(last)
-    lost = sum(
-        flow.flow(arc) and flow.head(arc) == nowhere and flow.unit_cost(arc) > never
-        for arc in range(flow.num_arcs())
+    return (
+        flow.flow(last),
+        sum(flow.flow(arc) * cost for arc, cost in costs)
+        + sum(
+            price(member, unit)
+            for member, count in fixed.items()
+            if _receives(state, member)
+            for unit in range(1, count + 1)
+        ),
+        sum(flow.flow(arc) for arc, is_move in moves if is_move),
     )
-    return sum(square for _, square in used), sum(m for m, _ in used) + lost, unplaced
+
+
+def _shares(state: PlanInput) -> dict[int, float]:
+    """Fair shares by capacity; empty if all capacities are equal.
+
+    What a member keeps anyway, and what it may have at most, are not taken into account.
+    """
+    members = state.members
+    able = [member for member in range(len(members)) if _receives(state, member)]
+    if len({members[member].capacity for member in able}) < 2:
+        return {}
+    total = sum(
+        any(may_have(state, member, number, partition) for member in able)
+        if holder == FREE or (holder >= 0 and must_go(state, number, partition, holder))
+        else holder in able
+        for number, topic in enumerate(state.topics)
+        for partition, holder in enumerate(topic.at[: topic.count])
+    )
+    level = total / sum(members[member].capacity for member in able)
+    return {member: level * members[member].capacity for member in able}
+
+
+def _price(shares: dict[int, float], member: int, unit: int) -> int:
+    """Squares of loads if all capacities are equal; else floors and ceilings of fair shares."""
+    if not shares:
+        return 2 * unit - 1
+    share = shares.get(member, 0)
+    if unit <= floor(share + 1e-9):
+        return -OUT_OF_BOUNDS
+    return 0 if unit <= ceil(share - 1e-9) else OUT_OF_BOUNDS
+
+
+def _floors(shares: dict[int, float]) -> int:
+    """Cost of loads that are within floor and ceiling of all shares."""
+    return -OUT_OF_BOUNDS * sum(floor(share + 1e-9) for share in shares.values())
+
+
+def _are_bounded(state: PlanInput, shares: dict[int, float]) -> bool:
+    """True if some member keeps more than its share, or may have less."""
+    fixed = _fixed(state)
+    bounds = ((share, fixed[m], state.members[m].max_partitions) for m, share in shares.items())
+    return any(
+        least > share or (most is not None and most < share) for share, least, most in bounds
+    )
+
+
+def _price_of_loads(counts: list[int], member: int, unit: int) -> int:
+    return int(unit > counts[member])
+
+
+def _fixed(state: PlanInput) -> Counter[int]:
+    """Partitions that do not move, by member."""
+    return Counter(
+        holder
+        for number, topic in enumerate(state.topics)
+        for partition, holder in enumerate(topic.at[: topic.count])
+        if _is_fixed(state, number, partition, holder)
+    )
+
+
+def _is_fixed(state: PlanInput, topic: int, partition: int, holder: int) -> bool:
+    if holder < 0 or must_go(state, topic, partition, holder):
+        return False
+    return partition in state.topics[topic].moving or not _receives(state, holder)
+
+
+def _receives(state: PlanInput, member: int) -> bool:
+    found = state.members[member]
+    return found.receives and not found.leaves and found.capacity > 0
+
+
+def _unplaced(state: PlanInput, at: list[list[int]]) -> int:
+    return sum(
+        holder == FREE
+        for topic, holders in zip(state.topics, at, strict=True)
+        for holder in holders[: topic.count]
+    )
+
+
+def _moves(state: PlanInput, at: list[list[int]]) -> int:
+    return sum(
+        before >= 0 and before != now
+        for topic, holders in zip(state.topics, at, strict=True)
+        for before, now in zip(topic.at, holders, strict=True)
+    )
+
+
+if __name__ == "__main__":
+    print(f"{'groups of':<28}{'number':>8}{'unbalanced':>12}{'moves':>8}{'fewest':>8}{'ratio':>8}")
+    for sort, score in compare(range(int(sys.argv[1]))).items():
+        ratio = score.moves / score.fewest if score.fewest else 1.0
+        print(
+            f"{sort:<28}{score.groups:>8}{score.unbalanced:>12}"
+            f"{score.moves:>8}{score.fewest:>8}{ratio:>8.4f}"
+        )

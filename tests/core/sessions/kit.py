@@ -25,8 +25,8 @@ from coordinator.core.session_values.messages import Order, OrderedPartition, To
 from coordinator.core.session_values.plans import MoveReason
 from coordinator.core.session_values.policy import Policy
 from coordinator.core.session_values.records import PartitionsGranted, PartitionSwitched
-from coordinator.core.sessions import planner
 from coordinator.core.sessions.group import SessionGroup
+from coordinator.core.sessions.plan import allocator
 from coordinator.runtime.codec import decode, encode
 from coordinator.runtime.payloads import PAYLOADS
 from coordinator.shard.outbox import Append, Appended, AppendFailed, AppendFailure, Outbox, Tick
@@ -371,7 +371,7 @@ class World:
         for at, ask in [each for each in self.computing if each[0] <= self.now]:
             self.computing.remove((at, ask))
             try:
-                done = PlanComputed(ask.group_id, ask.number, planner.plan(ask.state))
+                done = PlanComputed(ask.group_id, ask.number, allocator.plan(ask.state))
             except ValueError as error:
                 done = PlanComputed(ask.group_id, ask.number, None, str(error))
             self._step(done)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from random import Random
 
 from hypothesis import strategies as st
@@ -43,6 +44,28 @@ def following(state: PlanInput, at: list[list[int]]) -> PlanInput:
         for topic, holders in zip(state.topics, at, strict=True)
     )
     return PlanInput(state.members, topics, state.pins, state.barred, state.previous)
+
+
+def reordered(state: PlanInput, members: list[int], topics: list[int]) -> PlanInput:
+    """The same group with its members and topics in another order."""
+    member = {FREE: FREE, KEPT: KEPT} | {old: new for new, old in enumerate(members)}
+    topic = {old: new for new, old in enumerate(topics)}
+    return PlanInput(
+        tuple(
+            found._replace(declares=tuple(found.declares[old] for old in topics))
+            for found in (state.members[old] for old in members)
+        ),
+        tuple(
+            replace(found, at=[member[holder] for holder in found.at])
+            for found in (state.topics[old] for old in topics)
+        ),
+        {
+            (topic[number], p): None if to is None else member[to]
+            for (number, p), to in state.pins.items()
+        },
+        frozenset((topic[number], p, member[m]) for number, p, m in state.barred),
+        {(topic[number], p): member[m] for (number, p), m in state.previous.items()},
+    )
 
 
 def loads(state: PlanInput, at: list[list[int]]) -> list[int]:
@@ -162,3 +185,53 @@ def random_state(
 
 def _declares(random: Random, size: int) -> int:
     return random.choice([0, size // 2, size, size])
+
+
+SORTS = ("equal members", "capacities", "declarations", "constraints", "all of these")
+"""Groups by what makes their members differ."""
+
+
+def oracle_state(random: Random, sort: str) -> PlanInput:
+    """A group of one of the `SORTS`, with up to 12 members and 60 partitions in three topics.
+
+    Nobody has more than its `max_partitions` before the plan, so the best plan is a flow.
+    """
+    count = random.randint(1, 12)
+    sizes = [random.randint(1, 20) for _ in range(random.randint(1, 3))]
+    is_any = sort == "all of these"
+    differ, bounded = is_any or sort == "declarations", is_any or sort == "constraints"
+    capacities = (0.5, 1, 1.5, 2, 3) if is_any or sort == "capacities" else (1,)
+    made = [
+        PlanMember(
+            f"w-{n}",
+            tuple(_declares(random, size) for size in sizes) if differ else tuple(sizes),
+            capacity=random.choice(capacities),
+            receives=not bounded or random.random() < 0.9,
+            leaves=bounded and random.random() < 0.1,
+        )
+        for n in range(count)
+    ]
+    topics = []
+    for number in range(len(sizes)):
+        declared = max(member.declares[number] for member in made)
+        held = [random.randint(0, count - 1) for _ in range(random.randint(1, count))]
+        at = [random.choice([*held, FREE, *[KEPT] * bounded]) for _ in range(declared)]
+        moving = {p for p in range(declared) if bounded and at[p] >= 0 and random.random() < 0.1}
+        topics.append(PlanTopic(f"t{number}", declared, at, frozenset(moving)))
+    state = PlanInput(tuple(made), tuple(topics))
+    if not bounded:
+        return state
+    counts = loads(state, [list(topic.at) for topic in topics])
+    for number in range(count):
+        if random.random() < 0.2:
+            made[number] = made[number]._replace(
+                max_partitions=counts[number] + random.randint(0, 4)
+            )
+    barred = set()
+    for _ in range(random.choice([0, 0, 1, 4])):
+        topic = random.randrange(len(topics))
+        if topics[topic].count:
+            partition, member = random.randrange(topics[topic].count), random.randrange(count)
+            if topics[topic].at[partition] != member:
+                barred.add((topic, partition, member))
+    return PlanInput(tuple(made), tuple(topics), barred=frozenset(barred))

@@ -18,7 +18,7 @@ from coordinator.core.session_values.plans import (
     PlanTopic,
     Unplaced,
 )
-from coordinator.core.sessions.planner import plan
+from coordinator.core.sessions.plan.allocator import plan
 from tests.core.sessions.plan_states import NAMES, after, flat, loads, may_have, states
 
 

@@ -11,8 +11,7 @@ from coordinator.core.session_values.messages import Order
 from coordinator.core.session_values.plans import Plan, PlanInput, Unplaced
 from coordinator.core.session_values.policy import Mode
 from coordinator.core.session_values.records import Phase
-from coordinator.core.sessions import planner
-from coordinator.core.sessions.plan import windows
+from coordinator.core.sessions.plan import allocator, windows
 from tests.core.sessions.kit import Member, World, g1, g2, handing_over, with_policy
 
 
@@ -601,7 +600,7 @@ def test_a_planner_that_fails_takes_nothing_and_is_tried_again(
     world = World()
     a = world.member("w-a", {"t": count}).attach()
     world.to(5_000)
-    for module in (planner, windows):
+    for module in (allocator, windows):
         monkeypatch.setattr(module, "plan", broken)
     b = world.member("w-b", {"t": count}).attach()
     world.to(8_200)

@@ -1,1 +1,1 @@
-"""When plans are made, of what, and what becomes of them."""
+"""Plans of session groups: their time, their input, what they divide, and what becomes of them."""

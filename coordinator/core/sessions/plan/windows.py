@@ -20,8 +20,8 @@ from coordinator.core.session_values.plans import MoveReason, Numbered, Plan
 from coordinator.core.sessions.group import SessionGroup
 from coordinator.core.sessions.handoff import budget, phases, successors
 from coordinator.core.sessions.plan import plan_input, taking
+from coordinator.core.sessions.plan.allocator import plan
 from coordinator.core.sessions.plan_journal import Draft
-from coordinator.core.sessions.planner import plan
 from coordinator.core.sessions.planning import Planning, Taking
 from coordinator.core.sessions.step import Step
 from coordinator.core.written import Unawaited

@@ -1,0 +1,235 @@
+"""The allocator: who should hold which partition. A pure function of values.
+
+    constraints ──► demand ──► flow ──► allocator ──► Plan
+    what has to go,  counts by   how many of    which ones
+    what is free     kind        each kind
+
+1. Constraints (`constraints`): a partition that its holder may not keep has to go, a pinned one is
+   settled, one with an open hand-off stays. All others are counted by kind and holder (`kinds`).
+2. Loads (`loads`): each member that receives is to have the floor or the ceiling of its fair share.
+3. A flow of least cost (`flow`) says how many partitions of each kind each member is to have, so
+   that the fewest move. Its size is that of the kinds and members, not that of the partitions.
+4. Here, single partitions are chosen: by hash, of a member that gives some; topic by topic, in
+   ranges, for members that get some.
+
+Ties are decided by hashes of names, never by the order of the input.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable
+from zlib import crc32
+
+from coordinator.core.session_values.plans import (
+    NOBODY,
+    Move,
+    MoveReason,
+    Partition,
+    Plan,
+    PlanInput,
+    Range,
+    Unplaced,
+)
+from coordinator.core.sessions.holdings import ranges_of
+from coordinator.core.sessions.plan.constraints import Demand, demand_of
+from coordinator.core.sessions.plan.flow import Changes, allocate
+
+Grants = dict[int, dict[int, list[int]]]
+"""Partitions by member and topic."""
+
+
+def plan(state: PlanInput) -> Plan:
+    """Return the moves to a balanced assignment; none if it is balanced and allowed already."""
+    demand = demand_of(state)
+    while True:
+        choice = _Choice(demand, allocate(demand))
+        if not choice.staying:
+            return choice.plan()
+        # These count at their holders after all.
+        for place in choice.staying:
+            demand.fixed[demand.forced.pop(place)[0]] += 1
+
+
+class _Choice:
+    """Partitions that move, chosen so that each member has as many of each kind as it is to have.
+
+    gains: by kind, how many more each member is to have, in the order that decides ties. losses: by
+    kind, how many fewer.
+    staying: partitions that their holders may not keep, and nobody else has room for.
+    """
+
+    def __init__(self, demand: Demand, changes: Changes) -> None:
+        self.demand, self.kinds = demand, demand.kinds
+        order = {member: rank for rank, member in enumerate(demand.kinds.receivers)}
+        self.gains = [
+            dict(sorted(gains, key=lambda gain: order[gain[0]]))
+            for gains in ([each for each in by.items() if each[1] > 0] for by in changes)
+        ]
+        self.losses = [
+            {member: -count for member, count in by_member.items() if count < 0}
+            for by_member in changes
+        ]
+        self.grants: Grants = {}
+        for place, member in demand.granted:
+            self._grant(place, member)
+        self.targets: dict[Partition, int] = {}
+        self.shed = self._shed()
+        self.unplaced = dict(demand.unplaced)
+        self._match()
+        self.staying = [
+            place
+            for place, (_, reason) in demand.forced.items()
+            if reason is MoveReason.NOT_ALLOWED and place not in self.targets
+        ]
+
+    def plan(self) -> Plan:
+        """Return the moves and grants."""
+        moves = list(self.demand.moves)
+        for place, (holder, reason) in (self.demand.forced | self.shed).items():
+            moves.append(Move(*place, holder, self.targets.get(place, NOBODY), reason))
+        ranges = {
+            member: {topic: _ranges(partitions) for topic, partitions in by_topic.items()}
+            for member, by_topic in self.grants.items()
+        }
+        return Plan(ranges, tuple(moves), self.unplaced)
+
+    # --- From members that give some ---
+
+    def _shed(self) -> dict[Partition, tuple[int, MoveReason]]:
+        """Partitions that leave members, with these and the reasons: above a maximum first."""
+        demand, members = self.demand, self.demand.state.members
+        held: dict[tuple[int, int], list[Partition]] = {}
+        for place in self._candidates():
+            kind, holder = self.kinds.of(place), demand.holder(place)
+            if holder in self.losses[kind] and place not in demand.forced:
+                held.setdefault((holder, kind), []).append(place)
+        chosen: dict[int, list[Partition]] = {}
+        for (holder, kind), places in held.items():
+            places.sort(key=self._tie)
+            chosen.setdefault(holder, []).extend(places[: self.losses[kind][holder]])
+        shed: dict[bool, dict[Partition, tuple[int, MoveReason]]] = {False: {}, True: {}}
+        for holder in sorted(chosen, key=lambda member: members[member].name):
+            most = members[holder].max_partitions
+            above = 0 if most is None else demand.load(holder) - most
+            for rank, place in enumerate(sorted(chosen[holder], key=self._tie)):
+                reason = MoveReason.ABOVE_MAXIMUM if rank < above else MoveReason.BALANCE
+                shed[rank >= above][place] = holder, reason
+        return shed[False] | shed[True]
+
+    def _candidates(self) -> Iterable[Partition]:
+        """Partitions of members that give some of their kind, and perhaps others."""
+        singles = self.demand.singles
+        for number in self.kinds.topics:
+            at = self.demand.state.topics[number].at
+            for first, end, kind in self.kinds.segments[number]:
+                if losses := self.losses[kind]:
+                    for partition in [p for p, m in enumerate(at[first:end], first) if m in losses]:
+                        if (number, partition) not in singles:
+                            yield number, partition
+        yield from self.demand.movable
+
+    def _tie(self, place: Partition) -> tuple[int, tuple[str, int]]:
+        """Order among partitions of a kind that a member may give."""
+        order = self.kinds.order(place)
+        return crc32(f"{order[0]}:{order[1]}".encode()), order
+
+    # --- To members that get some ---
+
+    def _match(self) -> None:
+        """Find a member for each partition that looks for one, as far as members are to get some.
+
+        Those that others give find one in any case; those that may stay with their holders until
+        there is room come last.
+        """
+        urgent: list[list[Partition]] = [[] for _ in self.gains]
+        shed: list[list[Partition]] = [[] for _ in self.gains]
+        waiting: list[list[Partition]] = [[] for _ in self.gains]
+        for place, (_, reason) in self.demand.forced.items():
+            lists = waiting if reason is MoveReason.NOT_ALLOWED else urgent
+            lists[self.kinds.of(place)].append(place)
+        for place in self.shed:
+            shed[self.kinds.of(place)].append(place)
+        for kind, room in enumerate(self.gains):
+            spare = sum(room.values()) - len(shed[kind])
+            free = self._give_back(kind, room, spare)
+            spare = sum(room.values()) - len(shed[kind])
+            players = deque(room)
+            for topic, partitions in free.items():
+                dealt = self._deal(topic, partitions[:spare], players, room)
+                spare -= dealt
+                rest = ((topic, partition) for partition in partitions[dealt:])
+                self.unplaced |= dict.fromkeys(rest, self._why(kind))
+            for place in (*urgent[kind][:spare], *shed[kind], *waiting[kind]):
+                self._seat(place, players, room)
+
+    def _give_back(self, kind: int, room: dict[int, int], most: int) -> dict[int, list[int]]:
+        """Grant up to `most` free partitions to the members that had them last; returns others."""
+        previous = self.demand.state.previous
+        if not previous:
+            return self.demand.free[kind]
+        rest: dict[int, list[int]] = {}
+        for topic, partitions in self.demand.free[kind].items():
+            for partition in partitions:
+                member = previous.get((topic, partition), NOBODY)
+                if most and room.get(member):
+                    self._grant((topic, partition), member)
+                    _take_seat(member, room)
+                    most -= 1
+                else:
+                    rest.setdefault(topic, []).append(partition)
+        return rest
+
+    def _deal(
+        self, topic: int, partitions: list[int], players: deque[int], room: dict[int, int]
+    ) -> int:
+        """Deal out a topic's partitions in ranges; returns how many have found a member.
+
+        Whoever is next goes on with the next topic, so that each topic is spread over all.
+        """
+        position = 0
+        while position < len(partitions) and players:
+            left = len(partitions) - position
+            rounds = min(left // len(players), *(room[member] for member in players)) or 1
+            for member in list(players)[:left]:
+                run = partitions[position : position + rounds]
+                self.grants.setdefault(member, {}).setdefault(topic, []).extend(run)
+                room[member] -= rounds
+                position += rounds
+            players.rotate(-min(left, len(players)))
+            if not all(room[member] for member in players):
+                left_over = [member for member in players if room[member]]
+                players.clear()
+                players.extend(left_over)
+        return position
+
+    def _seat(self, place: Partition, players: deque[int], room: dict[int, int]) -> None:
+        """Give a held partition to the member that is next, if one is."""
+        if players:
+            member = players.popleft()
+            self.targets[place] = member
+            room[member] -= 1
+            if room[member]:
+                players.append(member)
+
+    def _grant(self, place: Partition, member: int) -> None:
+        self.grants.setdefault(member, {}).setdefault(place[0], []).append(place[1])
+
+    def _why(self, kind: int) -> Unplaced:
+        """Reason for which free partitions of a kind find no member."""
+        if not self.kinds.receivers:
+            return Unplaced.NOBODY_RECEIVES
+        return Unplaced.CAPACITY if self.kinds.eligible[kind] else Unplaced.NOT_ALLOWED
+
+
+def _take_seat(member: int, room: dict[int, int]) -> None:
+    room[member] -= 1
+    if not room[member]:
+        del room[member]
+
+
+def _ranges(partitions: list[int]) -> tuple[Range, ...]:
+    partitions.sort()
+    if partitions[-1] - partitions[0] == len(partitions) - 1:
+        return ((partitions[0], partitions[-1]),)
+    return ranges_of(partitions)

@@ -1,0 +1,195 @@
+"""First part of a plan: what has to go, what looks for a holder, and what constraints decide alone.
+
+A partition that its holder may not keep has to go. One with an open hand-off stays, unless it has
+to go. A pinned one is settled here. All others are counted, by kind and holder: these are for the
+balance to move.
+"""
+
+from __future__ import annotations
+
+from bisect import insort
+from collections import Counter
+from dataclasses import dataclass, field
+
+from coordinator.core.session_values.plans import (
+    FREE,
+    KEPT,
+    NOBODY,
+    Move,
+    MoveReason,
+    Partition,
+    PlanInput,
+    Unplaced,
+)
+from coordinator.core.sessions.plan.kinds import Kinds
+
+
+@dataclass(slots=True)
+class Demand:
+    """Partitions of a group by what may become of them.
+
+    fixed: by member, partitions that count there and do not move.
+    homes: by kind, partitions by holder that balance may move.
+    free: by kind, those without a holder, ascending, by topic.
+    forced: held ones that have to go, with holder and reason, and look for a member as well.
+    singles: those that were looked at one by one; of these, `movable` ones count in `homes`.
+    settled: what constraints alone decide: free ones with their new holders, moves, and what can go
+        nowhere.
+    """
+
+    state: PlanInput
+    kinds: Kinds
+    fixed: list[int]
+    homes: list[Counter[int]]
+    free: list[dict[int, list[int]]]
+    forced: dict[Partition, tuple[int, MoveReason]] = field(default_factory=dict)
+    singles: set[Partition] = field(default_factory=set)
+    movable: list[Partition] = field(default_factory=list)
+    granted: list[tuple[Partition, int]] = field(default_factory=list)
+    moves: list[Move] = field(default_factory=list)
+    unplaced: dict[Partition, Unplaced] = field(default_factory=dict)
+
+    def holder(self, place: Partition) -> int:
+        """The member at which a partition counts; FREE; KEPT."""
+        at = self.state.topics[place[0]].at
+        return at[place[1]] if place[1] < len(at) else FREE
+
+    def load(self, member: int) -> int:
+        """Partitions that a member holds and has not to give away."""
+        return self.fixed[member] + sum(home[member] for home in self.homes)
+
+
+def demand_of(state: PlanInput) -> Demand:
+    """Apply the constraints to a group."""
+    kinds = Kinds(state)
+    number_of_kinds = range(len(kinds.eligible))
+    demand = Demand(
+        state,
+        kinds,
+        [0] * len(state.members),
+        [Counter() for _ in number_of_kinds],
+        [{} for _ in number_of_kinds],
+    )
+    singles = {place for place in state.pins if place[1] < state.topics[place[0]].count}
+    for number, topic in enumerate(state.topics):
+        singles.update((number, partition) for partition in topic.moving if partition < topic.count)
+    singles.update(
+        (number, partition)
+        for number, partition, _ in state.barred
+        if partition < state.topics[number].count
+    )
+    demand.singles = singles
+    for number in kinds.topics:
+        _count(demand, number)
+    for place in singles:
+        demand.homes[kinds.segment(place).kind][demand.holder(place)] -= 1
+    for kind in number_of_kinds:
+        _force_strays(demand, kind)
+    in_order = sorted(singles, key=kinds.order)
+    for place in in_order:
+        if place not in state.pins:
+            _sort_single(demand, place)
+    for place in in_order:
+        if place in state.pins:
+            _pin(demand, place, state.pins[place])
+    for home, eligible in zip(demand.homes, kinds.eligible, strict=True):
+        if not eligible:
+            for member, count in home.items():
+                demand.fixed[member] += count
+            home.clear()
+    return demand
+
+
+def _count(demand: Demand, number: int) -> None:
+    """Count a topic's partitions, by kind and holder, and list the free ones."""
+    topic, at = demand.state.topics[number], demand.state.topics[number].at
+    for first, end, kind in demand.kinds.segments[number]:
+        demand.homes[kind].update(at[first:end])
+    if FREE in at:
+        singles = demand.singles
+        for first, end, kind in demand.kinds.segments[number]:
+            free = [partition for partition, m in enumerate(at[first:end], first) if m == FREE]
+            if singles:
+                free = [partition for partition in free if (number, partition) not in singles]
+            if free:
+                demand.free[kind].setdefault(number, []).extend(free)
+    for partition in range(topic.count, len(at)):
+        if at[partition] >= 0 and partition not in topic.moving:
+            reason = MoveReason.NO_LONGER_DECLARED
+            demand.moves.append(Move(number, partition, at[partition], NOBODY, reason))
+
+
+def _force_strays(demand: Demand, kind: int) -> None:
+    """Force what is at members that may not have it."""
+    home, members = demand.homes[kind], demand.state.members
+    del home[FREE], home[KEPT]
+    strays = home.keys() - demand.kinds.eligible[kind]
+    if not strays:
+        return
+    for number in demand.kinds.topics:
+        at = demand.state.topics[number].at
+        for first, end, segment_kind in demand.kinds.segments[number]:
+            if segment_kind != kind:
+                continue
+            wrong = {m for m in strays if members[m].leaves or members[m].declares[number] < end}
+            if wrong:
+                held = [each for each in enumerate(at[first:end], first) if each[1] in wrong]
+                for partition, holder in held:
+                    place = number, partition
+                    reason = _why_not(demand, place, holder)
+                    if reason is not None and place not in demand.singles:
+                        demand.forced[place] = holder, reason
+                        home[holder] -= 1
+
+
+def _why_not(demand: Demand, place: Partition, holder: int) -> MoveReason | None:
+    """Reason for which a holder may not keep a partition; None: it may."""
+    member = demand.state.members[holder]
+    if member.leaves:
+        return MoveReason.HOLDER_LEAVES
+    if place[1] >= member.declares[place[0]]:
+        return MoveReason.NO_LONGER_DECLARED
+    return MoveReason.NOT_ALLOWED if (*place, holder) in demand.state.barred else None
+
+
+def _sort_single(demand: Demand, place: Partition) -> None:
+    """Sort in a partition with an open hand-off, or from which a member is barred."""
+    holder, kind = demand.holder(place), demand.kinds.of(place)
+    if holder == FREE:
+        insort(demand.free[kind].setdefault(place[0], []), place[1])
+    elif holder != KEPT:
+        reason = _why_not(demand, place, holder)
+        if reason is not None:
+            demand.forced[place] = holder, reason
+        elif place[1] in demand.state.topics[place[0]].moving:
+            demand.fixed[holder] += 1
+        else:
+            demand.homes[kind][holder] += 1
+            demand.movable.append(place)
+
+
+def _pin(demand: Demand, place: Partition, member: int | None) -> None:
+    """Settle a pinned partition: it goes to its member, or waits for it where it is."""
+    holder = demand.holder(place)
+    if holder == KEPT:
+        return  # For the name of a member that has announced to return.
+    reason = None if holder == FREE else _why_not(demand, place, holder)
+    if holder == member and reason is None:
+        demand.fixed[holder] += 1
+    elif member in demand.kinds.eligible[demand.kinds.of(place)] and _has_room(demand, member):
+        demand.fixed[member] += 1
+        if holder == FREE:
+            demand.granted.append((place, member))
+        else:
+            demand.moves.append(Move(*place, holder, member, reason or MoveReason.PINNED))
+    elif holder == FREE:
+        demand.unplaced[place] = Unplaced.PINNED
+    elif reason is None or reason is MoveReason.NOT_ALLOWED:
+        demand.fixed[holder] += 1  # It stays while nobody else may have it.
+    else:
+        demand.moves.append(Move(*place, holder, NOBODY, reason))
+
+
+def _has_room(demand: Demand, member: int) -> bool:
+    most = demand.state.members[member].max_partitions
+    return most is None or demand.load(member) < most
