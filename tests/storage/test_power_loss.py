@@ -17,7 +17,8 @@ from coordinator.core.ids import ShardId
 from coordinator.storage import group_commit, schema, writer
 from coordinator.storage.folder import DATABASE
 from coordinator.storage.log import Ambiguous, CannotOpen, Entry, Snapshot, Unavailable
-from coordinator.storage.sqlite import SqliteLog, read_shard
+from coordinator.storage.sql_log import read_shard
+from coordinator.storage.sqlite import SqliteLog, SqliteTransaction
 from tests.storage.conftest import SHARDS
 from tests.storage.disks import Disk, Image, images_at
 
@@ -86,7 +87,7 @@ class Reader:
             schema.check_format(connection)
             return {
                 shard: (
-                    list(read_shard(connection, ShardId(shard)).records()),
+                    list(read_shard(SqliteTransaction(connection), ShardId(shard)).records()),
                     connection.execute(
                         "SELECT coalesce(max(epoch), 0) FROM fence WHERE shard = ?", (shard,)
                     ).get,
