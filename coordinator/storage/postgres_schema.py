@@ -44,7 +44,7 @@ random number besides, so that two standbys promoted in turn do not issue the sa
 
 TABLES = """
 CREATE TABLE IF NOT EXISTS cluster (
-    only boolean PRIMARY KEY DEFAULT true CHECK (only),
+    single boolean PRIMARY KEY DEFAULT true CHECK (single),
     format integer NOT NULL, shards integer NOT NULL,
     lineage bigint NOT NULL, lineage_id bigint NOT NULL, raised bigint NOT NULL,
     system text NOT NULL, timeline bigint NOT NULL,
