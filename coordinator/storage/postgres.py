@@ -17,7 +17,6 @@ import asyncio
 import contextlib
 import secrets
 import struct
-import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -46,11 +45,10 @@ from coordinator.storage.postgres_connection import (
     COMMITTED_LOCALLY,
     CommittedLocally,
     Connection,
-    Server,
-    Target,
     failure_of,
 )
-from coordinator.storage.postgres_schema import Lineage, WentBack, check_lineage, prepare
+from coordinator.storage.postgres_lineage import Store
+from coordinator.storage.postgres_schema import prepare
 from coordinator.storage.slices import chunks
 from coordinator.storage.sql_log import (
     Dialect,
@@ -111,43 +109,33 @@ class PostgresLog:
     Use `PostgresLog.open`.
     """
 
-    def __init__(self, server: Server, on_went_back: Callable[[WentBack], None] | None) -> None:
-        self.server = server
+    def __init__(self, store: Store) -> None:
         self.shards = 0
-        self.lineage: Lineage | None = None
-        """The store's lineage, as it was seen last."""
-        self._on_went_back = on_went_back
+        self._store = store
         self._connection: Connection | None = None  # The writer's, used in its thread.
+        self._moves = 0
         self._warnings: list[str] = []
-        self._lock = threading.Lock()  # Of `lineage`, which several threads note.
         self._writer = GroupCommit(
             self._commit, rest=lambda _: None, end=self._hang_up, idle_s=IDLE_S, most=BATCH_MAX
         )
 
     @classmethod
-    async def open(
-        cls,
-        target: Target,
-        *,
-        shards: int | None,
-        on_went_back: Callable[[WentBack], None] | None = None,
-    ) -> PostgresLog:
+    async def open(cls, store: Store, *, shards: int | None) -> PostgresLog:
         """Connect, and create the store if it does not exist.
 
         Args:
             shards: number of shards; None: the store is only read, and is not created.
-            on_went_back: called in a thread when the store has lost commits.
         Raises:
             CannotOpen: no host can be written, or a newer version made the store, or it was made
                 for another number of shards, or it does not exist and is not to be created.
         """
-        server = Server(target)
-        log = cls(server, on_went_back)
+        log = cls(store)
         try:
             log.shards = await asyncio.to_thread(log._make, shards)
         except (LogError, psycopg.Error) as error:
             await log.close()
-            raise CannotOpen(f"{target}: {' '.join(str(error).split())}") from error
+            words = " ".join(str(error).split())
+            raise CannotOpen(f"{store.server.target}: {words}") from error
         except BaseException:
             await log.close()
             raise
@@ -157,14 +145,13 @@ class PostgresLog:
         token = secrets.randbits(62)
 
         def take_over(connection: Connection) -> int:
-            assert self.lineage is not None
             given = {
                 "shard": shard,
                 "token": token,
                 "leader_epoch": leader_epoch,
                 "first": leader_epoch * FENCES_PER_LEADER_EPOCH,
                 "size": FENCES_PER_LEADER_EPOCH,
-                "lineage": self.lineage.number,
+                "lineage": self._lineage,
             }
             row = connection.execute(TAKE_OVER, given).fetchone()
             if row is None:
@@ -198,47 +185,30 @@ class PostgresLog:
 
     async def close(self) -> None:
         await self._writer.close()
-        await asyncio.to_thread(self.server.watchdog.close)
+        await asyncio.to_thread(self._store.server.watchdog.close)
 
     # --- In threads ---
 
+    @property
+    def _lineage(self) -> int:
+        return 0 if self._store.lineage is None else self._store.lineage.number
+
     def _make(self, shards: int | None) -> int:
-        connection = self.server.connect()
-        with contextlib.closing(connection), self._limit(connection, READ_S):
-            made_for = prepare(connection, self.server.target.schema, shards)
-            self._check_lineage(connection)
+        server = self._store.server
+        with contextlib.closing(server.connect()) as connection, self._limit(connection, READ_S):
+            made_for = prepare(connection, server.target.schema, shards)
+            self._store.check(connection)
         return made_for
-
-    def _check_lineage(self, connection: Connection) -> None:
-        """Notice if the store has lost commits since this process or any other saw it last."""
-        with self._lock:
-            self.lineage, went_back = check_lineage(connection, self.lineage)
-        if went_back is not None and self._on_went_back is not None:
-            self._on_went_back(went_back)
-
-    def _checked(self) -> Connection:
-        """A new connection to the store, in a lineage that is noted."""
-        try:
-            connection = self.server.connect()
-        except CannotOpen as error:
-            raise Unavailable(str(error), is_lasting=True) from error
-        try:
-            with self._limit(connection, CALL_S):
-                self._check_lineage(connection)
-        except psycopg.Error as error:
-            connection.close()
-            raise failure_of(error, is_sent=False) from error
-        return connection
 
     def _limit(
         self, connection: Connection, seconds: float
     ) -> contextlib.AbstractContextManager[None]:
-        return self.server.watchdog.limit(connection, seconds)
+        return self._store.server.watchdog.limit(connection, seconds)
 
     @contextlib.contextmanager
     def _another(self) -> Iterator[Connection]:
         """A connection for one load or snapshot. Errors of the server become those of a log."""
-        connection = self._checked()
+        connection = self._store.connect()
         try:
             with self._limit(connection, READ_S):
                 yield connection
@@ -325,8 +295,11 @@ class PostgresLog:
         return result
 
     def _connect(self) -> Connection:
+        if self._moves != self._store.moves:
+            self._hang_up()
         if self._connection is None:
-            connection = self._checked()
+            self._moves = self._store.moves
+            connection = self._store.connect()
             for kind in (Int4Array, Int8Array, ByteaArray):
                 connection.adapters.register_dumper(kind, kind.dumper)
             connection.add_notice_handler(self._note)
@@ -346,7 +319,6 @@ class PostgresLog:
         self, connection: Connection, appends: Sequence[_Append]
     ) -> Sequence[LogError | None]:
         """Append an entry to each of several shards; a refusal of each, or None."""
-        assert self.lineage is not None
         written = connection.execute(
             APPEND,
             (
@@ -355,7 +327,7 @@ class PostgresLog:
                 Int8Array.of([it.fence.token for it in appends]),
                 Int8Array.of([it.sequence for it in appends]),
                 ByteaArray.of([it.frame for it in appends]),
-                self.lineage.number,
+                self._lineage,
             ),
             binary=True,
         ).fetchall()

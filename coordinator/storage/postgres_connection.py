@@ -190,11 +190,12 @@ def _shut_down(connection: Connection) -> None:
 class Server:
     """The database of a cluster: opens connections to the host that may be written.
 
-    rivals: hosts that can be written besides the one that was taken last, in words.
+    host: the one that was taken last; rivals: others that could be written then.
     """
 
     target: Target
     watchdog: Watchdog = field(default_factory=Watchdog)
+    host: str = ""
     rivals: tuple[str, ...] = ()
 
     def connect(self) -> Connection:
@@ -247,7 +248,7 @@ class Server:
             lasting = bool(failures) and all(getattr(it, "is_lasting", False) for it in failures)
             raise Unavailable(f"{self.target}: {words}", is_lasting=lasting)
         found.sort(key=lambda one: one[0])
-        *others, (_, _, best) = found
+        *others, (_, self.host, best) = found
         for _, _, connection in others:
             connection.close()
         self.rivals = tuple(name for _, name, _ in others)

@@ -12,7 +12,6 @@ from coordinator.storage.access import StoreAccess
 from coordinator.storage.etcd import EtcdLog
 from coordinator.storage.memory import MemoryLog
 from coordinator.storage.postgres import PostgresLog
-from coordinator.storage.postgres_connection import Target
 from coordinator.storage.sqlite import SqliteLog
 from coordinator.storage.zookeeper import ZooKeeperLog
 from tests.faults.stores import (
@@ -24,10 +23,11 @@ from tests.faults.stores import (
     missing_zookeeper,
 )
 from tests.storage.meetings import (
-    SESSION_S,
     EtcdMeeting,
     MemoryMeeting,
+    PostgresMeeting,
     ZooKeeperMeeting,
+    postgres_store,
 )
 
 SHARDS = 4
@@ -86,10 +86,9 @@ def postgres():
 
 
 @contextlib.asynccontextmanager
-async def postgres_log(server: Postgres, cluster: str = "", **more):
-    cluster = cluster or f"c{uuid.uuid4().hex}"
-    target = Target.of(server.url("primary", cluster=""), cluster, StoreAccess(()), SESSION_S)
-    log = await PostgresLog.open(target, shards=SHARDS, **more)
+async def postgres_log(server: Postgres, cluster: str = ""):
+    store = postgres_store(server.url("primary", cluster=""), cluster or f"c{uuid.uuid4().hex}")
+    log = await PostgresLog.open(store, shards=SHARDS)
     try:
         yield log
     finally:
@@ -106,6 +105,10 @@ async def meeting(request):
     """Makes as many `Coordination`s of one cluster as are asked for."""
     if request.param == "memory":
         meeting = MemoryMeeting()
+    elif request.param == "postgres":
+        url = request.getfixturevalue("postgres").url("primary", cluster="")
+        meeting = PostgresMeeting(url)
+        await meeting.open()
     else:
         kind = {"etcd": EtcdMeeting, "zookeeper": ZooKeeperMeeting}[request.param]
         meeting = kind(request.getfixturevalue(request.param).endpoints)
