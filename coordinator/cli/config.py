@@ -72,7 +72,8 @@ def _show(sources: Sources) -> Output:
     except InvalidSetting as error:
         raise WrongUsage(str(error)) from error
     rows = []
-    for name, value in settings.values().items():
+    shown = {**settings.values(), "store": settings.storage.shown_store}
+    for name, value in shown.items():
         told = SETTINGS[name]
         unit = told.bounds.unit if told.bounds is not None else ""
         rows.append(

@@ -291,3 +291,10 @@ class Postgres:
             command, check=False, capture_output=True, text=True, cwd=self.folder, **self._user
         )
         assert done.returncode == 0, f"{program}: {done.stdout}{done.stderr}"
+
+
+def store_url(store: Cluster | Postgres, name: str) -> str:
+    """The setting `store` of nodes whose cluster has a name."""
+    if isinstance(store, Postgres):
+        return store.url(cluster=name)
+    return f"{store.name}://{','.join(store.endpoints)}/{name}"

@@ -13,9 +13,12 @@ import pytest
 from coordinator.cli.main import main
 from tests.faults.stores import (
     EtcdCluster,
+    Postgres,
     ZooKeeperCluster,
     missing_etcd,
+    missing_postgres,
     missing_zookeeper,
+    store_url,
 )
 from tests.integration.groups import commit_everywhere, members
 from tests.integration.nodes import SHARDS, Nodes, three_nodes
@@ -23,7 +26,11 @@ from tests.patience import HANG_S
 
 GROUPS = SHARDS
 MEMBERS = {"session_timeout_ms": 60_000, "heartbeat_interval_ms": 500}
-KINDS = {"etcd": (EtcdCluster, missing_etcd), "zookeeper": (ZooKeeperCluster, missing_zookeeper)}
+KINDS = {
+    "etcd": (EtcdCluster, missing_etcd),
+    "zookeeper": (ZooKeeperCluster, missing_zookeeper),
+    "postgres": (Postgres, missing_postgres),
+}
 
 
 @pytest.fixture(params=KINDS)
@@ -32,7 +39,7 @@ def store(request):
     if reason := missing():
         pytest.skip(reason)
     with cluster() as running:
-        yield f"{request.param}://{','.join(running.endpoints)}/test"
+        yield store_url(running, "test")
 
 
 async def nothing_happens(some, seconds: float) -> None:
