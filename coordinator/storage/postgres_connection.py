@@ -38,7 +38,7 @@ LOOK_S = 0.05
 """Interval at which the watchdog looks at deadlines."""
 LASTING = ("53100", "3D000", "42501")
 """SQLSTATEs that waiting does not change: the disk is full, no such database, no privilege. So are
-those of class 28, refused logins."""
+those of class 28, refused logins. libpq tells none of a connection that fails."""
 NO_ANSWER = ("57P01", "57P02")
 """SQLSTATEs of a server that shuts down; a commit under way may be done."""
 COMMITTED_LOCALLY = "01000"
