@@ -97,7 +97,7 @@ async def open_to_read(config: StorageConfig) -> tuple[GroupLog, int]:
     assert shared is not None
     if shared.kind == "postgresql":
         log: PostgresLog | EtcdLog | ZooKeeperLog = await _postgres_log(
-            _postgres_store(config, shared), None
+            postgres_store(config, shared), None
         )
     elif shared.kind == "etcd":
         log = await _open_etcd(config, shared, None)
@@ -132,7 +132,7 @@ async def _open_zookeeper(
 async def _open_postgres(
     config: StorageConfig, shared: SharedStore, on_trouble: Callable[[str, str], None]
 ) -> Stores:
-    store = _postgres_store(config, shared)
+    store = postgres_store(config, shared)
     store.report = on_trouble
     log = await _postgres_log(store, config.shards)
     from coordinator.storage.postgres_coordination import PostgresCoordination
@@ -141,7 +141,12 @@ async def _open_postgres(
     return Stores(log, PostgresCoordination(store, timeout_s=timeout_s))
 
 
-def _postgres_store(config: StorageConfig, shared: SharedStore) -> Store:
+def postgres_store(config: StorageConfig, shared: SharedStore) -> Store:
+    """The PostgreSQL store that the settings name; nothing is connected yet.
+
+    Raises:
+        CannotOpen: psycopg is missing, or libpq does not understand the URL.
+    """
     try:
         from coordinator.storage.postgres_connection import Server, Target
         from coordinator.storage.postgres_lineage import Store

@@ -331,6 +331,25 @@ def _pid(connection: Connection) -> int:
     return int(row[0])
 
 
+def replication_in_words(connection: Connection) -> str:
+    """How standbys follow, and what a promotion of one loses."""
+    row = connection.execute(
+        "SELECT current_setting('synchronous_standby_names'), "
+        "current_setting('synchronous_commit'), (SELECT count(*) FROM pg_stat_replication)"
+    ).fetchone()
+    assert row is not None
+    names, mode, standbys = row
+    if names and mode == "remote_write":
+        return "remote_write: a promotion may lose what the standby had not flushed; it is noticed"
+    if names:
+        return f"synchronous ({mode}): a promotion of a synchronous standby loses nothing"
+    if standbys:
+        return (
+            f"{standbys} asynchronous standbys: a promotion loses the last commits; it is noticed"
+        )
+    return "no standby is connected"
+
+
 def failure_of(error: Exception, *, is_sent: bool) -> LogError:
     """Translate an error of a statement.
 
