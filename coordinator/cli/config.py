@@ -72,7 +72,8 @@ def _show(sources: Sources) -> Output:
     except InvalidSetting as error:
         raise WrongUsage(str(error)) from error
     rows = []
-    for name, value in settings.values().items():
+    shown = {**settings.values(), "store": settings.storage.shown_store}
+    for name, value in shown.items():
         told = SETTINGS[name]
         unit = told.bounds.unit if told.bounds is not None else ""
         rows.append(
@@ -99,6 +100,7 @@ def _check(sources: Sources) -> Output:
     if not errors:
         settings, origins = load(sources)
         warnings, remarks = _warnings(settings), _remarks(settings)
+        _look_at_database(settings, warnings, remarks)
         given = sum(origin != "default" for origin in origins.values())
         told = f"{given} settings are given, {len(origins) - given} have their defaults: "
         try:
@@ -133,6 +135,31 @@ def _warnings(settings: Settings) -> list[str]:
     if settings.observe.record_dir:
         found.append("record_dir is set: every heartbeat is written to a file")
     return found
+
+
+def _look_at_database(settings: Settings, warnings: list[str], remarks: list[str]) -> None:
+    """How PostgreSQL replicates what nodes write there; or that it cannot be asked."""
+    from coordinator.runtime.stores import postgres_store
+    from coordinator.storage.log import CannotOpen, LogError
+
+    shared = settings.storage.shared_store
+    if shared is None or shared.kind != "postgresql":
+        return
+    try:
+        server = postgres_store(settings.storage, shared).server
+        from coordinator.storage.postgres_connection import replication_in_words
+
+        try:
+            connection = server.connect()
+            remarks.append(f"{server.target}: {replication_in_words(connection)}")
+            connection.close()
+            if server.rivals:
+                others = ", ".join(server.rivals)
+                warnings.append(f"{others} can be written besides {server.host}: two primaries")
+        finally:
+            server.watchdog.close()
+    except (CannotOpen, LogError) as error:
+        warnings.append(f"the store cannot be asked: {error}")
 
 
 def _remarks(settings: Settings) -> list[str]:

@@ -78,6 +78,10 @@ class EventSinks:
         """Log what has gone wrong, with the error if there is one."""
         self._logger.error("trouble", what=what, exc_info=error)
 
+    def store_trouble(self, event: str, words: str) -> None:
+        """Log that a shared store has lost commits, or has two primaries. Called in a thread."""
+        self._logger.error(event, what=words)
+
     def kafka_full(self, peer: str, what: str) -> None:
         """Log that Kafka clients are turned away."""
         self._logger.warning("kafka_connection_refused", peer=peer, what=what)

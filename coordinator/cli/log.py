@@ -108,7 +108,8 @@ def _dump(options: argparse.Namespace) -> int:
     from coordinator.storage import inspection
     from coordinator.storage.log import Damaged
     from coordinator.storage.soundness import ADVICE
-    from coordinator.storage.sqlite import read_shard
+    from coordinator.storage.sql_log import read_shard
+    from coordinator.storage.sqlite import SqliteTransaction
 
     if "://" in options.store:
         import asyncio
@@ -121,7 +122,7 @@ def _dump(options: argparse.Namespace) -> int:
         for shard in known:
             if options.shard in (None, shard):
                 try:
-                    _print(shard, read_shard(connection, shard), options)
+                    _print(shard, read_shard(SqliteTransaction(connection), shard), options)
                 except Damaged as error:
                     damage = damage or error  # Other shards may be readable.
     if damage is not None:

@@ -46,6 +46,7 @@ SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
         "health": ("health", "check whether nodes serve"),
         "cluster": ("cluster", "list nodes and shards, and move shards between nodes"),
         "log": ("log", "dump, verify or back up a data folder"),
+        "store": ("store", "prepare a PostgreSQL store, or raise its numbers after a restore"),
     },
     "Command line": {
         "token": ("token", "create bearer tokens"),

@@ -71,7 +71,7 @@ async def _serve(
         settings = settings.changed(node_id=1 + secrets.randbelow(2**31 - 1))
     try:
         tracer, end_traces = _tracer(settings.observe, settings.serving.listen)
-        stores = await open_stores(settings.storage, sinks.flushed)
+        stores = await open_stores(settings.storage, sinks.flushed, sinks.store_trouble)
     except (CannotOpen, CannotTrace, Damaged) as error:
         logger.error("cannot_start", what=str(error))
         return CANNOT_START
@@ -108,7 +108,7 @@ async def _serve(
         )
         host, _ = settings.serving.listen_address
         address = f"{host}:{port}"
-        logger.info("loading", address=address, store=settings.storage.store)
+        logger.info("loading", address=address, store=settings.storage.shown_store)
         if not await _load(server, stopping):
             await server.stop()
             return 0

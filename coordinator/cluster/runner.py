@@ -212,9 +212,7 @@ class ClusterRunner:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        for shard in tuple(self._mine):
-            self._give_up(shard)
-        self._follow_only(set())
+        self._let_go_of_all()
         self._refuse_requests()
         if session is not None:
             with contextlib.suppress(Unavailable, Ambiguous):
@@ -236,7 +234,12 @@ class ClusterRunner:
             node = self.node
             await self._coordination.announce(self._session, node)
             self._announced = node
-        self.view = view = await self._coordination.read()
+        view = await self._coordination.read()
+        if view.lineage != self.view.lineage:
+            # What this node has in memory may be lost in the store, or be another's there.
+            self._let_go_of_all()
+            self.begin_anew()
+        self.view = view
         if self.node.node_id not in view.nodes:
             # Other nodes ended the session; this is how the node learns of it.
             self._session.lost.set()
@@ -284,9 +287,7 @@ class ClusterRunner:
                 # A controller that has not decided for a session must differ from one that waits.
                 pause_s = min(BALANCE_SOON_S, self._session.timeout_s / LOOKS_A_SESSION)
             except NodeIdTaken as error:
-                for shard in tuple(self._mine):
-                    self._give_up(shard)
-                self._follow_only(set())
+                self._let_go_of_all()
                 self._callbacks.end(str(error))
                 return
             except (Unavailable, Ambiguous) as error:
@@ -345,6 +346,12 @@ class ClusterRunner:
         for shard in sorted(shards):
             state = self.view.shards[shard]
             self._callbacks.follow(shard, self.view.nodes.get(state.leader), state.leader_epoch)
+
+    def _let_go_of_all(self) -> None:
+        """Lead and follow nothing any more."""
+        for shard in tuple(self._mine):
+            self._give_up(shard)
+        self._follow_only(set())
 
     def _give_up(self, shard: ShardId) -> None:
         del self._mine[shard]

@@ -19,6 +19,8 @@ from coordinator.storage.sqlite import SqliteLog
 if TYPE_CHECKING:
     from coordinator.settings.forms import SharedStore
     from coordinator.storage.etcd import EtcdLog
+    from coordinator.storage.postgres import PostgresLog
+    from coordinator.storage.postgres_lineage import Store
     from coordinator.storage.zookeeper import ZooKeeperLog
 
 MIB = 1024 * 1024
@@ -33,13 +35,17 @@ class Stores:
 
 
 async def open_stores(
-    config: StorageConfig, on_commit: Callable[[int, float], None] | None = None
+    config: StorageConfig,
+    on_commit: Callable[[int, float], None] | None = None,
+    on_trouble: Callable[[str, str], None] = lambda what, words: None,
 ) -> Stores:
     """Open the store that the settings name; the caller closes it.
 
     Args:
         on_commit: called in a thread after each commit of SQLite, with its number of appends and
             its duration in seconds. Shared stores do not call it.
+        on_trouble: called in a thread if PostgreSQL has lost commits (`store_went_back`), or two
+            hosts can be written (`two_primaries`), with an account in words.
     Raises:
         CannotOpen: the store is in use, was made by a newer version, or cannot be reached or
             written.
@@ -54,6 +60,8 @@ async def open_stores(
 
             etcd = await _open_etcd(config, shared, config.shards)
             return Stores(etcd, EtcdCoordination(access, prefix=shared.name, timeout_s=timeout_s))
+        if shared.kind == "postgresql":
+            return await _open_postgres(config, shared, on_trouble)
         zookeeper = await _open_zookeeper(config, shared, config.shards)
         from coordinator.storage.zookeeper_coordination import ZooKeeperCoordination
 
@@ -87,8 +95,14 @@ async def open_to_read(config: StorageConfig) -> tuple[GroupLog, int]:
     """
     shared = config.shared_store
     assert shared is not None
-    opening = _open_etcd if shared.kind == "etcd" else _open_zookeeper
-    log = await opening(config, shared, None)
+    if shared.kind == "postgresql":
+        log: PostgresLog | EtcdLog | ZooKeeperLog = await _postgres_log(
+            postgres_store(config, shared), None
+        )
+    elif shared.kind == "etcd":
+        log = await _open_etcd(config, shared, None)
+    else:
+        log = await _open_zookeeper(config, shared, None)
     return log, log.shards
 
 
@@ -113,6 +127,41 @@ async def _open_zookeeper(
             "ZooKeeper needs kazoo: pip install 'consumer-group-coordinator[zookeeper]'"
         ) from error
     return await ZooKeeperLog.open(_access(config, shared), prefix=shared.name, shards=shards)
+
+
+async def _open_postgres(
+    config: StorageConfig, shared: SharedStore, on_trouble: Callable[[str, str], None]
+) -> Stores:
+    store = postgres_store(config, shared)
+    store.report = on_trouble
+    log = await _postgres_log(store, config.shards)
+    from coordinator.storage.postgres_coordination import PostgresCoordination
+
+    timeout_s = config.store_session_timeout_ms / 1000
+    return Stores(log, PostgresCoordination(store, timeout_s=timeout_s))
+
+
+def postgres_store(config: StorageConfig, shared: SharedStore) -> Store:
+    """The PostgreSQL store that the settings name; nothing is connected yet.
+
+    Raises:
+        CannotOpen: psycopg is missing, or libpq does not understand the URL.
+    """
+    try:
+        from coordinator.storage.postgres_connection import Server, Target
+        from coordinator.storage.postgres_lineage import Store
+    except ImportError as error:
+        raise CannotOpen(
+            "PostgreSQL needs psycopg: pip install 'consumer-group-coordinator[postgres]'"
+        ) from error
+    session_s = config.store_session_timeout_ms / 1000
+    return Store(Server(Target.of(shared.url, shared.name, _access(config, shared), session_s)))
+
+
+async def _postgres_log(store: Store, shards: int | None) -> PostgresLog:
+    from coordinator.storage.postgres import PostgresLog
+
+    return await PostgresLog.open(store, shards=shards)
 
 
 def _access(config: StorageConfig, shared: SharedStore) -> StoreAccess:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ipaddress
 import re
 from dataclasses import dataclass
+from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
 
 def address(value: str) -> tuple[str, int]:
@@ -36,11 +37,17 @@ def is_wildcard(host: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class SharedStore:
-    """`kind`: etcd or zookeeper; `name`: prefix of all keys of this cluster."""
+    """A store of several nodes.
+
+    kind: etcd, zookeeper or postgresql. endpoints: HOST:PORT of its servers. name: of this cluster
+    of coordinators: prefix of its keys, or schema of its tables. url: of the database, as libpq
+    reads it; empty: the store has none.
+    """
 
     kind: str
     endpoints: tuple[str, ...]
     name: str
+    url: str = ""
 
 
 def shared_store(value: str) -> SharedStore | None:
@@ -51,14 +58,41 @@ def shared_store(value: str) -> SharedStore | None:
     """
     if value in ("sqlite", "memory"):
         return None
+    if value.startswith(("postgresql://", "postgres://")):
+        return _postgres(value)
     found = re.fullmatch(r"(etcd|zookeeper)://([^/]+)/([\w.-]+)", value)
     if found is None:
         raise ValueError(
-            "it may be sqlite, memory, "
-            "etcd://HOST:PORT,HOST:PORT/NAME or zookeeper://HOST:PORT,HOST:PORT/NAME"
+            "it may be sqlite, memory, etcd://HOST:PORT,HOST:PORT/NAME, "
+            "zookeeper://HOST:PORT,HOST:PORT/NAME or "
+            "postgresql://HOST:PORT,HOST:PORT/DATABASE?cluster=NAME"
         )
     kind, endpoints, name = found.groups()
     return SharedStore(kind, tuple(endpoints.split(",")), name)
+
+
+def _postgres(value: str) -> SharedStore:
+    """The cluster of a PostgreSQL URL is ours; everything else in it is libpq's."""
+    url = urlsplit(value)
+    parameters = parse_qsl(url.query, keep_blank_values=True)
+    names = [given for key, given in parameters if key == "cluster"] or ["coordinator"]
+    if len(names) > 1 or not re.fullmatch(r"[A-Za-z_][\w-]{0,62}", names[0]):
+        raise ValueError("cluster names a schema: a letter, then up to 62 letters, digits, _ and -")
+    rest = urlencode([(key, given) for key, given in parameters if key != "cluster"])
+    servers = url.netloc.rpartition("@")[2]
+    return SharedStore(
+        "postgresql", tuple(servers.split(",")), names[0], urlunsplit(url._replace(query=rest))
+    )
+
+
+def without_password(value: str) -> str:
+    """A store as it may be shown: passwords in its URL are left out."""
+    url = urlsplit(value)
+    who, at, servers = url.netloc.rpartition("@")
+    kept = [(key, given) for key, given in parse_qsl(url.query) if key != "password"]
+    return urlunsplit(
+        url._replace(netloc=f"{who.partition(':')[0]}{at}{servers}", query=urlencode(kept))
+    )
 
 
 def fixed_share(value: str) -> tuple[int, int]:

@@ -16,6 +16,7 @@ from coordinator.settings.forms import (
     fixed_share,
     is_wildcard,
     shared_store,
+    without_password,
 )
 
 # fmt: off
@@ -149,7 +150,8 @@ class StorageConfig(Section):
 
     store: str = setting("sqlite", shared_store,
         "Store of the log: sqlite, in data_dir; memory, lost when the process ends; or shared by "
-        "several nodes, etcd://HOST:PORT,HOST:PORT/NAME or zookeeper://…")
+        "several nodes, etcd://HOST:PORT,HOST:PORT/NAME, zookeeper://… or "
+        "postgresql://HOST:PORT/DATABASE?cluster=NAME.")
     data_dir: str = setting("coordinator-data", None,
         "Folder of the sqlite store. One process at a time serves from it.")
     shards: int = setting(16, Bounds(1, limits.SHARDS.items, unit="shards"),
@@ -175,6 +177,11 @@ class StorageConfig(Section):
     def shared_store(self) -> SharedStore | None:
         """The shared store; None for sqlite and memory."""
         return shared_store(self.store)
+
+    @property
+    def shown_store(self) -> str:
+        """`store` without the password that a URL may have."""
+        return without_password(self.store)
 
     @property
     def fixed_share(self) -> tuple[int, int]:

@@ -128,12 +128,15 @@ class ClusterView:
     """Nodes, controller and shards, as of one moment.
 
     `controller` is `NOBODY` while there is none, or the store names a session that has ended.
+    `lineage` identifies the store's history: another one, and commits that were acknowledged may
+    be lost. 0 in stores that lose none.
     """
 
     nodes: dict[int, NodeInfo] = field(default_factory=dict)
     controller: int = NOBODY
     controller_epoch: int = 0
     shards: dict[ShardId, ShardState] = field(default_factory=dict)
+    lineage: int = 0
 
     def leader_of(self, shard: ShardId) -> NodeInfo | None:
         """Leader of a shard; None: it has none."""

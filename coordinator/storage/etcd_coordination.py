@@ -25,17 +25,18 @@ import contextlib
 import itertools
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 import grpc
 
 from coordinator.core.ids import ShardId
 from coordinator.storage.access import StoreAccess
+from coordinator.storage.beats import judge_others, outlive, renew
 from coordinator.storage.coordination import (
     NOBODY,
     ClusterView,
     Conflict,
     Deposed,
-    NodeIdTaken,
     NodeInfo,
     Session,
     ShardState,
@@ -47,12 +48,6 @@ from coordinator.storage.etcd_client import CALL_TIMEOUT_S, EtcdClient
 from coordinator.storage.etcd_txn import delete, differs, equal, get, put, unchanged, within
 from coordinator.storage.log import Ambiguous, Unavailable
 
-RENEWALS = 8
-"""Renewals in the time of one session. A node answers nothing once the last successful one is 0.8
-sessions old; with 8, etcd may take 1.35 s of the default 2 s to elect a leader before that, and it
-takes 1 to 1.4 s with its own defaults."""
-LOOKS = 16
-"""Checks of the other nodes' renewals in the time of one session."""
 REWATCH_S = 0.2
 WRITES_AT_ONCE = 100
 """Shards in one transaction; etcd takes 128 operations, if it is not told otherwise."""
@@ -82,7 +77,8 @@ class EtcdCoordination:
             session = _Session(node, self._timeout_s, sent_at, token=token)
             found = (await self._client.range(pb.RangeRequest(key=key))).kvs
             if found and _incarnation(found[0].value) != node.incarnation:
-                await self._outlive(node.node_id, found[0])
+                beat = found[0].mod_revision
+                await outlive(node.node_id, beat, self._timeout_s, partial(self._beat_of, key))
             # This overwrites the keys of an earlier session, which notices and is lost.
             response = await self._client.resolvable(
                 pb.TxnRequest(
@@ -96,7 +92,11 @@ class EtcdCoordination:
             # Either an earlier attempt of this transaction succeeded, or another session came.
             if [kv.value for kv in response.responses[0].response_range.kvs] == [session.token]:
                 break
-        work = (self._renew(session), self._judge_others(session))
+        renewal = pb.TxnRequest(compare=[self._holds(session)], success=[put(key, session.token)])
+        work = (
+            renew(session, partial(self._beat, renewal)),
+            judge_others(session, self._beats, self._take_out_silent),
+        )
         self._work[session] = [asyncio.create_task(part) for part in work]
         return session
 
@@ -218,7 +218,7 @@ class EtcdCoordination:
             pb.TxnRequest(success=[pb.RequestOp(request_range=folder) for folder in folders])
         )
         cluster, alive = (part.response_range.kvs for part in found.responses)
-        known = _Keys({int(kv.key.rpartition(b"/")[2]): kv.value for kv in alive})
+        known = _Keys({_number(kv.key): kv.value for kv in alive})
         for kv in cluster:
             kind, _, number = kv.key.decode().removeprefix(f"{self._prefix}/").partition("/")
             match kind:
@@ -236,61 +236,22 @@ class EtcdCoordination:
                     )
         return known
 
-    async def _renew(self, session: Session) -> None:
-        """Renew until another session takes the place, or no renewal has succeeded in time."""
-        renewal = pb.TxnRequest(
-            compare=[self._holds(session)],
-            success=[put(self._alive_key(session.node.node_id), _token(session))],
-        )
-        while not session.lost.is_set():
-            due_at = session.renewed_at + session.timeout_s / RENEWALS
-            # After a failure the next renewal is due at once, but for a short pause.
-            pause_s = session.timeout_s / LOOKS
-            await asyncio.sleep(max(due_at - loop_time_s(), pause_s))
-            sent_at = loop_time_s()
-            with contextlib.suppress(Unavailable, Ambiguous):
-                if (await self._client.resolvable(renewal)).succeeded:
-                    session.renewed_at = sent_at
-                else:
-                    session.lost.set()
-            if loop_time_s() - session.renewed_at >= session.timeout_s:
-                session.lost.set()
+    async def _beat(self, renewal: pb.TxnRequest) -> bool:
+        return (await self._client.resolvable(renewal)).succeeded
 
-    async def _outlive(self, number: int, kv: pb.KeyValue) -> None:
-        """Wait until another process of this node id has not renewed for a whole session timeout.
+    async def _beat_of(self, key: bytes) -> tuple[int | None, str]:
+        """Revision of a node's key, and the incarnation in it."""
+        found = (await self._client.range(pb.RangeRequest(key=key))).kvs
+        return (found[0].mod_revision, _incarnation(found[0].value)) if found else (None, "")
 
-        Raises:
-            NodeIdTaken: it has.
-        """
-        since = loop_time_s()
-        while loop_time_s() - since < self._timeout_s:
-            asked_at = loop_time_s()
-            await asyncio.sleep(self._timeout_s / LOOKS)
-            found = (await self._client.range(pb.RangeRequest(key=kv.key))).kvs
-            if not found:
-                return
-            if found[0].mod_revision != kv.mod_revision:
-                raise NodeIdTaken(number, f" (incarnation {_incarnation(found[0].value)})")
-            if loop_time_s() - asked_at > self._timeout_s / 2:
-                since = loop_time_s()  # The store hung, and perhaps for the other one, too.
+    async def _beats(self) -> dict[int, tuple[int, bytes]]:
+        """Revision and token of all nodes' keys."""
+        found = await self._client.range(_all_below(self._alive))
+        return {_number(kv.key): (kv.mod_revision, kv.value) for kv in found.kvs}
 
-    async def _judge_others(self, session: Session) -> None:
-        """Remove nodes that have not renewed for a whole session timeout."""
-        seen: dict[bytes, tuple[int, float]] = {}  # The revision, and when it was first seen.
-        while not session.lost.is_set():
-            await asyncio.sleep(session.timeout_s / LOOKS)
-            with contextlib.suppress(Unavailable, Ambiguous):
-                found = await self._client.range(_all_below(self._alive))
-                now = loop_time_s()
-                if now - session.renewed_at > session.timeout_s / 2:
-                    seen.clear()  # This node lost touch itself, so it cannot judge others.
-                for kv in found.kvs:
-                    revision, since = seen.get(kv.key, (0, now))
-                    if revision != kv.mod_revision:
-                        seen[kv.key] = (kv.mod_revision, now)
-                    elif now - since >= session.timeout_s:
-                        number = int(kv.key.rpartition(b"/")[2])
-                        await self._take_out(number, kv.value, unchanged(kv.key, kv.mod_revision))
+    async def _take_out_silent(self, number: int, beat: tuple[int, bytes]) -> None:
+        revision, token = beat
+        await self._take_out(number, token, unchanged(self._alive_key(number), revision))
 
     async def _take_out(self, number: int, token: bytes, condition: pb.Compare) -> None:
         """End a node's session on a condition, and its controller epoch with it."""
@@ -352,6 +313,11 @@ class _Keys:
         """True if this session is the controller."""
         number = session.node.node_id
         return self.controller == number and self.named == (number, _token(session))
+
+
+def _number(key: bytes) -> int:
+    """The number at the end of a key."""
+    return int(key.rpartition(b"/")[2])
 
 
 def _incarnation(token: bytes) -> str:

@@ -15,7 +15,8 @@ from coordinator.storage.log import CannotOpen, Damaged, Loaded
 from coordinator.storage.marker import MARKER, create_marker, read_marker, sync_folder
 from coordinator.storage.schema import rows, totals
 from coordinator.storage.soundness import ADVICE, is_damage, open_to_read, sound_store
-from coordinator.storage.sqlite import read_shard
+from coordinator.storage.sql_log import read_shard
+from coordinator.storage.sqlite import SqliteTransaction
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +80,7 @@ def verify(folder: Path, check: Callable[[bytes], object]) -> Iterator[ShardRepo
                 connection, "SELECT epoch, sequence FROM fence WHERE shard = ?", shard
             )
             try:
-                found = read_shard(connection, shard)
+                found = read_shard(SqliteTransaction(connection), shard)
                 _check_records(shard, found, check)
             except (Damaged, apsw.CorruptError, apsw.IOError) as damage:
                 yield ShardReport(shard, epoch, sequence, 0, 0, 0, str(damage))

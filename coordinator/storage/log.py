@@ -81,14 +81,16 @@ class Fence:
     fence_epoch: int
     token: int = 0
 
-    def check(self, stored: int) -> None:
-        """Compare with the fence epoch that the store holds.
+    def check(self, stored: int, token: int = 0) -> None:
+        """Compare with the fence epoch and the token that the store holds.
 
         Raises:
             Fenced: they differ.
         """
         if stored != self.fence_epoch:
             raise Fenced(f"epoch {self.fence_epoch} has been followed by {stored}")
+        if token != self.token:
+            raise Fenced(f"epoch {self.fence_epoch} was issued a second time: the store went back")
 
 
 @dataclass(frozen=True, slots=True)

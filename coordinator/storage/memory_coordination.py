@@ -30,6 +30,7 @@ class MemoryCoordination:
         self._controller_epoch = 0
         self._shards: dict[ShardId, ShardState] = {}
         self._versions = 0
+        self._lineage = 0
         self._listeners: dict[asyncio.Event, None] = {}  # An ordered set.
 
     async def join(self, node: NodeInfo) -> Session:
@@ -72,6 +73,7 @@ class MemoryCoordination:
             NOBODY if holder is None else holder.node.node_id,
             self._controller_epoch,
             dict(self._shards),
+            self._lineage,
         )
 
     async def write(self, controller_epoch: int, *states: ShardState) -> list[ShardState]:
@@ -117,6 +119,26 @@ class MemoryCoordination:
     def depose(self, *, left_behind: Session | None = None) -> None:
         """Delete the controller's key, or make it name another session."""
         self._controller = left_behind
+        self._tell()
+
+    def go_back(self, raised: int) -> None:
+        """Begin a new lineage, as a store does that has lost commits.
+
+        Args:
+            raised: what epochs and versions are raised by.
+        """
+        self._lineage += 1
+        self._sessions.clear()
+        self._controller = None
+        self._controller_epoch += raised
+        self._versions += raised
+        for shard, state in self._shards.items():
+            self._shards[shard] = replace(
+                state,
+                leader=NOBODY,
+                leader_epoch=state.leader_epoch + raised,
+                version=state.version + raised,
+            )
         self._tell()
 
     def _is_living(self, session: Session) -> bool:

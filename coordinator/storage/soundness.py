@@ -1,7 +1,7 @@
 """Checks of a data folder, made by `serve` before it writes, and by `coordinator log`.
 
 Both make the same checks, so that they agree. The contents of entries and snapshots are checked by
-`sqlite.read_shard` whenever they are read.
+`sql_log.read_shard` whenever they are read.
 """
 
 from __future__ import annotations

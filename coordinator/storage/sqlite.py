@@ -13,7 +13,8 @@ import asyncio
 import contextlib
 import os
 import secrets
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -23,14 +24,12 @@ import apsw
 from coordinator.core.ids import ShardId
 from coordinator.storage import entry as frames
 from coordinator.storage import schema
-from coordinator.storage.chain import Chain
 from coordinator.storage.folder import DATABASE, FolderLock
 from coordinator.storage.log import (
     CannotOpen,
     Damaged,
     Entry,
     Fence,
-    Fenced,
     Loaded,
     LogError,
     Snapshot,
@@ -46,8 +45,18 @@ from coordinator.storage.marker import (
     share_in_words,
 )
 from coordinator.storage.schema import rows
-from coordinator.storage.slices import chunks, snapshot_of
+from coordinator.storage.slices import chunks
 from coordinator.storage.soundness import ADVICE, BUSY_MS, examine, is_damage, look, open_to_read
+from coordinator.storage.sql_log import (
+    Dialect,
+    check_fence,
+    fence_row,
+    make_room,
+    read_shard,
+    refusal,
+    seal,
+    trim,
+)
 from coordinator.storage.writer import Writer
 
 FRAME_BYTES_MAX = 64 * 1024 * 1024
@@ -95,7 +104,7 @@ class SqliteLog:
 
     async def fence(self, shard: ShardId, leader_epoch: int = 0) -> Fence:
         def job(connection: apsw.Connection) -> int:
-            stored, _ = _fence_row(connection, shard)
+            stored, _, _ = fence_row(SqliteTransaction(connection), shard)
             fence_epoch = next_fence_epoch(stored, leader_epoch)
             connection.execute(
                 "INSERT INTO fence VALUES (?1, ?2, 0) ON CONFLICT DO UPDATE SET epoch = ?2",
@@ -185,8 +194,9 @@ class SqliteLog:
         path = self.folder / DATABASE
         try:
             with contextlib.closing(open_to_read(path, self._vfs)) as connection:
-                found = read_shard(connection, shard, after)
-                fence_epoch, _ = _fence_row(connection, shard)
+                reading = SqliteTransaction(connection)
+                found = read_shard(reading, shard, after)
+                fence_epoch, _, _ = fence_row(reading, shard)
         except Damaged as error:
             raise Damaged(f"{path}: {error}; {ADVICE}") from error
         except apsw.Error as error:
@@ -213,58 +223,30 @@ def _check_share(folder: Path, made_for: tuple[int, int], wanted: tuple[int, int
     )
 
 
-def read_shard(connection: apsw.Connection, shard: ShardId, after: int = 0) -> Loaded:
-    """Read a shard's log, or the part after the entry `after`.
-
-    Raises:
-        Damaged: an entry is not what was written, or is missing.
-        apsw.Error: the file cannot be read.
-    """
-    fence_epoch, last = _fence_row(connection, shard)
-    chain = Chain(f"shard {shard}", _read_snapshot(connection, shard), after)
-    # One row at a time: all frames together are as large as the entries made of them.
-    for sequence, frame in connection.execute(
-        "SELECT sequence, frame FROM entry WHERE shard = ? AND sequence > ? ORDER BY id",
-        (shard, after),
-    ):
-        assert isinstance(sequence, int)
-        assert isinstance(frame, bytes)
-        chain.add(frames.decode(frame, shard, sequence))
-    if chain.last != last:
-        raise Damaged(f"shard {shard}: it ends with entry {chain.last}, and {last} was written")
-    found = chain.loaded()
-    if found.entries and found.entries[-1].fence_epoch > fence_epoch:
-        raise Damaged(
-            f"shard {shard}: entry {last} is of epoch {found.entries[-1].fence_epoch}, "
-            f"and the shard has only come to {fence_epoch}"
-        )
-    return found
+_FENCE = "SELECT epoch, 0, sequence FROM fence WHERE shard = ?"
+DIALECT = Dialect(
+    fence=_FENCE,
+    locked_fence=_FENCE,  # The one transaction that writes has everything.
+    entries="SELECT sequence, frame FROM entry WHERE shard = ? AND sequence > ? ORDER BY id",
+    chunks="SELECT frame FROM chunk WHERE shard = ? AND sequence = ? ORDER BY id",
+)
 
 
-def _read_snapshot(connection: apsw.Connection, shard: ShardId) -> Snapshot | None:
-    sealed = rows(
-        connection, "SELECT sequence, next_offset, chunks FROM snapshot WHERE shard = ?", shard
-    )
-    if not sealed:
-        return None
-    ((sequence, next_offset, count),) = sealed
-    found = rows(
-        connection,
-        "SELECT frame FROM chunk WHERE shard = ? AND sequence = ? ORDER BY id",
-        shard,
-        sequence,
-    )
-    parts = [frames.decode(frame, shard, sequence) for (frame,) in found]
-    return snapshot_of(f"shard {shard}", sequence, next_offset, parts, count)
+@dataclass(frozen=True, slots=True)
+class SqliteTransaction:
+    """A transaction of a connection, or a connection that reads as of one moment."""
+
+    connection: apsw.Connection
+    dialect = DIALECT
+
+    def rows(self, statement: str, *values: object) -> Iterable[tuple[Any, ...]]:
+        return self.connection.execute(statement, values)
+
+    def run(self, statement: str, *values: object) -> None:
+        self.connection.execute(statement, values)
 
 
 # --- Jobs of the writer -------------------------------------------------------------------------
-
-
-def _fence_row(connection: apsw.Connection, shard: ShardId) -> tuple[int, int]:
-    """Epoch and last sequence number; zeros for a shard that nobody ever took over."""
-    found = rows(connection, "SELECT epoch, sequence FROM fence WHERE shard = ?", shard)
-    return (found[0][0], found[0][1]) if found else (0, 0)
 
 
 def _append_all(
@@ -277,50 +259,19 @@ def _append_all(
     )
     if connection.total_changes() - before == CHANGES_AN_ENTRY * len(entries):
         return [None] * len(entries)
-    return [_refusal(connection, *entry) for entry in entries]
-
-
-def _refusal(
-    connection: apsw.Connection, shard: ShardId, fence_epoch: int, sequence: int, frame: bytes
-) -> LogError | None:
-    """Reason why an entry was refused; None: it is stored, now or by an earlier attempt."""
-    current, last = _fence_row(connection, shard)
-    if current != fence_epoch:
-        return Fenced(f"epoch {fence_epoch} has been followed by {current}")
-    stored = rows(
-        connection, "SELECT frame FROM entry WHERE shard = ? AND sequence = ?", shard, sequence
-    )
-    if stored != [(frame,)]:
-        return Fenced(f"entry {sequence} does not follow entry {last}")
-    return None
-
-
-def _check_fence(fence: Fence, connection: apsw.Connection) -> int:
-    """Compare the fence, and return the last sequence number of the shard. Raises `Fenced`."""
-    fence_epoch, last = _fence_row(connection, fence.shard)
-    fence.check(fence_epoch)
-    return last
+    transaction = SqliteTransaction(connection)
+    return [
+        refusal(transaction, Fence(shard, fence_epoch), sequence, frame)
+        for shard, fence_epoch, sequence, frame in entries
+    ]
 
 
 def _make_room(fence: Fence, sequence: int, connection: apsw.Connection) -> bool:
-    """Drop chunks of an interrupted snapshot; False if a snapshot as new as this exists."""
-    _check_fence(fence, connection)
-    _drop_chunks(fence.shard, connection)
-    sealed = rows(connection, "SELECT sequence FROM snapshot WHERE shard = ?", fence.shard)
-    return not sealed or bool(sealed[0][0] < sequence)
-
-
-def _drop_chunks(shard: ShardId, connection: apsw.Connection) -> None:
-    """Drop the chunks that belong to no sealed snapshot."""
-    connection.execute(
-        "DELETE FROM chunk WHERE shard = ?1 AND sequence IS NOT "
-        "(SELECT sequence FROM snapshot WHERE shard = ?1)",
-        (shard,),
-    )
+    return make_room(SqliteTransaction(connection), fence, sequence)
 
 
 def _add_chunk(fence: Fence, sequence: int, frame: bytes, connection: apsw.Connection) -> None:
-    _check_fence(fence, connection)
+    check_fence(SqliteTransaction(connection), fence)
     connection.execute(
         "INSERT INTO chunk (shard, sequence, frame) VALUES (?, ?, ?)",
         (fence.shard, sequence, frame),
@@ -329,12 +280,6 @@ def _add_chunk(fence: Fence, sequence: int, frame: bytes, connection: apsw.Conne
 
 def _seal(fence: Fence, snapshot: Snapshot, chunks: int, connection: apsw.Connection) -> None:
     """Make the snapshot valid, and delete the entries that it covers."""
-    _check_fence(fence, connection)
-    connection.execute(
-        "INSERT OR REPLACE INTO snapshot VALUES (?, ?, ?, ?)",
-        (fence.shard, snapshot.sequence, snapshot.next_offset, chunks),
-    )
-    connection.execute(
-        "DELETE FROM entry WHERE shard = ? AND sequence <= ?", (fence.shard, snapshot.sequence)
-    )
-    _drop_chunks(fence.shard, connection)
+    transaction = SqliteTransaction(connection)
+    seal(transaction, fence, snapshot, chunks)
+    trim(transaction, fence, snapshot.sequence)

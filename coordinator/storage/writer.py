@@ -1,5 +1,4 @@
-"""The one thread that writes to SQLite, with group commit: writes that arrive during a commit share
-the next one, so the busier it is, the more writes share one sync of the disk.
+"""The writer of SQLite: one transaction for all jobs of a group commit.
 
 Checkpoints run when the thread is idle, because an append that waits for one waits for tens of
 milliseconds; only a very long write-ahead log is checkpointed while it is busy.
@@ -10,15 +9,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import errno
-import queue
-import threading
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import apsw
 
+from coordinator.storage.group_commit import Asked, GroupCommit
 from coordinator.storage.log import Ambiguous, Damaged, LogError, Unavailable
 from coordinator.storage.soundness import ADVICE, is_damage
 
@@ -74,9 +71,9 @@ class Writer:
         self._pages = 0  # Pages in the write-ahead log.
         self._to_checkpoint = 0  # Pages not known to be in the database.
         self._to_cut = False
-        self._jobs: queue.SimpleQueue[_Asked | None] = queue.SimpleQueue()
-        self._thread = threading.Thread(target=self._run, name="log-writer", daemon=True)
-        self._thread.start()
+        self._jobs = GroupCommit(
+            self._commit, rest=self._rest, end=self._hang_up_in_peace, idle_s=IDLE_S
+        )
 
     async def run(self, job: WriterJob) -> Any:
         """Run a job, and return its result once everything it wrote is durable.
@@ -85,81 +82,52 @@ class Writer:
             LogError: raised by the job; `Unavailable` or `Ambiguous` if SQLite failed.
             Damaged: the file is not what was written.
         """
-        return await self._ask(job=job)
+        return await self._jobs.ask(job)
 
     def add(self, row: AddedRow) -> asyncio.Future[Any]:
         """Add a row; the future is done when it is durable, and fails as `run` does."""
-        return self._ask(row=row)
-
-    def _ask(
-        self, *, job: WriterJob | None = None, row: AddedRow | None = None
-    ) -> asyncio.Future[Any]:
-        future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-        self._jobs.put(_Asked(future, job, row))
-        return future
+        return self._jobs.ask(row)
 
     async def close(self) -> None:
         """Finish all jobs, and close the connection."""
-        self._jobs.put(None)
-        await asyncio.to_thread(self._thread.join)
+        await self._jobs.close()
 
     # --- The thread ---
 
-    def _run(self) -> None:
-        stopping = False
-        while not stopping:
-            batch: list[_Asked] = []
-            try:
-                asked = self._jobs.get(timeout=IDLE_S)
-                while asked is not None:
-                    batch.append(asked)
-                    asked = self._jobs.get_nowait()
-                stopping = True
-            except queue.Empty:
-                pass
-            if batch:
-                try:
-                    self._commit(batch)
-                except Exception as bug:  # noqa: BLE001  # No caller may wait for ever.
-                    _deliver(batch, bug)
-            if self._to_checkpoint >= (CHECKPOINT_PAGES_MAX if batch else CHECKPOINT_PAGES):
-                self._checkpoint()
-        self._hang_up(in_peace=True)
-
-    def _commit(self, batch: list[_Asked]) -> None:
+    def _commit(self, batch: list[Asked]) -> None:
+        """Carry a batch out. A failure of the commit is the answer to each job."""
         began = time.monotonic()
-        failure: Exception | None = None
         try:
             connection = self._connect()
             connection.execute("BEGIN IMMEDIATE")
             self._carry_out(connection, batch)
-        except Exception as error:  # noqa: BLE001  # SQLite's trouble, or a bug: all or none.
-            failure = _in_our_words(error)
+        except Exception as error:  # SQLite's trouble, or a bug: all or none.
             self._roll_back()
-        else:
-            failure = self._end(connection)
-            if failure is None and self._on_durable is not None:
-                with contextlib.suppress(apsw.Error):  # It is durable all the same.
-                    self._on_durable(connection)
-        if failure is None and self._on_commit is not None:
+            raise _in_our_words(error) from error
+        self._end(connection)
+        if self._on_durable is not None:
+            with contextlib.suppress(apsw.Error):  # It is durable all the same.
+                self._on_durable(connection)
+        if self._on_commit is not None:
             self._on_commit(len(batch), time.monotonic() - began)
-        _deliver(batch, failure)
 
-    def _carry_out(self, connection: apsw.Connection, batch: list[_Asked]) -> None:
-        adding = [asked for asked in batch if asked.row is not None]
-        if adding:
-            rows = [asked.row for asked in adding if asked.row is not None]
-            refusals = self._add_rows(connection, rows)
-            for asked, refusal in zip(adding, refusals, strict=True):
-                asked.error = refusal
+    def _carry_out(self, connection: apsw.Connection, batch: list[Asked]) -> None:
+        rows = [asked.job for asked in batch if isinstance(asked.job, tuple)]
+        refusals = iter(self._add_rows(connection, rows) if rows else ())
         for asked in batch:
-            if asked.job is not None:
-                try:
-                    asked.result = asked.job(connection)
-                except LogError as refused:
-                    asked.error = refused
+            if isinstance(asked.job, tuple):
+                asked.error = next(refusals)
+                continue
+            try:
+                asked.result = asked.job(connection)
+            except LogError as refused:
+                asked.error = refused
 
-    def _end(self, connection: apsw.Connection) -> Exception | None:
+    def _rest(self, is_busy: bool) -> None:
+        if self._to_checkpoint >= (CHECKPOINT_PAGES_MAX if is_busy else CHECKPOINT_PAGES):
+            self._checkpoint()
+
+    def _end(self, connection: apsw.Connection) -> None:
         try:
             connection.execute("COMMIT")
         except apsw.Error as error:
@@ -169,9 +137,8 @@ class Writer:
                 self._cut_back()
             except OSError:
                 if not _is_incomplete(error):
-                    return Ambiguous(str(error))
-            return _in_our_words(error)
-        return None
+                    raise Ambiguous(str(error)) from error
+            raise _in_our_words(error) from error
 
     def _connect(self) -> apsw.Connection:
         if self._connection is None:
@@ -203,13 +170,17 @@ class Writer:
             except apsw.Error:
                 self._hang_up()
 
-    def _hang_up(self, *, in_peace: bool = False) -> None:
-        """Close the connection; `in_peace`: checkpoint everything first."""
+    def _hang_up(self) -> None:
+        """Close the connection."""
         connection, self._connection = self._connection, None
         if connection is not None:
-            if in_peace:
-                connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 0)
             connection.close(True)
+
+    def _hang_up_in_peace(self) -> None:
+        """Close the connection; SQLite checkpoints everything first."""
+        if self._connection is not None:
+            self._connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 0)
+        self._hang_up()
 
     def _checkpoint(self) -> None:
         if self._connection is None:
@@ -242,34 +213,3 @@ def _is_incomplete(error: apsw.Error) -> bool:
     if isinstance(error, apsw.FullError | apsw.ReadOnlyError):
         return True
     return bool(getattr(error, "extendedresult", 0) == apsw.SQLITE_IOERR_WRITE)
-
-
-def _deliver(batch: list[_Asked], failure: Exception | None) -> None:
-    """Answer all jobs in one turn of the loop. A failure of the commit is the answer to each."""
-    if failure is not None:
-        for asked in batch:
-            asked.error = failure
-    # A log is used from one loop. If that is closed, no caller waits any more.
-    with contextlib.suppress(RuntimeError):
-        batch[0].future.get_loop().call_soon_threadsafe(_answer, batch)
-
-
-def _answer(batch: list[_Asked]) -> None:
-    for asked in batch:
-        if asked.future.cancelled():
-            continue
-        if asked.error is None:
-            asked.future.set_result(asked.result)
-        else:
-            asked.future.set_exception(asked.error)
-
-
-@dataclass(slots=True, eq=False)
-class _Asked:
-    """A job or a row, and the future of its caller."""
-
-    future: asyncio.Future[Any]
-    job: WriterJob | None = None
-    row: AddedRow | None = None
-    result: Any = None
-    error: Exception | None = None

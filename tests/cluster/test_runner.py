@@ -57,6 +57,7 @@ class Place:
 
     def unfollow(self, shard):
         del self.follows[shard]
+        self.history.append(("unfollow", shard, 0))
 
 
 @contextlib.asynccontextmanager
@@ -298,3 +299,24 @@ async def test_who_has_not_renewed_its_session_for_most_of_it_answers_nothing():
         session.renewed_at = loop_time_s() - 810.0
         place.runner._wake.set()
         await until(lambda: not place.leads)
+
+
+async def test_nodes_forget_what_they_have_of_a_store_that_went_back():
+    async with places(1, 2, replicas=2) as (coordination, (one, two)):
+        await until(
+            lambda: all_led_once(one, two) and len(one.follows) + len(two.follows) == SHARDS
+        )
+        before = {**one.leads, **two.leads}
+        for place in (one, two):
+            place.history.clear()
+        coordination.go_back(raised=1_000)
+        await until(
+            lambda: all_led_once(one, two) and min({**one.leads, **two.leads}.values()) > 1_000
+        )
+        for place in (one, two):
+            released = [shard for what, shard, _ in place.history if what == "release"]
+            unfollowed = [shard for what, shard, _ in place.history if what == "unfollow"]
+            assert sorted(released + unfollowed) == list(range(SHARDS))
+        assert all(
+            epoch > before[shard] + 1_000 for shard, epoch in {**one.leads, **two.leads}.items()
+        )

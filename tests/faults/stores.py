@@ -1,9 +1,11 @@
-"""Real stores for tests: three nodes each on loopback, started here and stopped by their PID."""
+"""Real stores for tests, on loopback, started here and stopped by their PID: three nodes each, or a
+primary and standbys."""
 
 from __future__ import annotations
 
 import contextlib
 import json
+import os
 import shutil
 import signal
 import socket
@@ -169,3 +171,130 @@ class ZooKeeperCluster(Cluster):
             "java", "-Xmx192m", "-Dzookeeper.admin.enableServer=false",
             "-cp", f"/etc/zookeeper/conf:{ZOOKEEPER_JAR}", ZOOKEEPER_MAIN, configuration,
         ]  # fmt: skip
+
+
+# --- PostgreSQL ---------------------------------------------------------------------------------
+
+
+def postgres_programs() -> Path | None:
+    """Folder of the programs of the newest PostgreSQL here; None: there is none."""
+    found = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"), key=lambda it: it.parts[-3])
+    if found:
+        return found[-1].parent
+    initdb = shutil.which("initdb")
+    return Path(initdb).parent if initdb else None
+
+
+def missing_postgres() -> str | None:
+    """Reason why PostgreSQL cannot be started here; None if it can."""
+    if postgres_programs() is None:
+        return "PostgreSQL is not installed (Debian: postgresql)"
+    return None
+
+
+class Postgres:
+    """A primary on loopback, and standbys made of it. Use it as a context manager.
+
+    PostgreSQL does not run as root: then it is started as the user `postgres`.
+
+    Args:
+        more: settings of the primary and of its standbys, by name.
+    """
+
+    def __init__(self, **more: str) -> None:
+        self.folder = Path(tempfile.mkdtemp(prefix="postgres-"))
+        self._programs = postgres_programs()
+        self._user = {"user": "postgres", "group": "postgres"} if os.getuid() == 0 else {}
+        self._settings = {
+            "listen_addresses": "127.0.0.1",
+            "unix_socket_directories": "",
+            "wal_level": "replica",
+            "max_wal_senders": "8",
+            "hot_standby": "on",
+            "max_connections": "200",
+            "shared_buffers": "32MB",
+            **more,
+        }
+        self.ports: dict[str, int] = {}
+        self.processes: dict[str, subprocess.Popen] = {}
+        if self._user:
+            shutil.chown(self.folder, "postgres", "postgres")
+
+    def __enter__(self) -> Self:
+        self._run(
+            "initdb", "--no-sync", "--auth=trust", "--username=postgres", "--encoding=UTF8",
+            "--locale=C", "-D", self.folder / "primary",
+        )  # fmt: skip
+        with (self.folder / "primary" / "pg_hba.conf").open("a") as rules:
+            rules.write("host replication all 127.0.0.1/32 trust\n")
+        self.start("primary")
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for name in tuple(self.processes):
+            self.kill(name)
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def url(self, *names: str, cluster: str = "coordinator") -> str:
+        """URL of the store on some of the servers, or on all."""
+        hosts = ",".join(f"127.0.0.1:{self.ports[name]}" for name in names or self.ports)
+        query = f"?cluster={cluster}" if cluster else ""
+        return f"postgresql://postgres@{hosts}/postgres{query}"
+
+    def start(self, name: str) -> None:
+        """Start a server on the data it has, and wait until it accepts connections."""
+        port = self.ports.setdefault(name, free_port())
+        settings = {**self._settings, "port": str(port)}
+        flags = [part for key, value in settings.items() for part in ("-c", f"{key}={value}")]
+        with (self.folder / f"{name}.log").open("a") as log:
+            self.processes[name] = subprocess.Popen(
+                [self._programs / "postgres", "-D", self.folder / name, *flags],
+                stdout=log, stderr=log, cwd=self.folder, **self._user,
+            )  # fmt: skip
+        ready = [self._programs / "pg_isready", "-q", "-h", "127.0.0.1", "-p", str(port)]
+        until = time.monotonic() + START_S
+        while subprocess.run(ready, check=False).returncode != 0:
+            log_file = self.folder / f"{name}.log"
+            assert time.monotonic() < until, f"{name} did not start: {log_file.read_text()}"
+            time.sleep(0.05)
+
+    def add_standby(self, name: str, of: str = "primary", **more: str) -> None:
+        """Make a standby of a server, and start it. It streams asynchronously."""
+        self._run(
+            "pg_basebackup", "-h", "127.0.0.1", "-p", str(self.ports[of]), "-U", "postgres",
+            "-D", self.folder / name, "-R", "-X", "stream", "-c", "fast", "--no-sync",
+        )  # fmt: skip
+        with (self.folder / name / "postgresql.auto.conf").open("a") as settings:
+            for key, value in {"cluster_name": name, **more}.items():
+                settings.write(f"{key} = '{value}'\n")
+        self.start(name)
+
+    def promote(self, name: str) -> None:
+        """Promote a standby, and wait until it takes writes."""
+        self._run("pg_ctl", "promote", "-w", "-D", self.folder / name)
+
+    def signal(self, name: str, what: signal.Signals) -> None:
+        """Send a signal to the postmaster of a server."""
+        self.processes[name].send_signal(what)
+
+    def kill(self, name: str) -> None:
+        """Stop a server at once, without a checkpoint; `start` brings it back on its data."""
+        process = self.processes.pop(name, None)
+        if process is not None:
+            process.send_signal(signal.SIGCONT)
+            process.send_signal(signal.SIGQUIT)
+            process.wait()
+
+    def _run(self, program: str, *arguments: object) -> None:
+        command = [str(part) for part in (self._programs / program, *arguments)]
+        done = subprocess.run(
+            command, check=False, capture_output=True, text=True, cwd=self.folder, **self._user
+        )
+        assert done.returncode == 0, f"{program}: {done.stdout}{done.stderr}"
+
+
+def store_url(store: Cluster | Postgres, name: str) -> str:
+    """The setting `store` of nodes whose cluster has a name."""
+    if isinstance(store, Postgres):
+        return store.url(cluster=name)
+    return f"{store.name}://{','.join(store.endpoints)}/{name}"

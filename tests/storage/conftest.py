@@ -11,15 +11,24 @@ import pytest
 from coordinator.storage.access import StoreAccess
 from coordinator.storage.etcd import EtcdLog
 from coordinator.storage.memory import MemoryLog
+from coordinator.storage.postgres import PostgresLog
 from coordinator.storage.sqlite import SqliteLog
 from coordinator.storage.zookeeper import ZooKeeperLog
 from tests.faults.stores import (
     EtcdCluster,
+    Postgres,
     ZooKeeperCluster,
     missing_etcd,
+    missing_postgres,
     missing_zookeeper,
 )
-from tests.storage.meetings import EtcdMeeting, MemoryMeeting, ZooKeeperMeeting
+from tests.storage.meetings import (
+    EtcdMeeting,
+    MemoryMeeting,
+    PostgresMeeting,
+    ZooKeeperMeeting,
+    postgres_store,
+)
 
 SHARDS = 4
 
@@ -67,7 +76,28 @@ async def memory_log():
     yield MemoryLog()
 
 
-SLOW = [pytest.param(name, marks=pytest.mark.integration) for name in ("etcd", "zookeeper")]
+@pytest.fixture(scope="session")
+def postgres():
+    """One server for all tests of the session."""
+    if reason := missing_postgres():
+        pytest.skip(reason)
+    with Postgres() as server:
+        yield server
+
+
+@contextlib.asynccontextmanager
+async def postgres_log(server: Postgres, cluster: str = ""):
+    store = postgres_store(server.url("primary", cluster=""), cluster or f"c{uuid.uuid4().hex}")
+    log = await PostgresLog.open(store, shards=SHARDS)
+    try:
+        yield log
+    finally:
+        await log.close()
+
+
+SLOW = [
+    pytest.param(name, marks=pytest.mark.integration) for name in ("etcd", "zookeeper", "postgres")
+]
 
 
 @pytest.fixture(params=["memory", *SLOW])
@@ -75,6 +105,10 @@ async def meeting(request):
     """Makes as many `Coordination`s of one cluster as are asked for."""
     if request.param == "memory":
         meeting = MemoryMeeting()
+    elif request.param == "postgres":
+        url = request.getfixturevalue("postgres").url("primary", cluster="")
+        meeting = PostgresMeeting(url)
+        await meeting.open()
     else:
         kind = {"etcd": EtcdMeeting, "zookeeper": ZooKeeperMeeting}[request.param]
         meeting = kind(request.getfixturevalue(request.param).endpoints)
@@ -89,6 +123,8 @@ async def log(request, tmp_path):
             opening = etcd_log(request.getfixturevalue("etcd"))
         case "zookeeper":
             opening = zookeeper_log(request.getfixturevalue("zookeeper"))
+        case "postgres":
+            opening = postgres_log(request.getfixturevalue("postgres"))
         case "sqlite":
             opening = opened(tmp_path)
         case _:

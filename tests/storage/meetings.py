@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import uuid
 
+import psycopg
 from kazoo.client import KazooClient
 from kazoo.exceptions import NoNodeError
 
@@ -16,6 +17,10 @@ from coordinator.storage.etcd_client import EtcdClient
 from coordinator.storage.etcd_coordination import EtcdCoordination
 from coordinator.storage.etcd_txn import delete, put
 from coordinator.storage.memory_coordination import MemoryCoordination
+from coordinator.storage.postgres import PostgresLog
+from coordinator.storage.postgres_connection import Server, Target
+from coordinator.storage.postgres_coordination import PostgresCoordination
+from coordinator.storage.postgres_lineage import Store
 from coordinator.storage.zookeeper_coordination import ZooKeeperCoordination
 
 SESSION_S = 6.0
@@ -133,3 +138,44 @@ class ZooKeeperMeeting(Meeting):
         await asyncio.to_thread(self._others[-1].start)
         with contextlib.suppress(NoNodeError):
             await asyncio.to_thread(self._others[-1].delete, path)
+
+
+def postgres_store(url: str, cluster: str) -> Store:
+    """A cluster of a database."""
+    return Store(Server(Target.of(url, cluster, StoreAccess(()), SESSION_S)))
+
+
+class PostgresMeeting(Meeting):
+    def __init__(self, url: str) -> None:
+        super().__init__()
+        self._url = url
+        self._cluster = f"c{uuid.uuid4().hex}"
+
+    async def open(self) -> None:
+        """Make the tables, as the log of a node does."""
+        log = await PostgresLog.open(postgres_store(self._url, self._cluster), shards=250)
+        await log.close()
+
+    def _make(self) -> Coordination:
+        return PostgresCoordination(postgres_store(self._url, self._cluster), timeout_s=SESSION_S)
+
+    async def end_session(self, number: int) -> None:
+        await self._carry_out("DELETE FROM node WHERE id = %s", number)
+
+    async def name_controller(self, number: int) -> None:
+        await self._carry_out("UPDATE cluster SET controller = %s", f"{number} long gone")
+
+    async def delete_controller(self) -> None:
+        await self._carry_out("UPDATE cluster SET controller = NULL")
+
+    async def _carry_out(self, statement: str, *values: object) -> None:
+        """Change a row by hand, and tell the nodes."""
+
+        def change() -> None:
+            with psycopg.connect(self._url, autocommit=True) as connection:
+                connection.execute(f"SET search_path = {self._cluster}")
+                connection.execute(statement, values)
+                connection.execute("UPDATE cluster SET version = version + 1")
+                connection.execute("SELECT pg_notify(%s, '')", (self._cluster,))
+
+        await asyncio.to_thread(change)

@@ -123,7 +123,7 @@ async def test_a_bug_in_the_writer_itself_is_told_to_those_who_wait(tmp_path, mo
     async with opened(tmp_path) as log:
         fence = await log.fence(S0)
         with monkeypatch.context() as patch:
-            patch.setattr(log._writer, "_commit", broken)
+            patch.setattr(log._writer._jobs, "_commit", broken)
             with pytest.raises(ZeroDivisionError):
                 await log.append(fence, entry(1, fence))
         await log.append(fence, entry(1, fence))

@@ -14,10 +14,11 @@ import apsw
 import pytest
 
 from coordinator.core.ids import ShardId
-from coordinator.storage import schema, writer
+from coordinator.storage import group_commit, schema, writer
 from coordinator.storage.folder import DATABASE
 from coordinator.storage.log import Ambiguous, CannotOpen, Entry, Snapshot, Unavailable
-from coordinator.storage.sqlite import SqliteLog, read_shard
+from coordinator.storage.sql_log import read_shard
+from coordinator.storage.sqlite import SqliteLog, SqliteTransaction
 from tests.storage.conftest import SHARDS
 from tests.storage.disks import Disk, Image, images_at
 
@@ -86,7 +87,7 @@ class Reader:
             schema.check_format(connection)
             return {
                 shard: (
-                    list(read_shard(connection, ShardId(shard)).records()),
+                    list(read_shard(SqliteTransaction(connection), ShardId(shard)).records()),
                     connection.execute(
                         "SELECT coalesce(max(epoch), 0) FROM fence WHERE shard = ?", (shard,)
                     ).get,
@@ -202,18 +203,18 @@ async def test_without_syncs_the_same_test_finds_losses(tmp_path, disk, monkeypa
 
 
 async def test_an_acknowledgement_before_the_commit_is_found(tmp_path, disk, monkeypatch):
-    commit, answer, deliver = writer.Writer._commit, writer._answer, writer._deliver
+    commit, answer, deliver = writer.Writer._commit, group_commit._answer, group_commit._deliver
 
     def hasty(self, batch):
-        appends = [a for a in batch if a.row is not None]
+        appends = [a for a in batch if isinstance(a.job, tuple)]
         if appends:
-            deliver(appends, None)
+            deliver(appends)
         commit(self, batch)
 
     def once(batch):
         answer([asked for asked in batch if not asked.future.done()])
 
     monkeypatch.setattr(writer.Writer, "_commit", hasty)
-    monkeypatch.setattr(writer, "_answer", once)
+    monkeypatch.setattr(group_commit, "_answer", once)
     asked = await work(tmp_path / "data", disk)
     assert first_missing(disk, asked, tmp_path / "image")

@@ -193,7 +193,7 @@ async def test_the_write_ahead_log_is_emptied_when_nothing_is_asked_for(tmp_path
     async with opened(tmp_path) as log:
         fence = await log.fence(S0)
         await write(log, fence, *range(1, 200), size=5_000)
-        monkeypatch.setattr(writer, "IDLE_S", 0.01)
+        monkeypatch.setattr(log._writer._jobs, "_idle_s", 0.01)
         emptied.clear()
         await write(log, fence, 200, size=5_000)  # From then on the writer has nothing to do.
         grown = (tmp_path / f"{DATABASE}-wal").stat().st_size

@@ -10,21 +10,24 @@ import json
 import pytest
 
 from coordinator.cli.main import main
-from tests.faults.stores import EtcdCluster, missing_etcd
+from tests.faults.stores import EtcdCluster, Postgres, missing_etcd, missing_postgres, store_url
 from tests.integration.groups import commit_everywhere, members
 from tests.integration.nodes import SHARDS, Nodes, three_nodes
 from tests.patience import HANG_S
 
 GROUPS = SHARDS
 MEMBERS = {"session_timeout_ms": 60_000, "heartbeat_interval_ms": 500}
+KINDS = {"etcd": (EtcdCluster, missing_etcd), "postgres": (Postgres, missing_postgres)}
 
 
 @pytest.fixture
-def store():
-    if reason := missing_etcd():
+def store(request):
+    """URL of a store that runs: of etcd, unless a test asks for another."""
+    cluster, missing = KINDS[getattr(request, "param", "etcd")]
+    if reason := missing():
         pytest.skip(reason)
-    with EtcdCluster() as running:
-        yield f"etcd://{','.join(running.endpoints)}/test"
+    with cluster() as running:
+        yield store_url(running, "test")
 
 
 async def nothing_happens(some, seconds: float) -> None:

@@ -1,0 +1,91 @@
+"""`coordinator store`: what a database needs before nodes use it, and after a copy was put back."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from coordinator.cli.flags import WrongUsage, add_output_flag
+from coordinator.cli.output import DONE, Output, show
+from coordinator.cli.parser import add_actions
+from coordinator.observe.rows import column
+
+if TYPE_CHECKING:
+    from coordinator.storage.postgres_lineage import Store
+
+CREDENTIALS = "its credentials come from COORDINATOR_STORE_… in the environment"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LineageRow:
+    """The lineage that a store has begun."""
+
+    store: str = column("Hosts, database and cluster.")
+    lineage: int = column("Number of the lineage, counted from 1.")
+    raised: int = column("Number by which epochs and generations were raised.")
+    timeline: int = column("Timeline of the server.")
+
+
+def add_parsers(commands: Any) -> None:  # Any: argparse does not name its type.
+    """The actions and their flags."""
+    text = "prepare a PostgreSQL store, or tell nodes that a copy of it was put back"
+    actions = add_actions(commands.add_parser("store", help=text, description=text))
+    text = "print the SQL that makes the tables, and grants a role what nodes need"
+    command = actions.add_parser("sql", help=text, description=text)
+    command.set_defaults(run=_sql)
+    command.add_argument("--cluster", default="coordinator", help="name of the schema")
+    command.add_argument("--role", default="", help="role that nodes log in as")
+    text = "have nodes raise all numbers, after a copy of the database was put back"
+    command = actions.add_parser("restored", help=text, description=text)
+    command.set_defaults(run=_restored)
+    command.add_argument("store", help=f"URL of the store, postgresql://…; {CREDENTIALS}")
+    add_output_flag(command, LineageRow)
+
+
+def _sql(options: argparse.Namespace) -> int:
+    from coordinator.storage.postgres_schema import ddl
+
+    print(ddl(options.cluster, options.role), end="")
+    return DONE
+
+
+def _restored(options: argparse.Namespace) -> int:
+    def act() -> Output:
+        store = _store_of(options.store)
+        try:
+            connection = store.connect()
+            try:
+                store.check(connection, is_restored=True)
+            finally:
+                connection.close()
+        finally:
+            store.server.watchdog.close()
+        lineage = store.lineage
+        assert lineage is not None
+        row = LineageRow(
+            store=str(store.server.target),
+            lineage=lineage.number,
+            raised=lineage.raised,
+            timeline=lineage.position.timeline,
+        )
+        note = "Nodes that run notice it within a session, and load their shards anew."
+        return Output(LineageRow, [row], notes=[note])
+
+    return show(options, act)
+
+
+def _store_of(url: str) -> Store:
+    from coordinator.core.setting import InvalidSetting
+    from coordinator.runtime.stores import postgres_store
+    from coordinator.settings.sources import Sources, load
+
+    try:
+        settings, _ = load(Sources(flags={"store": url}, environment=os.environ, file=None))
+    except InvalidSetting as error:
+        raise WrongUsage(str(error)) from error
+    shared = settings.storage.shared_store
+    if shared is None or shared.kind != "postgresql":
+        raise WrongUsage("only a PostgreSQL store has a lineage: give postgresql://…")
+    return postgres_store(settings.storage, shared)

@@ -1,0 +1,430 @@
+"""The log in PostgreSQL: one statement appends the entries of all shards that wait.
+
+The statement locks the shards' rows of `fence` in the order of their numbers, compares epoch, token
+and sequence number, claims the next numbers, and inserts the entries. READ COMMITTED compares again
+after a wait for a lock, so an append that is ordered behind a take-over is refused. It is one
+autocommitted statement, so a process that is frozen holds no lock.
+
+A commit is acknowledged when the server's own disk has it, and its synchronous standbys if it has
+any. What a promotion of another standby loses is noticed: see `postgres_schema.py`.
+
+Source: https://www.postgresql.org/docs/current/transaction-iso.html, 13.2.1
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import secrets
+import struct
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import psycopg
+from psycopg.adapt import Dumper
+from psycopg.pq import Format
+
+from coordinator.core.ids import ShardId
+from coordinator.storage import entry as frames
+from coordinator.storage.group_commit import Asked, GroupCommit
+from coordinator.storage.log import (
+    FENCES_PER_LEADER_EPOCH,
+    CannotOpen,
+    Entry,
+    Fence,
+    Fenced,
+    Loaded,
+    LogError,
+    Snapshot,
+    TooLarge,
+    Unavailable,
+    next_fence_epoch,
+)
+from coordinator.storage.postgres_connection import (
+    COMMITTED_LOCALLY,
+    CommittedLocally,
+    Connection,
+    failure_of,
+)
+from coordinator.storage.postgres_lineage import Store
+from coordinator.storage.postgres_schema import prepare
+from coordinator.storage.slices import chunks
+from coordinator.storage.sql_log import (
+    Dialect,
+    check_fence,
+    fence_row,
+    make_room,
+    read_shard,
+    refusal,
+    seal,
+    trim,
+)
+
+T = TypeVar("T")
+FRAME_BYTES_MAX = 16 * 1024 * 1024
+CALL_S = 10.0
+"""Time limit of an append, after which it is ambiguous. A synchronous standby may take as long."""
+READ_S = 60.0
+"""Time limit of a load, or of a step of a snapshot."""
+IDLE_S = 5.0
+BATCH_MAX = 4_096
+
+APPEND = """
+WITH given AS MATERIALIZED (
+    SELECT * FROM unnest(%s, %s, %s, %s, %s) AS g(shard, epoch, token, sequence, frame)
+), held AS MATERIALIZED (
+    SELECT f.shard FROM fence f JOIN given g USING (shard)
+    WHERE f.epoch = g.epoch AND f.token = g.token AND f.sequence = g.sequence - 1
+    ORDER BY f.shard FOR NO KEY UPDATE OF f
+), claimed AS (
+    UPDATE fence f SET sequence = g.sequence, lineage = %s FROM given g JOIN held USING (shard)
+    WHERE f.shard = g.shard AND f.epoch = g.epoch AND f.token = g.token
+        AND f.sequence = g.sequence - 1
+    RETURNING f.shard
+)
+INSERT INTO entry SELECT g.shard, g.sequence, g.frame FROM given g JOIN claimed USING (shard)
+RETURNING shard
+"""
+TAKE_OVER = """
+INSERT INTO fence AS f (shard, epoch, token, sequence, lineage)
+VALUES (%(shard)s, %(first)s + 1, %(token)s, 0, %(lineage)s)
+ON CONFLICT (shard) DO UPDATE
+SET epoch = greatest(f.epoch, %(first)s) + 1, token = %(token)s
+WHERE (greatest(f.epoch, %(first)s) + 1) / %(size)s = %(leader_epoch)s
+RETURNING epoch
+"""
+CONFIRM = "UPDATE fence SET sequence = sequence WHERE shard = %s AND epoch = %s AND token = %s"
+DIALECT = Dialect(
+    fence="SELECT epoch, token, sequence FROM fence WHERE shard = ?",
+    locked_fence="SELECT epoch, token, sequence FROM fence WHERE shard = ? FOR NO KEY UPDATE",
+    entries="SELECT sequence, frame FROM entry WHERE shard = ? AND sequence > ? ORDER BY sequence",
+    chunks="SELECT frame FROM chunk WHERE shard = ? AND sequence = ? ORDER BY number",
+)
+
+
+class PostgresLog:
+    """`GroupLog` in a database of PostgreSQL 14 or later.
+
+    Use `PostgresLog.open`.
+    """
+
+    def __init__(self, store: Store) -> None:
+        self.shards = 0
+        self._store = store
+        self._connection: Connection | None = None  # The writer's, used in its thread.
+        self._moves = 0
+        self._warnings: list[str] = []
+        self._writer = GroupCommit(
+            self._commit, rest=lambda _: None, end=self._hang_up, idle_s=IDLE_S, most=BATCH_MAX
+        )
+
+    @classmethod
+    async def open(cls, store: Store, *, shards: int | None) -> PostgresLog:
+        """Connect, and create the store if it does not exist.
+
+        Args:
+            shards: number of shards; None: the store is only read, and is not created.
+        Raises:
+            CannotOpen: no host can be written, or a newer version made the store, or it was made
+                for another number of shards, or it does not exist and is not to be created.
+        """
+        log = cls(store)
+        try:
+            log.shards = await asyncio.to_thread(log._make, shards)
+        except (LogError, psycopg.Error) as error:
+            await log.close()
+            words = " ".join(str(error).split())
+            raise CannotOpen(f"{store.server.target}: {words}") from error
+        except BaseException:
+            await log.close()
+            raise
+        return log
+
+    async def fence(self, shard: ShardId, leader_epoch: int = 0) -> Fence:
+        token = secrets.randbits(62)
+
+        def take_over(connection: Connection) -> int:
+            given = {
+                "shard": shard,
+                "token": token,
+                "leader_epoch": leader_epoch,
+                "first": leader_epoch * FENCES_PER_LEADER_EPOCH,
+                "size": FENCES_PER_LEADER_EPOCH,
+                "lineage": self._lineage,
+            }
+            row = connection.execute(TAKE_OVER, given).fetchone()
+            if row is None:
+                stored, _, _ = fence_row(PostgresTransaction(connection), shard)
+                next_fence_epoch(stored, leader_epoch)
+                raise Unavailable(f"shard {shard} was taken over meanwhile")
+            return int(row[0])
+
+        # An epoch whose answer was lost has no owner, and does no harm.
+        return Fence(shard, await self._writer.ask(take_over), token)
+
+    async def append(self, fence: Fence, entry: Entry) -> None:
+        frame = frames.encode(fence.shard, entry)
+        if len(frame) > FRAME_BYTES_MAX:
+            raise TooLarge(f"an entry of {len(frame)} bytes")
+        await self._writer.ask(_Append(fence, entry.sequence, frame))
+
+    async def load(self, fence: Fence, after: int = 0) -> Loaded:
+        def read(reading: PostgresTransaction) -> Loaded:
+            epoch, token, _ = fence_row(reading, fence.shard)
+            fence.check(epoch, token)
+            return read_shard(reading, fence.shard, after)
+
+        return await asyncio.to_thread(self._read, read)
+
+    async def read(self, shard: ShardId, after: int = 0) -> Loaded:
+        return await asyncio.to_thread(self._read, lambda it: read_shard(it, shard, after))
+
+    async def write_snapshot(self, fence: Fence, snapshot: Snapshot) -> None:
+        await asyncio.to_thread(self._write_snapshot, fence, snapshot)
+
+    async def close(self) -> None:
+        await self._writer.close()
+        await asyncio.to_thread(self._store.server.watchdog.close)
+
+    # --- In threads ---
+
+    @property
+    def _lineage(self) -> int:
+        return 0 if self._store.lineage is None else self._store.lineage.number
+
+    def _make(self, shards: int | None) -> int:
+        server = self._store.server
+        with contextlib.closing(server.connect()) as connection, self._limit(connection, READ_S):
+            made_for = prepare(connection, server.target.schema, shards)
+            self._store.check(connection)
+        return made_for
+
+    def _limit(
+        self, connection: Connection, seconds: float
+    ) -> contextlib.AbstractContextManager[None]:
+        return self._store.server.watchdog.limit(connection, seconds)
+
+    @contextlib.contextmanager
+    def _another(self) -> Iterator[Connection]:
+        """A connection for one load or snapshot. Errors of the server become those of a log."""
+        connection = self._store.connect()
+        try:
+            with self._limit(connection, READ_S):
+                yield connection
+        except psycopg.Error as error:
+            raise failure_of(error, is_sent=True) from error
+        finally:
+            connection.close()
+
+    def _read(self, read: Callable[[PostgresTransaction], Loaded]) -> Loaded:
+        with self._another() as connection:
+            # A large load may pause for long between two rows.
+            connection.execute("SET idle_in_transaction_session_timeout = 0")
+            connection.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
+            with connection.transaction():
+                return read(PostgresTransaction(connection))
+
+    def _write_snapshot(self, fence: Fence, snapshot: Snapshot) -> None:
+        with self._another() as connection:
+            transaction = PostgresTransaction(connection)
+            with connection.transaction():
+                if not make_room(transaction, fence, snapshot.sequence):
+                    return
+            count = 0
+            for count, frame in enumerate(chunks(fence, snapshot), 1):
+                with connection.transaction():
+                    check_fence(transaction, fence)
+                    transaction.run(
+                        "INSERT INTO chunk VALUES (?, ?, ?, ?)",
+                        fence.shard,
+                        snapshot.sequence,
+                        count - 1,
+                        frame,
+                    )
+            with connection.transaction():
+                seal(transaction, fence, snapshot, count)
+            with connection.transaction():
+                trim(transaction, fence, snapshot.sequence)
+
+    # --- The writer's thread ---
+
+    def _commit(self, batch: list[Asked]) -> None:
+        """Carry out a batch: other jobs one by one, and appends in as few statements as can be."""
+        appends = [asked for asked in batch if isinstance(asked.job, _Append)]
+        for asked in batch:
+            if not isinstance(asked.job, _Append):
+                try:
+                    asked.result = self._carry_out(asked.job)
+                except LogError as refused:
+                    asked.error = refused
+        while appends:
+            first = {asked.job.fence.shard: asked for asked in reversed(appends)}
+            self._append_all(list(first.values()))
+            done = set(first.values())
+            appends = [asked for asked in appends if asked not in done]
+
+    def _append_all(self, batch: list[Asked]) -> None:
+        """Append an entry to each of several shards."""
+        appends = [asked.job for asked in batch]
+        try:
+            refusals = self._carry_out(lambda connection: self._append(connection, appends))
+        except LogError as failure:
+            refusals = [failure for _ in batch]
+        for asked, refused in zip(batch, refusals, strict=True):
+            asked.error = refused
+
+    def _carry_out(self, job: Callable[[Connection], T]) -> T:
+        """Run a job on the writer's connection; an error that may have broken it closes it.
+
+        Raises:
+            LogError: the job refused, or the server failed.
+        """
+        connection = self._connect()
+        self._warnings.clear()
+        try:
+            with self._limit(connection, CALL_S):
+                result = job(connection)
+            if self._warnings:
+                raise CommittedLocally("; ".join(self._warnings))
+        except LogError:
+            raise
+        except (psycopg.Error, CommittedLocally) as error:
+            self._hang_up()
+            raise failure_of(error, is_sent=True) from error
+        return result
+
+    def _connect(self) -> Connection:
+        if self._moves != self._store.moves:
+            self._hang_up()
+        if self._connection is None:
+            self._moves = self._store.moves
+            connection = self._store.connect()
+            for kind in (Int4Array, Int8Array, ByteaArray):
+                connection.adapters.register_dumper(kind, kind.dumper)
+            connection.add_notice_handler(self._note)
+            self._connection = connection
+        return self._connection
+
+    def _note(self, notice: psycopg.errors.Diagnostic) -> None:
+        if notice.sqlstate == COMMITTED_LOCALLY:
+            self._warnings.append(notice.message_primary or "a commit is only local")
+
+    def _hang_up(self) -> None:
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.close()
+
+    def _append(
+        self, connection: Connection, appends: Sequence[_Append]
+    ) -> Sequence[LogError | None]:
+        """Append an entry to each of several shards; a refusal of each, or None."""
+        written = connection.execute(
+            APPEND,
+            (
+                Int4Array.of([it.fence.shard for it in appends]),
+                Int8Array.of([it.fence.fence_epoch for it in appends]),
+                Int8Array.of([it.fence.token for it in appends]),
+                Int8Array.of([it.sequence for it in appends]),
+                ByteaArray.of([it.frame for it in appends]),
+                self._lineage,
+            ),
+            binary=True,
+        ).fetchall()
+        if len(written) == len(appends):
+            return [None] * len(appends)
+        done = {shard for (shard,) in written}
+        return [None if it.fence.shard in done else _refusal_of(connection, it) for it in appends]
+
+
+def _refusal_of(connection: Connection, append: _Append) -> LogError | None:
+    """Reason why an entry was not appended; None: an earlier attempt has, and it is durable."""
+    fence = append.fence
+    refused = refusal(PostgresTransaction(connection), fence, append.sequence, append.frame)
+    if refused is None:
+        # What is there may be on this server alone: a commit after it waits for the standby too.
+        confirmed = connection.execute(CONFIRM, (fence.shard, fence.fence_epoch, fence.token))
+        if confirmed.rowcount != 1:
+            return Fenced(f"epoch {fence.fence_epoch} has been followed by another")
+    return refused
+
+
+@dataclass(frozen=True, slots=True)
+class _Append:
+    fence: Fence
+    sequence: int
+    frame: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class PostgresTransaction:
+    """A transaction of a connection."""
+
+    connection: Connection
+    dialect = DIALECT
+
+    def rows(self, statement: str, *values: object) -> Iterable[tuple[Any, ...]]:
+        with self.connection.cursor(binary=True) as cursor:
+            yield from cursor.stream(statement.replace("?", "%s").encode(), values)
+
+    def run(self, statement: str, *values: object) -> None:
+        self.connection.execute(statement.replace("?", "%s").encode(), values)
+
+
+# --- Arrays ---------------------------------------------------------------------------------------
+# Encoded here: psycopg's dumper of lists takes as long as all the rest of an append.
+
+_HEADER = struct.Struct(">iiIii")  # Dimensions, nulls, type, length, first subscript.
+
+
+class _Dumper(Dumper):
+    format = Format.BINARY
+
+    def dump(self, obj: bytes) -> bytes:
+        return obj
+
+
+def _dumper(oid: int) -> type[Dumper]:
+    return type("_ArrayDumper", (_Dumper,), {"oid": oid})
+
+
+class _NumberArray(bytes):
+    element_oid = 0
+    item = struct.Struct("")
+    dumper: type[Dumper]
+
+    @classmethod
+    def of(cls, values: Sequence[int]) -> _NumberArray:
+        size = cls.item.size - 4
+        pack = cls.item.pack
+        header = _HEADER.pack(1, 0, cls.element_oid, len(values), 1)
+        return cls(header + b"".join([pack(size, value) for value in values]))
+
+
+class Int4Array(_NumberArray):
+    """An array of 32-bit integers in PostgreSQL's binary format."""
+
+    element_oid = 23
+    item = struct.Struct(">ii")
+    dumper = _dumper(1007)
+
+
+class Int8Array(_NumberArray):
+    """An array of 64-bit integers in PostgreSQL's binary format."""
+
+    element_oid = 20
+    item = struct.Struct(">iq")
+    dumper = _dumper(1016)
+
+
+class ByteaArray(bytes):
+    """An array of byte strings in PostgreSQL's binary format."""
+
+    dumper = _dumper(1001)
+
+    @classmethod
+    def of(cls, values: Sequence[bytes]) -> ByteaArray:
+        parts = [_HEADER.pack(1, 0, 17, len(values), 1)]
+        for value in values:
+            parts += (len(value).to_bytes(4, "big"), value)
+        return cls(b"".join(parts))

@@ -1,0 +1,370 @@
+"""Connections to PostgreSQL: to the one host that may be written, checked, and bounded in time.
+
+Connections are synchronous and used in threads. Calls are bounded by a watchdog that shuts the
+socket down: a statement is never cancelled, because a commit whose wait for a synchronous standby
+is cancelled is acknowledged and may exist on the primary alone.
+
+Every host of the URL is asked. A standby is never taken, and of two hosts that can be written the
+one of the later lineage (`postgres_schema.py`), then the later timeline: after a promotion the old
+primary may still be there.
+
+Source: https://www.postgresql.org/docs/current/libpq-connect.html
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from ipaddress import ip_address
+from typing import Any, TypeAlias
+
+import psycopg
+from psycopg import sql
+from psycopg.conninfo import conninfo_to_dict
+
+from coordinator.storage.access import StoreAccess
+from coordinator.storage.log import Ambiguous, CannotOpen, LogError, Unavailable
+
+Connection: TypeAlias = psycopg.Connection[tuple[Any, ...]]
+
+CONNECT_S = 2
+"""Time limit of a connection attempt to one host, in whole seconds, as libpq has it."""
+LOOK_S = 0.05
+"""Interval at which the watchdog looks at deadlines."""
+LASTING = ("53100", "3D000", "42501")
+"""SQLSTATEs that waiting does not change: the disk is full, no such database, no privilege. So are
+those of class 28, refused logins. libpq tells none of a connection that fails."""
+NO_ANSWER = ("57P01", "57P02")
+"""SQLSTATEs of a server that shuts down; a commit under way may be done."""
+COMMITTED_LOCALLY = "01000"
+"""SQLSTATE of the warning with which a cancelled wait for a synchronous standby succeeds."""
+
+
+class CommittedLocally(Exception):
+    """A commit was acknowledged that the synchronous standby may not have."""
+
+
+@dataclass(frozen=True, slots=True)
+class Position:
+    """Identity of a server's history, as the server tells it.
+
+    system: of the database cluster, the same on its standbys. timeline: rises with each promotion.
+    flushed: bytes of write-ahead log on its disk.
+    """
+
+    system: int
+    timeline: int
+    flushed: int
+
+
+POSITION = (
+    "SELECT system_identifier::text, substr(pg_walfile_name(pg_current_wal_insert_lsn()), 1, 8), "
+    "pg_wal_lsn_diff(pg_current_wal_flush_lsn(), '0/0') FROM pg_control_system()"
+)
+"""Query for a `Position`; it needs no privileges. `pg_control_checkpoint` may lag behind."""
+
+
+def position_of(row: tuple[Any, ...]) -> Position:
+    """The `Position` in a row of `POSITION`."""
+    system, timeline, flushed = row
+    return Position(int(system), int(timeline, 16), int(flushed))
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A database, its hosts, and how to log in.
+
+    schema: names the cluster of coordinators; clusters may share a database. session_s: session
+    timeout of nodes, which the time limits of locks and idle transactions follow.
+    """
+
+    parameters: dict[str, Any]
+    hosts: tuple[dict[str, str], ...]
+    schema: str
+    session_s: float = 2.0
+
+    @classmethod
+    def of(cls, url: str, schema: str, access: StoreAccess, session_s: float = 2.0) -> Target:
+        """Parse a URL of libpq; what `access` says wins.
+
+        Raises:
+            CannotOpen: libpq does not understand it.
+        """
+        try:
+            parameters: dict[str, Any] = dict(conninfo_to_dict(url))
+        except psycopg.Error as error:
+            raise CannotOpen(f"libpq does not understand the URL of the store: {error}") from None
+        names = str(parameters.pop("host", "")).split(",")
+        ports = str(parameters.pop("port", "")).split(",")
+        ports = ports * len(names) if len(ports) == 1 else ports
+        if len(ports) != len(names):
+            raise CannotOpen("the URL of the store names hosts and ports in different numbers")
+        hosts = tuple(
+            {key: value for key, value in (("host", name), ("port", port)) if value}
+            for name, port in zip(names, ports, strict=True)
+        )
+        given = {
+            "user": access.user,
+            "password": access.password,
+            "sslrootcert": access.ca_file,
+            "sslcert": access.cert_file,
+            "sslkey": access.key_file,
+        }
+        parameters |= {key: str(value) for key, value in given.items() if value}
+        if "service" not in parameters and not all(_is_local(name) for name in names):
+            parameters.setdefault("sslmode", "verify-full")
+        return cls(parameters, hosts, schema, session_s)
+
+    def __str__(self) -> str:
+        """Hosts and database, without the password."""
+        hosts = ",".join(
+            host.get("host", "") + (f":{host['port']}" if "port" in host else "")
+            for host in self.hosts
+        )
+        database = self.parameters.get("dbname", "")
+        return f"postgresql://{hosts}/{database}, cluster {self.schema}"
+
+
+def _is_local(name: str) -> bool:
+    """True for a socket's folder and for the loopback."""
+    if not name or name.startswith(("/", "@")) or name == "localhost":
+        return True
+    with contextlib.suppress(ValueError):
+        return ip_address(name).is_loopback
+    return False
+
+
+# --- Time limits --------------------------------------------------------------------------------
+
+
+class Watchdog:
+    """Shuts the sockets of connections down that have not answered in time."""
+
+    def __init__(self) -> None:
+        self._due: dict[Connection, float] = {}
+        self._lock = threading.Lock()
+        self._closing = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="store-watchdog", daemon=True)
+        self._thread.start()
+
+    @contextlib.contextmanager
+    def limit(self, connection: Connection, seconds: float) -> Iterator[None]:
+        """Bound what is done with a connection inside. After that it is broken, and raises."""
+        with self._lock:
+            self._due[connection] = time.monotonic() + seconds
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._due.pop(connection, None)
+
+    def close(self) -> None:
+        """End the thread."""
+        self._closing.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        while not self._closing.wait(LOOK_S):
+            now = time.monotonic()
+            with self._lock:
+                for connection in [it for it, due in self._due.items() if due <= now]:
+                    del self._due[connection]
+                    _shut_down(connection)
+
+
+def _shut_down(connection: Connection) -> None:
+    with contextlib.suppress(OSError, psycopg.Error):
+        with socket.socket(fileno=os.dup(connection.fileno())) as wire:
+            wire.shutdown(socket.SHUT_RDWR)
+
+
+# --- Connecting ---------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class Server:
+    """The database of a cluster: opens connections to the host that may be written.
+
+    host: the one that was taken last; rivals: others that could be written then.
+    """
+
+    target: Target
+    watchdog: Watchdog = field(default_factory=Watchdog)
+    host: str = ""
+    rivals: tuple[str, ...] = ()
+
+    def connect(self) -> Connection:
+        """Open a connection, in a thread.
+
+        Raises:
+            Unavailable: no host can be written.
+            CannotOpen: the server cannot keep a log, or a pooler is in the way.
+        """
+        connection = self._best()
+        try:
+            with self._bounded(connection):
+                self._prepare(connection)
+                if connection.info.backend_pid != _pid(connection):
+                    self._refuse_transaction_pooler(connection)
+        except psycopg.Error as error:
+            connection.close()
+            raise failure_of(error, is_sent=False) from error
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+    def _bounded(self, connection: Connection) -> contextlib.AbstractContextManager[None]:
+        return self.watchdog.limit(connection, CONNECT_S)
+
+    def _best(self) -> Connection:
+        """A connection to the host of the latest lineage and timeline."""
+        found: list[tuple[tuple[int, int], str, Connection]] = []
+        failures: list[LogError] = []
+        for host in self.target.hosts:
+            name = ":".join(host.values()) or "the server"
+            try:
+                connection = self._open(host)
+            except psycopg.Error as error:
+                failures.append(failure_of(error, is_sent=False))
+                continue
+            try:
+                with self._bounded(connection):
+                    rank = self._rank(connection)
+            except psycopg.Error as error:
+                failures.append(failure_of(error, is_sent=False))
+                rank = None
+            if rank is None:
+                connection.close()
+            else:
+                found.append((rank, name, connection))
+        if not found:
+            words = "; ".join(str(failure) for failure in failures) or "every host is a standby"
+            lasting = bool(failures) and all(getattr(it, "is_lasting", False) for it in failures)
+            raise Unavailable(f"{self.target}: {words}", is_lasting=lasting)
+        found.sort(key=lambda one: one[0])
+        *others, (_, self.host, best) = found
+        for _, _, connection in others:
+            connection.close()
+        self.rivals = tuple(name for _, name, _ in others)
+        return best
+
+    def _open(self, host: dict[str, str]) -> Connection:
+        given = {"connect_timeout": CONNECT_S, "application_name": "coordinator"}
+        return psycopg.connect(
+            **{**given, **self.target.parameters, **host, "client_encoding": "UTF8"},
+            autocommit=True,
+        )
+
+    def _rank(self, connection: Connection) -> tuple[int, int] | None:
+        """Lineage and timeline; None: a standby, or another server that refuses writes."""
+        row = connection.execute(
+            "SELECT pg_is_in_recovery() OR current_setting('default_transaction_read_only') = 'on',"
+            " to_regclass(%s)",
+            (f'"{self.target.schema}".cluster',),
+        ).fetchone()
+        assert row is not None
+        is_standby, table = row
+        if is_standby:
+            return None
+        lineage = 0
+        if table is not None:
+            named = sql.SQL("SELECT lineage FROM {}.cluster").format(self._schema)
+            lineage = (connection.execute(named).fetchone() or (0,))[0]
+        position = connection.execute(POSITION).fetchone()
+        assert position is not None
+        return lineage, position_of(position).timeline
+
+    @property
+    def _schema(self) -> sql.Identifier:
+        return sql.Identifier(self.target.schema)
+
+    def _prepare(self, connection: Connection) -> None:
+        """Settings of a connection. `SET` rather than `options`, which PgBouncer refuses."""
+        if connection.info.server_version < 140_000:
+            raise CannotOpen(f"{self.target}: PostgreSQL 14 or later is needed")
+        found = connection.execute(
+            "SELECT current_setting('fsync'), current_setting('synchronous_commit')"
+        ).fetchone()
+        assert found is not None
+        fsync, synchronous = found
+        if fsync == "off":
+            raise CannotOpen(f"{self.target}: it runs with fsync = off, and would lose commits")
+        third_ms = round(self.target.session_s * 1_000 / 3)
+        settings = {
+            "search_path": f'"{self.target.schema}"',
+            "statement_timeout": "0",
+            "lock_timeout": str(third_ms),
+            "idle_in_transaction_session_timeout": str(third_ms),
+        }
+        if synchronous in ("off", "local"):
+            settings["synchronous_commit"] = "on"
+        for name, value in settings.items():
+            connection.execute("SELECT set_config(%s, %s, false)", (name, value))
+
+    def _refuse_transaction_pooler(self, connection: Connection) -> None:
+        """Raise `CannotOpen` unless the connection keeps one server process to itself."""
+        why = f"{self.target}: a pooler in transaction mode is in the way: use session mode"
+        pid = _pid(connection)
+        with contextlib.closing(self._open(self._host_of(connection))) as other:
+            with self._bounded(other), other.transaction():
+                other.execute("SELECT 1")
+                connection.execute("LISTEN probe_of_the_pooler")
+                listens = connection.execute("SELECT pg_listening_channels()").fetchall()
+                if _pid(connection) != pid or ("probe_of_the_pooler",) not in listens:
+                    raise CannotOpen(why)
+        connection.execute("UNLISTEN probe_of_the_pooler")
+
+    @staticmethod
+    def _host_of(connection: Connection) -> dict[str, str]:
+        return {"host": connection.info.host, "port": str(connection.info.port)}
+
+
+def _pid(connection: Connection) -> int:
+    row = connection.execute("SELECT pg_backend_pid()").fetchone()
+    assert row is not None
+    return int(row[0])
+
+
+def replication_in_words(connection: Connection) -> str:
+    """How standbys follow, and what a promotion of one loses."""
+    row = connection.execute(
+        "SELECT current_setting('synchronous_standby_names'), "
+        "current_setting('synchronous_commit'), (SELECT count(*) FROM pg_stat_replication)"
+    ).fetchone()
+    assert row is not None
+    names, mode, standbys = row
+    if names and mode == "remote_write":
+        return "remote_write: a promotion may lose what the standby had not flushed; it is noticed"
+    if names:
+        return f"synchronous ({mode}): a promotion of a synchronous standby loses nothing"
+    if standbys:
+        return (
+            f"{standbys} asynchronous standbys: a promotion loses the last commits; it is noticed"
+        )
+    return "no standby is connected"
+
+
+def failure_of(error: Exception, *, is_sent: bool) -> LogError:
+    """Translate an error of a statement.
+
+    Args:
+        is_sent: the statement may have reached the server.
+    """
+    if isinstance(error, LogError):
+        return error
+    words = " ".join(str(error).split()) or type(error).__name__
+    state = getattr(error, "sqlstate", None)
+    if isinstance(error, CommittedLocally) or (is_sent and (state is None or state in NO_ANSWER)):
+        return Ambiguous(words)
+    return Unavailable(words, is_lasting=state is not None and is_lasting(state))
+
+
+def is_lasting(state: str) -> bool:
+    """True for a SQLSTATE that waiting does not change."""
+    return state.startswith("28") or state in LASTING

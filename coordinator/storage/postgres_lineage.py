@@ -1,0 +1,212 @@
+"""The lineage of a PostgreSQL store: how it is noticed that the store has lost commits.
+
+A standby that replicates asynchronously and is promoted is the store as of an earlier
+moment: acknowledged entries are gone, and the numbers in them would be issued again. So `cluster`
+names the history that it belongs to by the server's system identifier and timeline. Whoever finds
+another history there begins a new lineage, in one transaction: all epochs and versions are raised
+by a `raise` that no other promotion has drawn, all fence tokens are replaced, and nobody is a node,
+the controller or a leader. The id of a lineage is random, because two standbys that are promoted
+independently agree in everything else.
+"""
+
+from __future__ import annotations
+
+import secrets
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import psycopg
+
+from coordinator.storage.coordination import NOBODY, ShardState
+from coordinator.storage.log import CannotOpen, Unavailable
+from coordinator.storage.postgres_connection import (
+    POSITION,
+    Connection,
+    Position,
+    Server,
+    failure_of,
+    position_of,
+)
+
+RAISE_MIN, RAISE_RANDOM = 1 << 16, 1 << 20
+"""What epochs are raised by in a new lineage: more than were issued in the lost interval, and a
+random number besides, so that two standbys promoted in turn do not issue the same ones."""
+CHECK_S = 10.0
+"""Time limit of a check, which may wait for another node's."""
+
+
+@dataclass(frozen=True, slots=True)
+class Lineage:
+    """History of a store since commits were last lost.
+
+    number: counts lineages from 1. id: random. raised: what its epochs were raised by; 0: the first
+    lineage. position: of the server in it; `flushed` is what a reader has seen.
+    """
+
+    number: int
+    id: int
+    raised: int
+    position: Position
+
+
+@dataclass(frozen=True, slots=True)
+class WentBack:
+    """A store was found to have lost commits: the lineage before, and the one begun since."""
+
+    before: Lineage
+    after: Lineage
+
+    def __str__(self) -> str:
+        old, new = self.before.position, self.after.position
+        return (
+            f"the store went back: it was timeline {old.timeline} of system {old.system}, and is "
+            f"timeline {new.timeline} of system {new.system} now, so commits that were acknowledged"
+            f" last may be lost; numbers go on {self.after.raised:,} higher"
+        )
+
+
+_LINEAGE = "SELECT lineage, lineage_id, raised, system, timeline FROM cluster"
+
+
+def stored_lineage(row: tuple[Any, ...], flushed: int = 0) -> Lineage:
+    """The lineage in a row of (lineage, lineage_id, raised, system, timeline)."""
+    number, id_, raised, system, timeline = row
+    return Lineage(number, id_, raised, Position(int(system), timeline, flushed))
+
+
+def check_lineage(
+    connection: Connection, seen: Lineage | None = None, *, is_restored: bool = False
+) -> tuple[Lineage, WentBack | None]:
+    """The lineage of the store as it is; a new one is begun if the store has lost commits.
+
+    Args:
+        seen: the lineage as this process saw it last. A server that has flushed less since, in the
+            same lineage, was put back.
+        is_restored: an operator says that a copy was put back, which nothing else shows.
+    """
+    row = connection.execute(_LINEAGE).fetchone()
+    assert row is not None
+    position = server_position(connection)
+    if not is_restored and _is_same(stored_lineage(row), position, seen):
+        return stored_lineage(row, position.flushed), None
+    with connection.transaction():
+        row = connection.execute(f"{_LINEAGE} FOR UPDATE").fetchone()
+        assert row is not None
+        before = stored_lineage(row)
+        if not is_restored and _is_same(before, position, seen):  # Another node was faster.
+            return replace(before, position=position), None
+        after = Lineage(
+            before.number + 1,
+            secrets.randbits(62),
+            RAISE_MIN + secrets.randbelow(RAISE_RANDOM),
+            position,
+        )
+        _begin(connection, after)
+    return after, WentBack(before, after)
+
+
+def _is_same(stored: Lineage, position: Position, seen: Lineage | None) -> bool:
+    if (stored.position.system, stored.position.timeline) != (position.system, position.timeline):
+        return False
+    if seen is not None and (seen.number, seen.id) == (stored.number, stored.id):
+        return position.flushed >= seen.position.flushed
+    return True
+
+
+def _begin(connection: Connection, new: Lineage) -> None:
+    """Write a new lineage: all numbers raised, all tokens replaced, nobody in charge."""
+    connection.execute(
+        "UPDATE cluster SET lineage = %s, lineage_id = %s, raised = %s, system = %s, "
+        "timeline = %s, controller_epoch = controller_epoch + %s, controller = NULL, "
+        "version = version + %s",
+        (
+            new.number, new.id, new.raised, str(new.position.system), new.position.timeline,
+            new.raised, new.raised,
+        ),
+    )  # fmt: skip
+    connection.execute("DELETE FROM node")
+    for shard, version, state in connection.execute("SELECT shard, version, state FROM shard"):
+        stored = ShardState.from_bytes(state.encode(), version)
+        raised = replace(stored, leader=NOBODY, leader_epoch=stored.leader_epoch + new.raised)
+        connection.execute(
+            "UPDATE shard SET version = version + %s, state = %s WHERE shard = %s",
+            (new.raised, raised.to_bytes().decode(), shard),
+        )
+    for (shard,) in connection.execute("SELECT shard FROM fence").fetchall():
+        connection.execute(
+            "UPDATE fence SET token = %s WHERE shard = %s", (secrets.randbits(62), shard)
+        )
+
+
+def server_position(connection: Connection) -> Position:
+    """Where the server is now."""
+    row = connection.execute(POSITION).fetchone()
+    assert row is not None
+    return position_of(row)
+
+
+@dataclass(slots=True)
+class Store:
+    """A server and the lineage that this process has seen there. Used in any thread.
+
+    Args:
+        report: told of a `WentBack`, and of hosts that can be written besides the one in use.
+    """
+
+    server: Server
+    report: Callable[[str, str], None] = lambda what, words: None
+    lineage: Lineage | None = None
+    moves: int = 0
+    """How often another host was found to be the one to write to: connections made before are
+    left."""
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def connect(self) -> Connection:
+        """A new connection, in the lineage that is noted here.
+
+        Raises:
+            Unavailable: no host can be written, or none suits.
+        """
+        try:
+            connection = self.server.connect()
+        except CannotOpen as error:
+            raise Unavailable(str(error), is_lasting=True) from error
+        try:
+            with self.server.watchdog.limit(connection, CHECK_S):
+                self.check(connection)
+        except psycopg.Error as error:
+            connection.close()
+            raise failure_of(error, is_sent=False) from error
+        return connection
+
+    def check(self, connection: Connection, *, is_restored: bool = False) -> None:
+        """Notice if the store has lost commits since this process or any other saw it last."""
+        with self._lock:
+            self.lineage, went_back = check_lineage(
+                connection, self.lineage, is_restored=is_restored
+            )
+        if went_back is not None:
+            self.report("store_went_back", str(went_back))
+
+    def note_flushed(self, lineage_id: int, flushed: int) -> None:
+        """Note how far the server has come in a lineage."""
+        with self._lock:
+            known = self.lineage
+            if known is not None and known.id == lineage_id:
+                self.lineage = replace(known, position=replace(known.position, flushed=flushed))
+
+    def survey(self) -> None:
+        """Ask all hosts again which of them can be written; leave one that has been overtaken."""
+        before = self.server.host
+        connection = self.server.connect()
+        try:
+            if self.server.host != before:
+                self.moves += 1
+                self.check(connection)
+        finally:
+            connection.close()
+        if self.server.rivals:
+            others = ", ".join(self.server.rivals)
+            self.report("two_primaries", f"{others} can be written besides {self.server.host}")

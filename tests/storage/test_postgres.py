@@ -1,0 +1,463 @@
+"""The store in PostgreSQL: which host is taken, what may be lost, and how that is noticed."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import dataclasses
+import os
+import shutil
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from coordinator.core.ids import ShardId
+from coordinator.settings.forms import shared_store, without_password
+from coordinator.storage import postgres as postgres_module
+from coordinator.storage.access import StoreAccess
+from coordinator.storage.coordination import NOBODY, NodeInfo, ShardState
+from coordinator.storage.log import (
+    Ambiguous,
+    CannotOpen,
+    Entry,
+    Fenced,
+    Unavailable,
+)
+from coordinator.storage.postgres import PostgresLog
+from coordinator.storage.postgres_connection import Server, Target
+from coordinator.storage.postgres_coordination import PostgresCoordination
+from coordinator.storage.postgres_lineage import Store
+from coordinator.storage.postgres_schema import ddl
+from tests.faults.stores import Postgres, missing_postgres
+from tests.integration.waiting import until
+from tests.patience import HANG_S
+from tests.proxy import Proxy
+from tests.serving import free_port
+from tests.storage.conftest import SHARDS
+from tests.storage.meetings import SESSION_S, postgres_store
+
+S0 = ShardId(0)
+CLUSTER = "test"
+
+
+def entry(sequence: int, epoch: int = 1, size: int = 10) -> Entry:
+    return Entry(sequence, epoch, sequence - 1, (b"%d" % sequence * size,))
+
+
+@contextlib.asynccontextmanager
+async def opened(url: str, shards: int | None = SHARDS, cluster: str = CLUSTER, troubles=None):
+    store = postgres_store(url, cluster)
+    if troubles is not None:
+        store.report = lambda what, words: troubles.append((what, words))
+    log = await PostgresLog.open(store, shards=shards)
+    try:
+        yield log
+    finally:
+        await log.close()
+
+
+@pytest.fixture
+def own(request):
+    """A server of the test's own, which may be killed."""
+    if reason := missing_postgres():
+        pytest.skip(reason)
+    with Postgres(**getattr(request, "param", {})) as server:
+        yield server
+
+
+def by_hand(url: str, statement: str, *values: object) -> list:
+    with psycopg.connect(url.partition("?")[0], autocommit=True) as connection:
+        cursor = connection.execute(statement, values)
+        return cursor.fetchall() if cursor.description else []
+
+
+# --- The URL ------------------------------------------------------------------------------------
+
+
+def test_the_cluster_names_the_schema_and_the_rest_is_libpqs():
+    found = shared_store("postgresql://u@h1:1,h2:2/db?cluster=jobs&sslmode=require")
+    assert (found.kind, found.endpoints, found.name) == ("postgresql", ("h1:1", "h2:2"), "jobs")
+    assert found.url == "postgresql://u@h1:1,h2:2/db?sslmode=require"
+    assert shared_store("postgres://h/db").name == "coordinator"
+
+
+@pytest.mark.parametrize("name", ["", "1st", "a b", "x" * 64, "a;drop"])
+def test_a_cluster_that_is_no_name_is_refused(name):
+    with pytest.raises(ValueError, match="cluster names a schema"):
+        shared_store(f"postgresql://h/db?cluster={name}")
+
+
+def test_passwords_are_not_shown():
+    url = "postgresql://u:secret@h:1/db?password=secret&cluster=jobs"
+    assert without_password(url) == "postgresql://u@h:1/db?cluster=jobs"
+    target = Target.of("postgresql://u:secret@h:1/db", "jobs", StoreAccess(()))
+    assert "secret" not in str(target)
+
+
+@pytest.mark.parametrize(
+    ("hosts", "mode"),
+    [("127.0.0.1", None), ("localhost,::1", None), ("db.example", "verify-full")],
+)
+def test_certificates_are_checked_beyond_the_loopback(hosts, mode):
+    names = ",".join(f"[{it}]" if ":" in it else it for it in hosts.split(","))
+    target = Target.of(f"postgresql://{names}/db", "jobs", StoreAccess(()))
+    assert target.parameters.get("sslmode") == mode
+    plain = Target.of(f"postgresql://{names}/db?sslmode=disable", "jobs", StoreAccess(()))
+    assert plain.parameters["sslmode"] == "disable"
+
+
+# --- Opening ------------------------------------------------------------------------------------
+
+
+@pytest.mark.integration
+async def test_a_store_keeps_its_number_of_shards_and_its_format(postgres):
+    url, cluster = postgres.url("primary", cluster=""), "kept"
+    with pytest.raises(CannotOpen, match="no store of this name"):
+        async with opened(url, None, cluster):
+            pass
+    async with opened(url, 4, cluster):
+        pass
+    async with opened(url, None, cluster) as log:
+        assert log.shards == 4
+    with pytest.raises(CannotOpen, match="made for 4 shards"):
+        async with opened(url, 5, cluster):
+            pass
+    by_hand(url, "UPDATE kept.cluster SET format = 2")
+    with pytest.raises(CannotOpen, match="a newer version has written it"):
+        async with opened(url, 4, cluster):
+            pass
+
+
+@pytest.mark.integration
+async def test_clusters_share_a_database(postgres):
+    url = postgres.url("primary", cluster="")
+    async with opened(url, cluster="one") as one, opened(url, cluster="two") as two:
+        first, second = await one.fence(S0), await two.fence(S0)
+        await one.append(first, entry(1))
+        assert (await two.load(second)).entries == []
+        assert [it.sequence for it in (await one.load(first)).entries] == [1]
+
+
+@pytest.mark.integration
+async def test_a_role_with_the_printed_grants_can_do_all(postgres):
+    url = postgres.url("primary", cluster="")
+    by_hand(url, "CREATE ROLE worker LOGIN")
+    async with opened(url, cluster="granted"):
+        pass
+    by_hand(url, ddl("granted", "worker"))
+    async with opened(url.replace("postgres@", "worker@"), cluster="granted") as log:
+        fence = await log.fence(S0)
+        await log.append(fence, entry(1))
+        coordination = PostgresCoordination(log._store, timeout_s=SESSION_S)
+        session = await coordination.join(NodeInfo(1, "h", 1, "first"))
+        assert await coordination.campaign(session) == 1
+        await coordination.close()
+
+
+@pytest.mark.integration
+async def test_a_server_that_is_not_there_is_named_without_a_password():
+    url = f"postgresql://u:secret@127.0.0.1:{free_port()}/db"
+    with pytest.raises(CannotOpen, match="cluster test") as refused:
+        async with opened(url):
+            pass
+    assert "secret" not in str(refused.value)
+
+
+@pytest.mark.integration
+async def test_a_database_that_is_not_there_is_named(postgres):
+    url = postgres.url("primary", cluster="").removesuffix("postgres") + "nowhere"
+    with pytest.raises(CannotOpen, match='database "nowhere" does not exist'):
+        async with opened(url):
+            pass
+
+
+@pytest.mark.integration
+@pytest.mark.parametrize("own", [{"fsync": "off"}], indirect=True)
+async def test_a_server_that_does_not_sync_is_refused(own):
+    with pytest.raises(CannotOpen, match="fsync = off"):
+        async with opened(own.url("primary", cluster="")):
+            pass
+
+
+@pytest.mark.integration
+@pytest.mark.parametrize("own", [{"synchronous_commit": "off"}], indirect=True)
+async def test_commits_wait_for_the_disk_whatever_the_server_says(own):
+    connection = await asyncio.to_thread(
+        postgres_store(own.url("primary", cluster=""), CLUSTER).server.connect
+    )
+    with contextlib.closing(connection):
+        assert connection.execute("SHOW synchronous_commit").fetchone() == ("on",)
+
+
+# --- Poolers ------------------------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def pooler(server: Postgres, mode: str):
+    """PgBouncer in front of a server; its URL."""
+    program = shutil.which("pgbouncer") or "/usr/sbin/pgbouncer"
+    if not Path(program).exists():
+        pytest.skip("PgBouncer is not installed (Debian: pgbouncer)")
+    port = free_port()
+    configuration = server.folder / f"{mode}.ini"
+    configuration.write_text(
+        f"""[databases]
+postgres = host=127.0.0.1 port={server.ports["primary"]} user=postgres
+[pgbouncer]
+listen_addr = 127.0.0.1
+listen_port = {port}
+unix_socket_dir =
+auth_type = any
+pool_mode = {mode}
+"""
+    )
+    user = {"user": "postgres", "group": "postgres"} if os.getuid() == 0 else {}
+    process = subprocess.Popen(
+        [program, configuration], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, **user
+    )
+    url = f"postgresql://postgres@127.0.0.1:{port}/postgres"
+    try:
+        until = time.monotonic() + HANG_S
+        while True:
+            with contextlib.suppress(psycopg.Error), psycopg.connect(url, connect_timeout=2):
+                break
+            assert time.monotonic() < until, "the pooler did not start"
+            time.sleep(0.05)
+        yield url
+    finally:
+        process.kill()
+        process.wait()
+
+
+@pytest.mark.integration
+async def test_a_pooler_in_transaction_mode_is_refused(postgres):
+    with pooler(postgres, "transaction") as url:
+        with pytest.raises(CannotOpen, match="pooler in transaction mode"):
+            async with opened(url, cluster="pooled"):
+                pass
+
+
+@pytest.mark.integration
+async def test_a_pooler_in_session_mode_is_not_in_the_way(postgres):
+    with pooler(postgres, "session") as url:
+        async with opened(url, cluster="pooled_well") as log:
+            await log.append(await log.fence(S0), entry(1))
+
+
+# --- Answers that do not come -------------------------------------------------------------------
+
+
+@pytest.mark.integration
+async def test_a_lost_answer_is_ambiguous_and_the_same_entry_can_be_written_again(
+    postgres, monkeypatch
+):
+    monkeypatch.setattr(postgres_module, "CALL_S", 1.0)
+    async with Proxy(f"127.0.0.1:{postgres.ports['primary']}") as proxy:
+        url = f"postgresql://postgres@{proxy.address}/postgres"
+        async with opened(url, cluster="lossy") as log:
+            fence = await log.fence(S0)
+            await log.append(fence, entry(1))
+            proxy.answers_pass = False
+            with pytest.raises(Ambiguous):
+                await log.append(fence, entry(2))
+            proxy.mend()
+            async with asyncio.timeout(HANG_S):
+                while True:
+                    try:
+                        await log.append(fence, entry(2))
+                        break
+                    except (Ambiguous, Unavailable):
+                        await asyncio.sleep(0.1)
+            assert [it.sequence for it in (await log.load(fence)).entries] == [1, 2]
+            with pytest.raises(Fenced):
+                await log.append(fence, Entry(2, 1, 1, (b"another",)))
+
+
+@pytest.mark.integration
+async def test_a_frozen_server_keeps_nobody_waiting_for_ever(own, monkeypatch):
+    monkeypatch.setattr(postgres_module, "CALL_S", 0.5)
+    url = own.url("primary", cluster="")
+    async with opened(url) as log:
+        fence = await log.fence(S0)
+        pid = log._connection.info.backend_pid
+        os.kill(pid, signal.SIGSTOP)
+        try:
+            async with asyncio.timeout(HANG_S):
+                with pytest.raises(Ambiguous):
+                    await log.append(fence, entry(1))
+        finally:
+            os.kill(pid, signal.SIGCONT)
+
+
+@pytest.mark.integration
+@pytest.mark.parametrize(
+    "own", [{"synchronous_standby_names": "absent"}], indirect=True, ids=["no standby"]
+)
+async def test_a_commit_whose_wait_for_a_standby_was_cancelled_is_ambiguous(own):
+    """PostgreSQL reports success, with a warning."""
+    url = own.url("primary", cluster="")
+    by_hand(url, "ALTER SYSTEM SET synchronous_standby_names = ''")
+    own.kill("primary")
+    own._settings.pop("synchronous_standby_names")
+    own.start("primary")
+    async with opened(url) as log:
+        fence = await log.fence(S0)
+        by_hand(url, "ALTER SYSTEM SET synchronous_standby_names = 'absent'")
+        by_hand(url, "SELECT pg_reload_conf()")
+        appending = asyncio.ensure_future(log.append(fence, entry(1)))
+        pid = log._connection.info.backend_pid
+        waits = "SELECT 1 FROM pg_stat_activity WHERE pid = %s AND wait_event = 'SyncRep'"
+        await until(lambda: by_hand(url, waits, pid), HANG_S)
+        by_hand(url, "SELECT pg_cancel_backend(%s)", pid)
+        with pytest.raises(Ambiguous, match="synchronous replication"):
+            await appending
+
+
+@pytest.mark.integration
+async def test_a_node_that_is_frozen_inside_a_change_lets_the_others_go_on(postgres):
+    url, cluster = postgres.url("primary", cluster=""), "frozen"
+    async with opened(url, cluster=cluster):
+        pass
+    store = postgres_store(url, cluster)
+    other = PostgresCoordination(store, timeout_s=SESSION_S)
+    frozen = await asyncio.to_thread(postgres_store(url, cluster).connect)
+    with contextlib.closing(frozen):
+        frozen.execute("BEGIN")
+        frozen.execute("SELECT * FROM cluster FOR UPDATE")
+        async with asyncio.timeout(HANG_S):
+            while True:  # Until the server has ended the transaction that does nothing.
+                with contextlib.suppress(Unavailable, Ambiguous):
+                    session = await other.join(NodeInfo(1, "h", 1, "first"))
+                    break
+        assert await other.campaign(session) == 1
+        with pytest.raises(psycopg.Error):
+            frozen.execute("SELECT 1")
+    await other.close()
+
+
+# --- Standbys and lineage -----------------------------------------------------------------------
+
+
+async def lose_the_newest(server: Postgres, log: PostgresLog, fence, sequence: int) -> None:
+    """Have a standby that was down take over, without an entry that was acknowledged."""
+    server.kill("standby")
+    await log.append(fence, entry(sequence, fence.fence_epoch))
+    server.kill("primary")
+    server.start("standby")
+    server.promote("standby")
+
+
+@pytest.mark.integration
+async def test_a_standby_is_never_taken(own):
+    own.add_standby("standby")
+    url = own.url("standby", "primary", cluster="")
+    async with opened(url) as log:
+        assert log._store.server.host == f"127.0.0.1:{own.ports['primary']}"
+    with pytest.raises(CannotOpen, match="every host is a standby"):
+        async with opened(own.url("standby", cluster="")):
+            pass
+
+
+@pytest.mark.integration
+async def test_a_promoted_standby_that_lost_commits_begins_a_lineage(own):
+    troubles = []
+    async with opened(own.url("primary", cluster="")) as log:
+        fence = await log.fence(S0, leader_epoch=1)
+        await log.append(fence, entry(1, fence.fence_epoch))
+        nodes = PostgresCoordination(log._store, timeout_s=SESSION_S)
+        session = await nodes.join(NodeInfo(1, "h", 1, "first"))
+        epoch = await nodes.campaign(session)
+        await nodes.write(epoch, ShardState(S0, 1, 1, (1,), (1,)))
+        await nodes.close()
+        own.add_standby("standby")
+        await asyncio.to_thread(_until_caught_up, own)
+        await lose_the_newest(own, log, fence, 2)
+    async with opened(own.url(cluster=""), troubles=troubles) as log:
+        [(what, words)] = troubles
+        assert what == "store_went_back"
+        assert "timeline 1" in words
+        assert "timeline 2" in words
+        with pytest.raises(Fenced, match="issued a second time"):
+            await log.append(fence, entry(2, fence.fence_epoch))
+        nodes = PostgresCoordination(log._store, timeout_s=SESSION_S)
+        view = await nodes.read()
+        assert (view.nodes, view.controller, view.shards[S0].leader) == ({}, NOBODY, NOBODY)
+        raised = log._store.lineage.raised
+        assert raised >= 1 << 16
+        assert view.controller_epoch == epoch + raised
+        assert view.shards[S0].leader_epoch == 1 + raised
+        again = await log.fence(S0, leader_epoch=2 + raised)
+        assert again.fence_epoch > fence.fence_epoch
+        assert [it.sequence for it in (await log.load(again)).entries] == [1]
+        await nodes.close()
+    async with opened(own.url(cluster=""), troubles=troubles):
+        assert len(troubles) == 1  # The next process finds the lineage that was begun.
+
+
+def _until_caught_up(server: Postgres) -> None:
+    """Wait until the standby has all that the primary has written."""
+    until = time.monotonic() + HANG_S
+    url = server.url("primary", cluster="")
+    behind = (
+        "SELECT count(*) FROM pg_stat_replication WHERE flush_lsn >= pg_current_wal_flush_lsn()"
+    )
+    while by_hand(url, behind) == [(0,)]:
+        assert time.monotonic() < until, "the standby does not follow"
+        time.sleep(0.05)
+
+
+@pytest.mark.integration
+async def test_of_two_primaries_the_later_lineage_is_taken_and_the_other_is_told(own):
+    async with opened(own.url("primary", cluster="")) as log:
+        fence = await log.fence(S0)
+        await log.append(fence, entry(1))
+        own.add_standby("standby")
+        await asyncio.to_thread(_until_caught_up, own)
+        own.promote("standby")  # Nobody has told the old primary.
+        await asyncio.to_thread(_begin_a_lineage, own.url("standby", cluster=""))
+        troubles = []
+        store = Store(
+            Server(Target.of(own.url(cluster=""), CLUSTER, StoreAccess(()), SESSION_S)),
+            report=lambda what, words: troubles.append(what),
+        )
+        connection = await asyncio.to_thread(store.connect)
+        connection.close()
+        assert store.server.host == f"127.0.0.1:{own.ports['standby']}"
+        await asyncio.to_thread(store.survey)
+        assert "two_primaries" in troubles
+        store.server.watchdog.close()
+
+
+def _begin_a_lineage(url: str) -> None:
+    store = postgres_store(url, CLUSTER)
+    store.connect().close()
+    store.server.watchdog.close()
+
+
+@pytest.mark.integration
+async def test_two_standbys_of_one_moment_issue_no_number_twice(own):
+    """Each was promoted alone: system, timeline and all that is stored are the same."""
+    async with opened(own.url("primary", cluster="")) as log:
+        fence = await log.fence(S0, leader_epoch=1)
+        await log.append(fence, entry(1, fence.fence_epoch))
+        own.add_standby("first")
+        own.add_standby("second")
+        await asyncio.to_thread(_until_caught_up, own)
+    own.kill("primary")
+    found = []
+    for name in ("first", "second"):
+        own.promote(name)
+        async with opened(own.url(name, cluster="")) as log:
+            found.append((await log.fence(S0, 2 + log._store.lineage.raised), log._store.lineage))
+        own.kill(name)
+    (one, first), (two, second) = found
+    assert dataclasses.replace(first.position, flushed=0) == dataclasses.replace(
+        second.position, flushed=0
+    )
+    assert first.id != second.id
+    assert one.token != two.token
+    assert one.fence_epoch != two.fence_epoch
