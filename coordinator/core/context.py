@@ -1,4 +1,4 @@
-"""What the handlers of a shard share beside groups, commands and the time."""
+"""Values that the handlers of a shard share, beside groups, commands and the time."""
 
 from __future__ import annotations
 

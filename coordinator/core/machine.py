@@ -208,7 +208,7 @@ TABLE: dict[type, Row | ShardRow] = {
         lambda machine, command, now_ms, out: machine.cancel_call(command, now_ms, out)
     ),
 }
-"""What every command does to a group of each kind."""
+"""Handlers of every command, by the kind of the group."""
 
 
 class GroupMachine(GroupTable):

@@ -199,11 +199,11 @@ class SessionGroup(Group):
         return None if topic is None else topic.open.get(place[1])
 
     def motion(self, place: TopicPartition) -> PartitionInMotion:
-        """What is going on with a partition, to be read; see `set_in_motion`."""
+        """The soft state of a partition, to be read; see `set_in_motion`."""
         return self.motions.get(place, AT_REST)
 
     def set_in_motion(self, place: TopicPartition) -> PartitionInMotion:
-        """What is going on with a partition, to be changed; `rest_if_over` if something ends."""
+        """The soft state of a partition, to be changed; `rest_if_over` if something ends."""
         motion = self.motions.get(place)
         if motion is None:
             motion = self.motions[place] = PartitionInMotion()

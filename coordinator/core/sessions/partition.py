@@ -1,4 +1,4 @@
-"""What is known of a partition while something happens to it. Of one at rest there is nothing.
+"""The soft state of a partition while something happens to it. One at rest has none.
 
 Durable are holders, tokens and phases (`holdings`). Here is what members have said of a partition,
 what is being written about it, and for how long nobody is asked to have it. All of that is soft: a
@@ -105,7 +105,7 @@ class PartitionInMotion:
 
     @property
     def position(self) -> int:
-        """Where its holder stopped; NO_OFFSET: it has not, or did not say."""
+        """Offset at which its holder stopped; NO_OFFSET: it has not, or did not say."""
         return NO_OFFSET if self.release is None else self.release.position
 
     @property

@@ -1,4 +1,4 @@
-"""What follows of every command about a session group.
+"""Consequences that every command about a session group has.
 
 After every command but a heartbeat that changes nothing, members are told what has changed,
 hand-offs are opened for which there is room again, and the sessions end of leavers that have handed

@@ -13,7 +13,7 @@ from coordinator.core.outcome import Outcome
 
 @dataclass(slots=True)
 class Step:
-    """What a rule is given beside the group and its subject. Decisions that are pure get less.
+    """Arguments of a rule beside the group and its subject. Decisions that are pure get less.
 
     now_ms: the shard's clock; epoch milliseconds that never go back.
     out: takes replies, writes and timers.
