@@ -45,7 +45,7 @@ class Phases:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Participant:
+class ParticipantRow:
     """A member that joined a rebalance."""
 
     member_id: str = column(_MEMBER)
@@ -60,7 +60,7 @@ class Participant:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Removed:
+class RemovedRow:
     """A member that left, or was removed."""
 
     member_id: str = column(_MEMBER)
@@ -81,7 +81,7 @@ class Removed:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Range:
+class RangeRow:
     """Partitions with successive numbers."""
 
     first: int = column("First partition.")
@@ -89,11 +89,11 @@ class Range:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Move:
+class MoveRow:
     """Partitions of a topic that nobody worked on for a while, or that changed owners."""
 
     topic: str = column("Topic.")
-    partitions: tuple[Range, ...] = column("Their numbers; of many ranges the first.")
+    partitions: tuple[RangeRow, ...] = column("Their numbers; of many ranges the first.")
     partition_count: int = column("Number of them.")
     from_member: Client = column("Owner before.")
     to_member: Client = column("Owner since.")
@@ -166,15 +166,19 @@ class Explained:
     )
     partitions_taken_away: int | None = column("Partitions that the next round hands out.", None)
     members: int | None = column("Members after it; null: a join was refused.", None)
-    participants: tuple[Participant, ...] = column("Members that joined; of many the last.", None)
-    removed: tuple[Removed, ...] = column("Members that left or were removed; of many some.", None)
+    participants: tuple[ParticipantRow, ...] = column(
+        "Members that joined; of many the last.", None
+    )
+    removed: tuple[RemovedRow, ...] = column(
+        "Members that left or were removed; of many some.", None
+    )
     removed_count: int = column("Number of them.", None)
     partitions_moved: int | None = column("Partitions that changed owners; null: unknown.", "MOVED")
     not_worked_on: NotWorkedOn | None = column(
         "Partitions that rested; null: unknown. A table has the longest time.",
         text=lambda it: ABSENT if it is None else _spelled(it.longest_ms_max),
     )
-    moves: tuple[Move, ...] = column("Who had what before and since; of many some.", None)
+    moves: tuple[MoveRow, ...] = column("Who had what before and since; of many some.", None)
     partitions_left_out: int = column("Number of partitions that are not in moves.", None)
     advice: tuple[AdviceRow, ...] = column("Advice.", None)
     explanation: tuple[str, ...] = column("All of it in sentences.", None)
@@ -193,7 +197,7 @@ class PlanMoveRow:
     """Partitions of a topic that a plan gives from one member to another."""
 
     topic: str = column("Topic.")
-    partitions: tuple[Range, ...] = column("Their numbers.")
+    partitions: tuple[RangeRow, ...] = column("Their numbers.")
     from_member_id: str | None = column("Holder, or the last one; null: unknown.")
     to_member_id: str | None = column("Holder since; null: they are given up.")
     reason: str = column("For example free (nobody held them), holder_leaves, balance.")
@@ -327,13 +331,13 @@ def explained(rebalance: Any) -> Explained:
             durable=_known(rebalance.durable_phase_ms),
         ),
         participants=tuple(
-            row_of(Participant, each, is_leader=each.member_id == rebalance.leader)
+            row_of(ParticipantRow, each, is_leader=each.member_id == rebalance.leader)
             for each in rebalance.participants
         ),
         not_worked_on=_not_worked_on(rebalance) if rebalance.partitions_moved >= 0 else None,
         moves=tuple(
             row_of(
-                Move,
+                MoveRow,
                 each,
                 from_member=_client(each.from_member_id, each.from_client_id),
                 to_member=_client(each.to_member_id, each.to_client_id),
