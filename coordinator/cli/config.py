@@ -138,7 +138,7 @@ def _warnings(settings: Settings) -> list[str]:
 
 
 def _look_at_database(settings: Settings, warnings: list[str], remarks: list[str]) -> None:
-    """How PostgreSQL replicates what nodes write there; or that it cannot be asked."""
+    """Note how PostgreSQL replicates what nodes write there; or that it cannot be asked."""
     from coordinator.runtime.stores import postgres_store
     from coordinator.storage.log import CannotOpen, LogError
 

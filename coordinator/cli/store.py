@@ -13,7 +13,7 @@ from coordinator.cli.parser import add_actions
 from coordinator.observe.rows import column
 
 if TYPE_CHECKING:
-    from coordinator.storage.postgres_lineage import Store
+    from coordinator.storage.postgres_lineage import PostgresStore
 
 CREDENTIALS = "its credentials come from COORDINATOR_STORE_… in the environment"
 
@@ -34,7 +34,7 @@ def add_parsers(commands: Any) -> None:  # Any: argparse does not name its type.
     actions = add_actions(commands.add_parser("store", help=text, description=text))
     text = "print the SQL that makes the tables, and grants a role what nodes need"
     command = actions.add_parser("sql", help=text, description=text)
-    command.set_defaults(run=_sql)
+    command.set_defaults(run=_sql, kinds=())
     command.add_argument("--cluster", default="coordinator", help="name of the schema")
     command.add_argument("--role", default="", help="role that nodes log in as")
     text = "have nodes raise all numbers, after a copy of the database was put back"
@@ -76,7 +76,7 @@ def _restored(options: argparse.Namespace) -> int:
     return show(options, act)
 
 
-def _store_of(url: str) -> Store:
+def _store_of(url: str) -> PostgresStore:
     from coordinator.core.setting import InvalidSetting
     from coordinator.runtime.stores import postgres_store
     from coordinator.settings.sources import Sources, load

@@ -236,7 +236,7 @@ class ClusterRunner:
             self._announced = node
         view = await self._coordination.read()
         if view.lineage != self.view.lineage:
-            # What this node has in memory may be lost in the store, or be another's there.
+            # Entries that this node has in memory may be lost in the store, or be others there.
             self._let_go_of_all()
             self.begin_anew()
         self.view = view

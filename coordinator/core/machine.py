@@ -11,7 +11,7 @@
 This file contains no rules. `TABLE` says of every command what it does:
 
     command: Row(to a classic group, to a session group, if there is no such group)
-    command: ShardRow(to many groups, or none)
+    command: ShardCommandRow(to many groups, or none)
 
 A cell is a handler, or says that the request is refused, or a follow-up ignored. Handlers return
 nothing: replies, writes and timers go into `out`, an `Outcome`. Only `beat` and `session_beat`, the
@@ -61,7 +61,7 @@ from coordinator.core.rows import (
     Ignore,
     Refuse,
     Row,
-    ShardRow,
+    ShardCommandRow,
     configured,
     groupless,
     settled,
@@ -90,7 +90,7 @@ NOT_FOUND = Refuse(ErrorCode.GROUP_ID_NOT_FOUND)
 REQUESTS = frozenset(get_args(q.Request))
 """Commands that are answered; others are ignored if they come too late."""
 
-TABLE: dict[type, Row | ShardRow] = {
+TABLE: dict[type, Row | ShardCommandRow] = {
     # --- Requests of classic members ---
     q.JoinGroup: Row(
         lambda table, group, command, now_ms, out: join.join_group(
@@ -132,7 +132,7 @@ TABLE: dict[type, Row | ShardRow] = {
         configured(session_description.describe_phase),
         NOT_FOUND,
     ),
-    q.ListGroups: ShardRow(
+    q.ListGroups: ShardCommandRow(
         lambda machine, command, _, out: admin.list_groups(machine.groups.values(), command, out)
     ),
     # --- Requests about session groups, and what their members send on streams ---
@@ -176,7 +176,9 @@ TABLE: dict[type, Row | ShardRow] = {
     sc.KeepingOver: Row(IGNORE, settled(session_admission.keeping_over), IGNORE),
     sc.LeaveOverdue: Row(IGNORE, settled(leaving.overdue), IGNORE),
     sc.WriteRetry: Row(IGNORE, settled(write_results.write_again), IGNORE),
-    c.ExpireOffsets: ShardRow(lambda machine, _, now_ms, out: machine.expire_offsets(now_ms, out)),
+    c.ExpireOffsets: ShardCommandRow(
+        lambda machine, _, now_ms, out: machine.expire_offsets(now_ms, out)
+    ),
     # --- A write was resolved ---
     w.AssignmentWritten: Row(timed(sync.assignment_written), IGNORE, IGNORE),
     w.StaticMemberWritten: Row(timed(static_members.replacement_written), IGNORE, IGNORE),
@@ -198,13 +200,15 @@ TABLE: dict[type, Row | ShardRow] = {
     ),
     sw.SessionEnded: Row(IGNORE, settled(write_results.session_ended), IGNORE),
     sw.LogAnswered: Row(IGNORE, settled(ends.log_answered), IGNORE),
-    w.AnswerDurable: ShardRow(without(admin.answer_durable)),
-    w.JoinDurable: ShardRow(without(join.join_durable)),
-    w.RebalanceWritten: ShardRow(without(journal.rebalance_written)),
-    w.Unawaited: ShardRow(without(lambda _done, _out: None)),
+    w.AnswerDurable: ShardCommandRow(without(admin.answer_durable)),
+    w.JoinDurable: ShardCommandRow(without(join.join_durable)),
+    w.RebalanceWritten: ShardCommandRow(without(journal.rebalance_written)),
+    w.Unawaited: ShardCommandRow(without(lambda _done, _out: None)),
     # --- Requests that waited, or are not awaited any more ---
-    w.Resume: ShardRow(lambda machine, command, now_ms, out: machine.resume(command, now_ms, out)),
-    c.CallCancelled: ShardRow(
+    w.Resume: ShardCommandRow(
+        lambda machine, command, now_ms, out: machine.resume(command, now_ms, out)
+    ),
+    c.CallCancelled: ShardCommandRow(
         lambda machine, command, now_ms, out: machine.cancel_call(command, now_ms, out)
     ),
 }
@@ -279,7 +283,7 @@ class GroupMachine(GroupTable):
         """Call the handler of a command; `until_ms` ends all waits of a request that has waited."""
         row = TABLE[type(command)]
         try:
-            if isinstance(row, ShardRow):
+            if isinstance(row, ShardCommandRow):
                 row.handle(self, command, now_ms, out)
             else:
                 self._handle_row(row, command, now_ms, out)

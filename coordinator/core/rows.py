@@ -67,7 +67,7 @@ class Row:
 
 
 @dataclass(frozen=True, slots=True)
-class ShardRow:
+class ShardCommandRow:
     """A command that concerns many groups, or none. The handler's first argument is the machine."""
 
     handle: Callable[[Any, Any, int, Outcome], None]

@@ -10,7 +10,7 @@ from coordinator.core.session_values.records import HoldingsStored
 from coordinator.durable.v1 import records_pb2 as pb
 from coordinator.runtime.field_mapping import distances, ranges
 
-Topics = tuple[tuple[str, tuple[tuple[int, int], ...]], ...]
+_Topics = tuple[tuple[str, tuple[tuple[int, int], ...]], ...]
 """Ranges of partitions by topic."""
 
 
@@ -57,11 +57,11 @@ def decode_holdings(m: pb.Holdings, group_id: str) -> HoldingsStored:
     )
 
 
-def encode_topics(topics: Topics) -> list[dict[str, Any]]:
+def encode_topics(topics: _Topics) -> list[dict[str, Any]]:
     """Encode ranges of partitions by topic."""
     return [{"name": topic, "ranges": distances(partitions)} for topic, partitions in topics]
 
 
-def decode_topics(messages: Iterable[pb.Kept.Topic]) -> Topics:
+def decode_topics(messages: Iterable[pb.Kept.Topic]) -> _Topics:
     """Decode ranges of partitions by topic."""
     return tuple((intern(each.name), ranges(each.ranges)) for each in messages)

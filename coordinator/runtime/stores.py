@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from coordinator.settings.forms import SharedStore
     from coordinator.storage.etcd import EtcdLog
     from coordinator.storage.postgres import PostgresLog
-    from coordinator.storage.postgres_lineage import Store
+    from coordinator.storage.postgres_lineage import PostgresStore
     from coordinator.storage.zookeeper import ZooKeeperLog
 
 MIB = 1024 * 1024
@@ -141,24 +141,26 @@ async def _open_postgres(
     return Stores(log, PostgresCoordination(store, timeout_s=timeout_s))
 
 
-def postgres_store(config: StorageConfig, shared: SharedStore) -> Store:
+def postgres_store(config: StorageConfig, shared: SharedStore) -> PostgresStore:
     """The PostgreSQL store that the settings name; nothing is connected yet.
 
     Raises:
         CannotOpen: psycopg is missing, or libpq does not understand the URL.
     """
     try:
-        from coordinator.storage.postgres_connection import Server, Target
-        from coordinator.storage.postgres_lineage import Store
+        from coordinator.storage.postgres_connection import Database, Server
+        from coordinator.storage.postgres_lineage import PostgresStore
     except ImportError as error:
         raise CannotOpen(
             "PostgreSQL needs psycopg: pip install 'consumer-group-coordinator[postgres]'"
         ) from error
     session_s = config.store_session_timeout_ms / 1000
-    return Store(Server(Target.of(shared.url, shared.name, _access(config, shared), session_s)))
+    return PostgresStore(
+        Server(Database.of(shared.url, shared.name, _access(config, shared), session_s))
+    )
 
 
-async def _postgres_log(store: Store, shards: int | None) -> PostgresLog:
+async def _postgres_log(store: PostgresStore, shards: int | None) -> PostgresLog:
     from coordinator.storage.postgres import PostgresLog
 
     return await PostgresLog.open(store, shards=shards)

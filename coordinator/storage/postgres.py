@@ -44,10 +44,10 @@ from coordinator.storage.log import (
 from coordinator.storage.postgres_connection import (
     COMMITTED_LOCALLY,
     CommittedLocally,
-    Connection,
+    PostgresConnection,
     failure_of,
 )
-from coordinator.storage.postgres_lineage import Store
+from coordinator.storage.postgres_lineage import PostgresStore
 from coordinator.storage.postgres_schema import prepare
 from coordinator.storage.slices import chunks
 from coordinator.storage.sql_log import (
@@ -109,10 +109,10 @@ class PostgresLog:
     Use `PostgresLog.open`.
     """
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: PostgresStore) -> None:
         self.shards = 0
         self._store = store
-        self._connection: Connection | None = None  # The writer's, used in its thread.
+        self._connection: PostgresConnection | None = None  # The writer's, used in its thread.
         self._moves = 0
         self._warnings: list[str] = []
         self._writer = GroupCommit(
@@ -120,7 +120,7 @@ class PostgresLog:
         )
 
     @classmethod
-    async def open(cls, store: Store, *, shards: int | None) -> PostgresLog:
+    async def open(cls, store: PostgresStore, *, shards: int | None) -> PostgresLog:
         """Connect, and create the store if it does not exist.
 
         Args:
@@ -144,7 +144,7 @@ class PostgresLog:
     async def fence(self, shard: ShardId, leader_epoch: int = 0) -> Fence:
         token = secrets.randbits(62)
 
-        def take_over(connection: Connection) -> int:
+        def take_over(connection: PostgresConnection) -> int:
             given = {
                 "shard": shard,
                 "token": token,
@@ -201,12 +201,12 @@ class PostgresLog:
         return made_for
 
     def _limit(
-        self, connection: Connection, seconds: float
+        self, connection: PostgresConnection, seconds: float
     ) -> contextlib.AbstractContextManager[None]:
         return self._store.server.watchdog.limit(connection, seconds)
 
     @contextlib.contextmanager
-    def _another(self) -> Iterator[Connection]:
+    def _another(self) -> Iterator[PostgresConnection]:
         """A connection for one load or snapshot. Errors of the server become those of a log."""
         connection = self._store.connect()
         try:
@@ -274,7 +274,7 @@ class PostgresLog:
         for asked, refused in zip(batch, refusals, strict=True):
             asked.error = refused
 
-    def _carry_out(self, job: Callable[[Connection], T]) -> T:
+    def _carry_out(self, job: Callable[[PostgresConnection], T]) -> T:
         """Run a job on the writer's connection; an error that may have broken it closes it.
 
         Raises:
@@ -294,7 +294,7 @@ class PostgresLog:
             raise failure_of(error, is_sent=True) from error
         return result
 
-    def _connect(self) -> Connection:
+    def _connect(self) -> PostgresConnection:
         if self._moves != self._store.moves:
             self._hang_up()
         if self._connection is None:
@@ -316,7 +316,7 @@ class PostgresLog:
             connection.close()
 
     def _append(
-        self, connection: Connection, appends: Sequence[_Append]
+        self, connection: PostgresConnection, appends: Sequence[_Append]
     ) -> Sequence[LogError | None]:
         """Append an entry to each of several shards; a refusal of each, or None."""
         written = connection.execute(
@@ -337,12 +337,12 @@ class PostgresLog:
         return [None if it.fence.shard in done else _refusal_of(connection, it) for it in appends]
 
 
-def _refusal_of(connection: Connection, append: _Append) -> LogError | None:
+def _refusal_of(connection: PostgresConnection, append: _Append) -> LogError | None:
     """Reason why an entry was not appended; None: an earlier attempt has, and it is durable."""
     fence = append.fence
     refused = refusal(PostgresTransaction(connection), fence, append.sequence, append.frame)
     if refused is None:
-        # What is there may be on this server alone: a commit after it waits for the standby too.
+        # The entry may be on this server alone: a commit after it waits for the standby too.
         confirmed = connection.execute(CONFIRM, (fence.shard, fence.fence_epoch, fence.token))
         if confirmed.rowcount != 1:
             return Fenced(f"epoch {fence.fence_epoch} has been followed by another")
@@ -360,7 +360,7 @@ class _Append:
 class PostgresTransaction:
     """A transaction of a connection."""
 
-    connection: Connection
+    connection: PostgresConnection
     dialect = DIALECT
 
     def rows(self, statement: str, *values: object) -> Iterable[tuple[Any, ...]]:

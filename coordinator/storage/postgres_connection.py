@@ -30,7 +30,7 @@ from psycopg.conninfo import conninfo_to_dict
 from coordinator.storage.access import StoreAccess
 from coordinator.storage.log import Ambiguous, CannotOpen, LogError, Unavailable
 
-Connection: TypeAlias = psycopg.Connection[tuple[Any, ...]]
+PostgresConnection: TypeAlias = psycopg.Connection[tuple[Any, ...]]
 
 CONNECT_S = 2
 """Time limit of a connection attempt to one host, in whole seconds, as libpq has it."""
@@ -76,7 +76,7 @@ def position_of(row: tuple[Any, ...]) -> Position:
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class Database:
     """A database, its hosts, and how to log in.
 
     schema: names the cluster of coordinators; clusters may share a database. session_s: session
@@ -89,7 +89,7 @@ class Target:
     session_s: float = 2.0
 
     @classmethod
-    def of(cls, url: str, schema: str, access: StoreAccess, session_s: float = 2.0) -> Target:
+    def of(cls, url: str, schema: str, access: StoreAccess, session_s: float = 2.0) -> Database:
         """Parse a URL of libpq; what `access` says wins.
 
         Raises:
@@ -146,14 +146,14 @@ class Watchdog:
     """Shuts the sockets of connections down that have not answered in time."""
 
     def __init__(self) -> None:
-        self._due: dict[Connection, float] = {}
+        self._due: dict[PostgresConnection, float] = {}
         self._lock = threading.Lock()
         self._closing = threading.Event()
         self._thread = threading.Thread(target=self._run, name="store-watchdog", daemon=True)
         self._thread.start()
 
     @contextlib.contextmanager
-    def limit(self, connection: Connection, seconds: float) -> Iterator[None]:
+    def limit(self, connection: PostgresConnection, seconds: float) -> Iterator[None]:
         """Bound what is done with a connection inside. After that it is broken, and raises."""
         with self._lock:
             self._due[connection] = time.monotonic() + seconds
@@ -177,7 +177,7 @@ class Watchdog:
                     _shut_down(connection)
 
 
-def _shut_down(connection: Connection) -> None:
+def _shut_down(connection: PostgresConnection) -> None:
     with contextlib.suppress(OSError, psycopg.Error):
         with socket.socket(fileno=os.dup(connection.fileno())) as wire:
             wire.shutdown(socket.SHUT_RDWR)
@@ -193,12 +193,12 @@ class Server:
     host: the one that was taken last; rivals: others that could be written then.
     """
 
-    target: Target
+    target: Database
     watchdog: Watchdog = field(default_factory=Watchdog)
     host: str = ""
     rivals: tuple[str, ...] = ()
 
-    def connect(self) -> Connection:
+    def connect(self) -> PostgresConnection:
         """Open a connection, in a thread.
 
         Raises:
@@ -219,12 +219,12 @@ class Server:
             raise
         return connection
 
-    def _bounded(self, connection: Connection) -> contextlib.AbstractContextManager[None]:
+    def _bounded(self, connection: PostgresConnection) -> contextlib.AbstractContextManager[None]:
         return self.watchdog.limit(connection, CONNECT_S)
 
-    def _best(self) -> Connection:
+    def _best(self) -> PostgresConnection:
         """A connection to the host of the latest lineage and timeline."""
-        found: list[tuple[tuple[int, int], str, Connection]] = []
+        found: list[tuple[tuple[int, int], str, PostgresConnection]] = []
         failures: list[LogError] = []
         for host in self.target.hosts:
             name = ":".join(host.values()) or "the server"
@@ -254,14 +254,14 @@ class Server:
         self.rivals = tuple(name for _, name, _ in others)
         return best
 
-    def _open(self, host: dict[str, str]) -> Connection:
+    def _open(self, host: dict[str, str]) -> PostgresConnection:
         given = {"connect_timeout": CONNECT_S, "application_name": "coordinator"}
         return psycopg.connect(
             **{**given, **self.target.parameters, **host, "client_encoding": "UTF8"},
             autocommit=True,
         )
 
-    def _rank(self, connection: Connection) -> tuple[int, int] | None:
+    def _rank(self, connection: PostgresConnection) -> tuple[int, int] | None:
         """Lineage and timeline; None: a standby, or another server that refuses writes."""
         row = connection.execute(
             "SELECT pg_is_in_recovery() OR current_setting('default_transaction_read_only') = 'on',"
@@ -284,7 +284,7 @@ class Server:
     def _schema(self) -> sql.Identifier:
         return sql.Identifier(self.target.schema)
 
-    def _prepare(self, connection: Connection) -> None:
+    def _prepare(self, connection: PostgresConnection) -> None:
         """Settings of a connection. `SET` rather than `options`, which PgBouncer refuses."""
         if connection.info.server_version < 140_000:
             raise CannotOpen(f"{self.target}: PostgreSQL 14 or later is needed")
@@ -307,7 +307,7 @@ class Server:
         for name, value in settings.items():
             connection.execute("SELECT set_config(%s, %s, false)", (name, value))
 
-    def _refuse_transaction_pooler(self, connection: Connection) -> None:
+    def _refuse_transaction_pooler(self, connection: PostgresConnection) -> None:
         """Raise `CannotOpen` unless the connection keeps one server process to itself."""
         why = f"{self.target}: a pooler in transaction mode is in the way: use session mode"
         pid = _pid(connection)
@@ -321,18 +321,18 @@ class Server:
         connection.execute("UNLISTEN probe_of_the_pooler")
 
     @staticmethod
-    def _host_of(connection: Connection) -> dict[str, str]:
+    def _host_of(connection: PostgresConnection) -> dict[str, str]:
         return {"host": connection.info.host, "port": str(connection.info.port)}
 
 
-def _pid(connection: Connection) -> int:
+def _pid(connection: PostgresConnection) -> int:
     row = connection.execute("SELECT pg_backend_pid()").fetchone()
     assert row is not None
     return int(row[0])
 
 
-def replication_in_words(connection: Connection) -> str:
-    """How standbys follow, and what a promotion of one loses."""
+def replication_in_words(connection: PostgresConnection) -> str:
+    """The replication mode, in words, and what a promotion of a standby loses."""
     row = connection.execute(
         "SELECT current_setting('synchronous_standby_names'), "
         "current_setting('synchronous_commit'), (SELECT count(*) FROM pg_stat_replication)"

@@ -39,8 +39,8 @@ from coordinator.storage.coordination import (
     signals,
 )
 from coordinator.storage.log import Ambiguous, LogError, Unavailable
-from coordinator.storage.postgres_connection import Connection, failure_of
-from coordinator.storage.postgres_lineage import Store
+from coordinator.storage.postgres_connection import PostgresConnection, failure_of
+from coordinator.storage.postgres_lineage import PostgresStore
 
 T = TypeVar("T")
 LISTEN_S = 1.0
@@ -79,16 +79,16 @@ class PostgresCoordination:
         timeout_s: of sessions.
     """
 
-    def __init__(self, store: Store, *, timeout_s: float = 2.0) -> None:
+    def __init__(self, store: PostgresStore, *, timeout_s: float = 2.0) -> None:
         self._store = store
         self._timeout_s = timeout_s
         self._thread = ThreadPoolExecutor(1, "store-coordination")
-        self._connection: Connection | None = None  # Used in that thread.
+        self._connection: PostgresConnection | None = None  # Used in that thread.
         self._moves = 0
         self._joins = itertools.count(1)
         self._work: dict[Session, list[asyncio.Task[None]]] = {}
         self._listeners: dict[asyncio.Event, None] = {}
-        self._version = 0  # Of what nodes agree on, as it was told last.
+        self._version = 0  # The newest one that was told.
         self._listening: threading.Thread | None = None
         self._closing = threading.Event()
 
@@ -115,7 +115,7 @@ class PostgresCoordination:
         return session
 
     async def announce(self, session: Session, node: NodeInfo) -> None:
-        def announce(connection: Connection) -> bool:
+        def announce(connection: PostgresConnection) -> bool:
             with self._change(connection) as agreed:
                 changed = connection.execute(
                     "UPDATE node SET info = %s WHERE id = %s AND session = %s",
@@ -130,7 +130,7 @@ class PostgresCoordination:
             session.lost.set()
 
     async def campaign(self, session: Session) -> int | None:
-        def campaign(connection: Connection) -> tuple[bool, int | None]:
+        def campaign(connection: PostgresConnection) -> tuple[bool, int | None]:
             with self._change(connection) as agreed:
                 living = self._living(connection)
                 if living.get(session.node.node_id) != _token(session):
@@ -150,7 +150,7 @@ class PostgresCoordination:
         return epoch
 
     async def resign(self, session: Session) -> None:
-        def resign(connection: Connection) -> None:
+        def resign(connection: PostgresConnection) -> None:
             with self._change(connection) as agreed:
                 if agreed.controller == _signature(session):
                     agreed.controller, agreed.is_changed = None, True
@@ -158,7 +158,7 @@ class PostgresCoordination:
         await self._ask(resign)
 
     async def read(self) -> ClusterView:
-        def read(connection: Connection) -> tuple[Any, ...]:
+        def read(connection: PostgresConnection) -> tuple[Any, ...]:
             row = connection.execute(READ).fetchone()
             assert row is not None
             return row
@@ -177,7 +177,7 @@ class PostgresCoordination:
         )
 
     async def write(self, controller_epoch: int, *states: ShardState) -> list[ShardState]:
-        def write(connection: Connection) -> list[ShardState]:
+        def write(connection: PostgresConnection) -> list[ShardState]:
             with self._change(connection) as agreed:
                 if agreed.controller_epoch != controller_epoch:
                     raise Deposed(
@@ -230,7 +230,7 @@ class PostgresCoordination:
 
     # --- On the loop ---
 
-    async def _ask(self, job: Callable[[Connection], T]) -> T:
+    async def _ask(self, job: Callable[[PostgresConnection], T]) -> T:
         """Run a job on the connection, in its thread.
 
         Raises:
@@ -271,7 +271,7 @@ class PostgresCoordination:
 
     # --- In the thread of the connection ---
 
-    def _carry_out(self, job: Callable[[Connection], T]) -> T:
+    def _carry_out(self, job: Callable[[PostgresConnection], T]) -> T:
         if self._moves != self._store.moves:
             self._hang_up()
         if self._connection is None:
@@ -292,7 +292,7 @@ class PostgresCoordination:
             connection.close()
 
     @contextlib.contextmanager
-    def _change(self, connection: Connection) -> Iterator[_Agreed]:
+    def _change(self, connection: PostgresConnection) -> Iterator[_Agreed]:
         """A transaction under the lock of the row of `cluster`, which is written if it changed."""
         with connection.transaction():
             row = connection.execute(LOCK).fetchone()
@@ -306,29 +306,33 @@ class PostgresCoordination:
                 connection.execute("SELECT pg_notify(%s, '')", (channel,))
 
     @staticmethod
-    def _living(connection: Connection) -> dict[int, str]:
+    def _living(connection: PostgresConnection) -> dict[int, str]:
         """Tokens of the living sessions, by node."""
         return dict(connection.execute("SELECT id, session FROM node").fetchall())
 
     @staticmethod
-    def _beats(connection: Connection) -> dict[int, tuple[str, int]]:
+    def _beats(connection: PostgresConnection) -> dict[int, tuple[str, int]]:
         found = connection.execute("SELECT id, session, beat FROM node").fetchall()
         return {number: (session, beat) for number, session, beat in found}
 
     @staticmethod
-    def _beat_of(number: int, connection: Connection) -> tuple[str, int] | None:
+    def _beat_of(number: int, connection: PostgresConnection) -> tuple[str, int] | None:
         """Token and beat of a node."""
         found = connection.execute("SELECT session, beat FROM node WHERE id = %s", (number,))
         row = found.fetchone()
         return None if row is None else (row[0], row[1])
 
     @staticmethod
-    def _beat(session: Session, connection: Connection) -> tuple[int, int, int] | None:
+    def _beat(session: Session, connection: PostgresConnection) -> tuple[int, int, int] | None:
         row = connection.execute(RENEW, (session.node.node_id, _token(session))).fetchone()
         return None if row is None else (row[0], row[1], int(row[2]))
 
     def _join(
-        self, node: NodeInfo, token: str, instead: tuple[str, int] | None, connection: Connection
+        self,
+        node: NodeInfo,
+        token: str,
+        instead: tuple[str, int] | None,
+        connection: PostgresConnection,
     ) -> bool:
         """Begin a session, if the node is still as it was read; or is one of this process."""
         with self._change(connection) as agreed:
@@ -342,7 +346,7 @@ class PostgresCoordination:
         return True
 
     def _take_out(
-        self, number: int, session: str, beat: int | None, connection: Connection
+        self, number: int, session: str, beat: int | None, connection: PostgresConnection
     ) -> None:
         """End a node's session, if that is its last beat, and its controller epoch with it."""
         with self._change(connection) as agreed:

@@ -23,16 +23,16 @@ from coordinator.storage.coordination import NOBODY, ShardState
 from coordinator.storage.log import CannotOpen, Unavailable
 from coordinator.storage.postgres_connection import (
     POSITION,
-    Connection,
     Position,
+    PostgresConnection,
     Server,
     failure_of,
     position_of,
 )
 
 RAISE_MIN, RAISE_RANDOM = 1 << 16, 1 << 20
-"""What epochs are raised by in a new lineage: more than were issued in the lost interval, and a
-random number besides, so that two standbys promoted in turn do not issue the same ones."""
+"""Numbers that epochs are raised by in a new lineage: more than were issued in the lost interval,
+and a random number besides, so that two standbys promoted in turn do not issue the same ones."""
 CHECK_S = 10.0
 """Time limit of a check, which may wait for another node's."""
 
@@ -77,7 +77,7 @@ def stored_lineage(row: tuple[Any, ...], flushed: int = 0) -> Lineage:
 
 
 def check_lineage(
-    connection: Connection, seen: Lineage | None = None, *, is_restored: bool = False
+    connection: PostgresConnection, seen: Lineage | None = None, *, is_restored: bool = False
 ) -> tuple[Lineage, WentBack | None]:
     """The lineage of the store as it is; a new one is begun if the store has lost commits.
 
@@ -115,7 +115,7 @@ def _is_same(stored: Lineage, position: Position, seen: Lineage | None) -> bool:
     return True
 
 
-def _begin(connection: Connection, new: Lineage) -> None:
+def _begin(connection: PostgresConnection, new: Lineage) -> None:
     """Write a new lineage: all numbers raised, all tokens replaced, nobody in charge."""
     connection.execute(
         "UPDATE cluster SET lineage = %s, lineage_id = %s, raised = %s, system = %s, "
@@ -140,15 +140,15 @@ def _begin(connection: Connection, new: Lineage) -> None:
         )
 
 
-def server_position(connection: Connection) -> Position:
-    """Where the server is now."""
+def server_position(connection: PostgresConnection) -> Position:
+    """The position of the server now."""
     row = connection.execute(POSITION).fetchone()
     assert row is not None
     return position_of(row)
 
 
 @dataclass(slots=True)
-class Store:
+class PostgresStore:
     """A server and the lineage that this process has seen there. Used in any thread.
 
     Args:
@@ -159,11 +159,11 @@ class Store:
     report: Callable[[str, str], None] = lambda what, words: None
     lineage: Lineage | None = None
     moves: int = 0
-    """How often another host was found to be the one to write to: connections made before are
-    left."""
+    """Number of times that another host was found to be the one to write to: connections made
+    before are left."""
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def connect(self) -> Connection:
+    def connect(self) -> PostgresConnection:
         """A new connection, in the lineage that is noted here.
 
         Raises:
@@ -181,7 +181,7 @@ class Store:
             raise failure_of(error, is_sent=False) from error
         return connection
 
-    def check(self, connection: Connection, *, is_restored: bool = False) -> None:
+    def check(self, connection: PostgresConnection, *, is_restored: bool = False) -> None:
         """Notice if the store has lost commits since this process or any other saw it last."""
         with self._lock:
             self.lineage, went_back = check_lineage(

@@ -18,7 +18,7 @@ import secrets
 from psycopg import sql
 
 from coordinator.storage.log import CannotOpen
-from coordinator.storage.postgres_connection import Connection
+from coordinator.storage.postgres_connection import PostgresConnection
 from coordinator.storage.postgres_lineage import server_position
 
 FORMAT = 1
@@ -77,7 +77,7 @@ def _quoted(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
 
 
-def prepare(connection: Connection, schema: str, shards: int | None) -> int:
+def prepare(connection: PostgresConnection, schema: str, shards: int | None) -> int:
     """Make the tables of a new store; check the format of an old one.
 
     Args:
@@ -118,7 +118,7 @@ def prepare(connection: Connection, schema: str, shards: int | None) -> int:
     return made_for
 
 
-def _format(connection: Connection, schema: str) -> tuple[int, int] | None:
+def _format(connection: PostgresConnection, schema: str) -> tuple[int, int] | None:
     """Format and number of shards of a store; None: there is none."""
     row = connection.execute("SELECT to_regclass(%s)", (f"{_quoted(schema)}.cluster",)).fetchone()
     if row is None or row[0] is None:

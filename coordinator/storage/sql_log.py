@@ -1,4 +1,4 @@
-"""What logs in SQL databases share: reading a shard, refusals of appends, and snapshots.
+"""The common part of logs in SQL databases: reading a shard, refusals of appends, and snapshots.
 
 The tables are alike (`schema.py`, `postgres_schema.py`): `fence` has the epoch and the last
 sequence number of each shard, `entry` the log, and `chunk` the slices of snapshots, which count
@@ -23,7 +23,7 @@ class Transaction(Protocol):
 
     @property
     def dialect(self) -> Dialect:
-        """What differs between the databases."""
+        """The queries that differ between the databases."""
 
     def rows(self, statement: str, *values: object) -> Iterable[tuple[Any, ...]]:
         """The rows of a query, which are read to the end before the next statement."""

@@ -18,9 +18,9 @@ from coordinator.storage.etcd_coordination import EtcdCoordination
 from coordinator.storage.etcd_txn import delete, put
 from coordinator.storage.memory_coordination import MemoryCoordination
 from coordinator.storage.postgres import PostgresLog
-from coordinator.storage.postgres_connection import Server, Target
+from coordinator.storage.postgres_connection import Database, Server
 from coordinator.storage.postgres_coordination import PostgresCoordination
-from coordinator.storage.postgres_lineage import Store
+from coordinator.storage.postgres_lineage import PostgresStore
 from coordinator.storage.zookeeper_coordination import ZooKeeperCoordination
 
 SESSION_S = 6.0
@@ -140,9 +140,9 @@ class ZooKeeperMeeting(Meeting):
             await asyncio.to_thread(self._others[-1].delete, path)
 
 
-def postgres_store(url: str, cluster: str) -> Store:
+def postgres_store(url: str, cluster: str) -> PostgresStore:
     """A cluster of a database."""
-    return Store(Server(Target.of(url, cluster, StoreAccess(()), SESSION_S)))
+    return PostgresStore(Server(Database.of(url, cluster, StoreAccess(()), SESSION_S)))
 
 
 class PostgresMeeting(Meeting):

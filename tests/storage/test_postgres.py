@@ -9,7 +9,6 @@ import os
 import shutil
 import signal
 import subprocess
-import time
 from pathlib import Path
 
 import psycopg
@@ -28,12 +27,12 @@ from coordinator.storage.log import (
     Unavailable,
 )
 from coordinator.storage.postgres import PostgresLog
-from coordinator.storage.postgres_connection import Server, Target
+from coordinator.storage.postgres_connection import Database, Server
 from coordinator.storage.postgres_coordination import PostgresCoordination
-from coordinator.storage.postgres_lineage import Store
+from coordinator.storage.postgres_lineage import PostgresStore
 from coordinator.storage.postgres_schema import ddl
 from tests.faults.stores import Postgres, missing_postgres
-from tests.integration.waiting import until
+from tests.integration.waiting import until, wait_until
 from tests.patience import HANG_S
 from tests.proxy import Proxy
 from tests.serving import free_port
@@ -94,7 +93,7 @@ def test_a_cluster_that_is_no_name_is_refused(name):
 def test_passwords_are_not_shown():
     url = "postgresql://u:secret@h:1/db?password=secret&cluster=jobs"
     assert without_password(url) == "postgresql://u@h:1/db?cluster=jobs"
-    target = Target.of("postgresql://u:secret@h:1/db", "jobs", StoreAccess(()))
+    target = Database.of("postgresql://u:secret@h:1/db", "jobs", StoreAccess(()))
     assert "secret" not in str(target)
 
 
@@ -104,9 +103,9 @@ def test_passwords_are_not_shown():
 )
 def test_certificates_are_checked_beyond_the_loopback(hosts, mode):
     names = ",".join(f"[{it}]" if ":" in it else it for it in hosts.split(","))
-    target = Target.of(f"postgresql://{names}/db", "jobs", StoreAccess(()))
+    target = Database.of(f"postgresql://{names}/db", "jobs", StoreAccess(()))
     assert target.parameters.get("sslmode") == mode
-    plain = Target.of(f"postgresql://{names}/db?sslmode=disable", "jobs", StoreAccess(()))
+    plain = Database.of(f"postgresql://{names}/db?sslmode=disable", "jobs", StoreAccess(()))
     assert plain.parameters["sslmode"] == "disable"
 
 
@@ -196,6 +195,12 @@ async def test_commits_wait_for_the_disk_whatever_the_server_says(own):
 # --- Poolers ------------------------------------------------------------------------------------
 
 
+def _answers(url: str) -> bool:
+    with contextlib.suppress(psycopg.Error), psycopg.connect(url, connect_timeout=2):
+        return True
+    return False
+
+
 @contextlib.contextmanager
 def pooler(server: Postgres, mode: str):
     """PgBouncer in front of a server; its URL."""
@@ -221,12 +226,7 @@ pool_mode = {mode}
     )
     url = f"postgresql://postgres@127.0.0.1:{port}/postgres"
     try:
-        until = time.monotonic() + HANG_S
-        while True:
-            with contextlib.suppress(psycopg.Error), psycopg.connect(url, connect_timeout=2):
-                break
-            assert time.monotonic() < until, "the pooler did not start"
-            time.sleep(0.05)
+        wait_until(lambda: _answers(url))
         yield url
     finally:
         process.kill()
@@ -400,14 +400,11 @@ async def test_a_promoted_standby_that_lost_commits_begins_a_lineage(own):
 
 def _until_caught_up(server: Postgres) -> None:
     """Wait until the standby has all that the primary has written."""
-    until = time.monotonic() + HANG_S
     url = server.url("primary", cluster="")
     behind = (
         "SELECT count(*) FROM pg_stat_replication WHERE flush_lsn >= pg_current_wal_flush_lsn()"
     )
-    while by_hand(url, behind) == [(0,)]:
-        assert time.monotonic() < until, "the standby does not follow"
-        time.sleep(0.05)
+    wait_until(lambda: by_hand(url, behind) != [(0,)])
 
 
 @pytest.mark.integration
@@ -420,8 +417,8 @@ async def test_of_two_primaries_the_later_lineage_is_taken_and_the_other_is_told
         own.promote("standby")  # Nobody has told the old primary.
         await asyncio.to_thread(_begin_a_lineage, own.url("standby", cluster=""))
         troubles = []
-        store = Store(
-            Server(Target.of(own.url(cluster=""), CLUSTER, StoreAccess(()), SESSION_S)),
+        store = PostgresStore(
+            Server(Database.of(own.url(cluster=""), CLUSTER, StoreAccess(()), SESSION_S)),
             report=lambda what, words: troubles.append(what),
         )
         connection = await asyncio.to_thread(store.connect)

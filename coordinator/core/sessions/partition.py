@@ -20,7 +20,7 @@ BACK_OFF_MS, MAX_BACK_OFF_MS = 10_000, 600_000
 REFUSALS_IN_A_ROW = 3
 
 
-class BackOff(NamedTuple):
+class RefusalBackOff(NamedTuple):
     """Time for which somebody is not asked; `until_ms` NO_TIME: it is over.
 
     Its length is remembered then, because the next one is twice as long.
@@ -34,10 +34,10 @@ class BackOff(NamedTuple):
         return self.until_ms != NO_TIME
 
 
-def next_back_off(last: BackOff | None, now_ms: int) -> BackOff:
+def next_back_off(last: RefusalBackOff | None, now_ms: int) -> RefusalBackOff:
     """The back-off that follows, from now."""
     length_ms = BACK_OFF_MS if last is None else min(2 * last.length_ms, MAX_BACK_OFF_MS)
-    return BackOff(now_ms + length_ms, length_ms)
+    return RefusalBackOff(now_ms + length_ms, length_ms)
 
 
 class Release(NamedTuple):
@@ -56,8 +56,8 @@ class Refusals:
     """
 
     in_a_row: int = 0
-    back_off: BackOff | None = None
-    by_name: dict[str, BackOff] = field(default_factory=dict)
+    back_off: RefusalBackOff | None = None
+    by_name: dict[str, RefusalBackOff] = field(default_factory=dict)
 
     def note(self, name: str, now_ms: int) -> None:
         """A member will not have it: not asked again for a while, longer each time."""
@@ -109,7 +109,7 @@ class PartitionInMotion:
         return NO_OFFSET if self.release is None else self.release.position
 
     @property
-    def back_off(self) -> BackOff | None:
+    def back_off(self) -> RefusalBackOff | None:
         """After refusals by several members in a row, nobody is asked to have it."""
         return None if self.refusals is None else self.refusals.back_off
 
@@ -155,8 +155,8 @@ class PartitionInMotion:
             self.refusals = None
 
 
-def _ended(back_off: BackOff, now_ms: int) -> BackOff:
-    return back_off if back_off.until_ms > now_ms else BackOff(NO_TIME, back_off.length_ms)
+def _ended(back_off: RefusalBackOff, now_ms: int) -> RefusalBackOff:
+    return back_off if back_off.until_ms > now_ms else RefusalBackOff(NO_TIME, back_off.length_ms)
 
 
 AT_REST = PartitionInMotion()

@@ -34,7 +34,7 @@ OUT_OF_BOUNDS = 1_000
 
 @dataclass(slots=True)
 class Score:
-    """How plans of some groups compare with the best ones.
+    """Plans of some groups, compared with the best ones.
 
     unbalanced: groups whose loads, or partitions without a holder, are not those of the best plan.
     """

@@ -35,10 +35,10 @@ from math import inf
 
 from coordinator.core.session_values.plans import NOBODY, MoveReason
 from coordinator.core.sessions.plan.constraints import Demand
-from coordinator.core.sessions.plan.loads import Share, bounds_of
+from coordinator.core.sessions.plan.loads import FairShare, bounds_of
 
 Changes = list[dict[int, int]]
-"""By kind, how many partitions more members are to have; below 0: how many fewer."""
+"""Partitions that members are to have more, by kind; below 0: fewer."""
 
 
 def allocate(demand: Demand) -> Changes:
@@ -94,13 +94,13 @@ class _Allocation:
             else:
                 parts += self._split(part, within)
 
-    def share(self, member: int) -> Share:
-        """What bounds the load of a member."""
+    def share(self, member: int) -> FairShare:
+        """The bounds of a member's load."""
         found, least = self.demand.state.members[member], self.demand.fixed[member]
         most = inf if found.max_partitions is None else max(least, found.max_partitions)
         if member in self.receivers:
-            return Share(found.capacity, least, most)
-        return Share(0.0, int(most), most)
+            return FairShare(found.capacity, least, most)
+        return FairShare(0.0, int(most), most)
 
     def _note(self, part: _Part, members: Iterable[int]) -> None:
         for member in members:

@@ -14,7 +14,7 @@ from zlib import crc32
 from coordinator.core.session_values.plans import Partition, PlanInput
 
 
-class Segment(NamedTuple):
+class KindSegment(NamedTuple):
     """Partitions of a topic from `first` to before `end`, which are of one kind."""
 
     first: int
@@ -48,7 +48,7 @@ class Kinds:
         self.topics = sorted(range(len(topics)), key=lambda number: topics[number].name)
         self.eligible: list[tuple[int, ...]] = []
         self._by_members: dict[tuple[int, ...], int] = {}
-        self.segments: list[list[Segment]] = [[] for _ in topics]
+        self.segments: list[list[KindSegment]] = [[] for _ in topics]
         declarations = {members[number].declares for number in self.receivers}
         for number in self.topics:
             count, first = topics[number].count, 0
@@ -58,7 +58,7 @@ class Kinds:
                     able = self.receivers
                     if end > min(ends, default=0):
                         able = tuple(m for m in able if members[m].declares[number] >= end)
-                    self.segments[number].append(Segment(first, end, self._kind(able)))
+                    self.segments[number].append(KindSegment(first, end, self._kind(able)))
                     first = end
         barred: dict[Partition, set[int]] = {}
         for number, partition, member in state.barred:
@@ -75,7 +75,7 @@ class Kinds:
         """Key that sorts partitions by the names of their topics, whatever the input's order."""
         return self._state.topics[place[0]].name, place[1]
 
-    def segment(self, place: Partition) -> Segment:
+    def segment(self, place: Partition) -> KindSegment:
         """The segment of a declared partition, whether a member is barred from it or not."""
         segments = self.segments[place[0]]
         return segments[bisect_right(segments, place[1], key=lambda segment: segment.end)]

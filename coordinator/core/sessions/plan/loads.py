@@ -10,29 +10,29 @@ from typing import NamedTuple
 EPSILON = 1e-9
 
 
-class Share(NamedTuple):
-    """What bounds a share: capacity, what a member has anyway, and the most it may have."""
+class FairShare(NamedTuple):
+    """Bounds of a share: capacity, what a member has anyway, and the most it may have."""
 
     capacity: float
     least: int
     most: float
 
 
-class Bounds(NamedTuple):
+class LoadBounds(NamedTuple):
     """Fewest and most partitions for a share."""
 
     low: int
     high: int
 
 
-def bounds_of(shares: Mapping[Share, int], total: int) -> dict[Share, Bounds]:
+def bounds_of(shares: Mapping[FairShare, int], total: int) -> dict[FairShare, LoadBounds]:
     """Divide `total` partitions by capacity, within what bounds each share.
 
     Args:
         shares: number of members by share.
     """
     left = float(total)
-    bounds: dict[Share, Bounds] = {}
+    bounds: dict[FairShare, LoadBounds] = {}
     rest = Counter(shares)
     while rest:
         capacity = sum(share.capacity * count for share, count in rest.items())
@@ -44,10 +44,10 @@ def bounds_of(shares: Mapping[Share, int], total: int) -> dict[Share, Bounds]:
         if not above and not below:
             for share in rest:
                 fair = level * share.capacity
-                bounds[share] = Bounds(floor(fair + EPSILON), ceil(fair - EPSILON))
+                bounds[share] = LoadBounds(floor(fair + EPSILON), ceil(fair - EPSILON))
             break
         for share in above if over >= under else below:
             clamped = int(share.most) if over >= under else share.least
-            bounds[share] = Bounds(clamped, clamped)
+            bounds[share] = LoadBounds(clamped, clamped)
             left -= clamped * rest.pop(share)
     return bounds

@@ -22,7 +22,7 @@ from coordinator.core.sessions.declared import DeclaredTopics
 from coordinator.core.sessions.group import SessionGroup
 from coordinator.core.sessions.handoff import phases
 from coordinator.core.sessions.holdings import TopicHoldings
-from coordinator.core.sessions.partition import BackOff, PartitionInMotion
+from coordinator.core.sessions.partition import PartitionInMotion, RefusalBackOff
 
 Positions = dict[str, int]
 """Positions of members by id; FREE of nobody, and of those that have ended."""
@@ -150,7 +150,7 @@ def _being_drained(
                 yield by_topic[topic], partition, positions[source]
 
 
-def _refused_by(motion: PartitionInMotion) -> Mapping[str, BackOff]:
+def _refused_by(motion: PartitionInMotion) -> Mapping[str, RefusalBackOff]:
     return {} if motion.refusals is None else motion.refusals.by_name
 
 
