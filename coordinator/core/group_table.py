@@ -16,11 +16,13 @@ from coordinator.core.group import Group, GroupState
 from coordinator.core.outcome import Outcome
 from coordinator.core.records import GroupDeleted, GroupMetadata, OffsetDeleted, Record
 from coordinator.core.session_values.journal import PlanRecord
+from coordinator.core.session_values.policy import Policy
 from coordinator.core.session_values.records import (
     HandoffsEnded,
     HoldingsStored,
     KeptFreed,
     KeptStored,
+    NumbersRaised,
     PartitionsGranted,
     PartitionSwitched,
     PhaseEntered,
@@ -66,7 +68,7 @@ class GroupTable:
         """Apply an acknowledged record; it creates its group if necessary."""
         self._note_tokens(record)
         group = self.groups.get(record.group_id)
-        if isinstance(record, TokenFloor):
+        if isinstance(record, TokenFloor | NumbersRaised):
             return
         if isinstance(record, JOURNAL_RECORDS) and _is_in_use(group):
             return  # A classic member came while the record was on its way.
@@ -123,10 +125,16 @@ class GroupTable:
             case TokenFloor():
                 self.numbers.written(record.token)
                 self.numbers.opened(record.handoff_id)
+            case NumbersRaised():
+                floor = max(self.numbers.generation_floor, record.generation)
+                self.numbers.generation_floor = floor
+                self.numbers.written(record.token)
+                self.numbers.opened(record.token)
 
     def as_sessions(self, group: Group | None, group_id: str, now_ms: int) -> SessionGroup:
         """A group of sessions, with what an Empty group of another kind has."""
         found = SessionGroup(group_id, now_ms)
+        found.grants_from_ms = self.numbers.grants_from_ms
         if group is not None:
             take_over(found, group)
         return found
@@ -146,7 +154,26 @@ class GroupTable:
     def restore(self) -> None:
         """Restore all groups from their durable facts. They are dormant at first."""
         classic = [group for group in self.groups.values() if isinstance(group, ClassicGroup)]
-        self._dormant.restore(classic)
+        self._dormant.restore(classic, self.numbers.generation_floor)
+
+    def raise_numbers(self, raised: int, now_ms: int) -> NumbersRaised:
+        """Raise all numbers above those in commits that the store has lost; before `restore`.
+
+        Returns:
+            The record of it, which has to be the first that this owner writes.
+        """
+        highest, longest_ms = self.numbers.generation_floor, Policy().lease_ms
+        for group in self.groups.values():
+            if isinstance(group, ClassicGroup):
+                highest = max(highest, group.durable_generation)
+            else:
+                leases = (member.record.lease_ms for member in group.members.values())
+                longest_ms = max(longest_ms, group.policy.lease_ms, *leases)
+        record = NumbersRaised(highest + raised, self.numbers.above_lost(raised, now_ms))
+        self.apply(record, now_ms)
+        # Holders whose grants the store has lost may act until then.
+        self.numbers.grants_from_ms = now_ms + longest_ms
+        return record
 
     @property
     def dormant_groups(self) -> int:
@@ -156,6 +183,8 @@ class GroupTable:
     def records(self) -> list[Record]:
         """Return records that restore all durable facts of all groups."""
         found = [record for group in self.groups.values() for record in group.records()]
+        if self.numbers.generation_floor:
+            found.append(NumbersRaised(self.numbers.generation_floor))
         if self.numbers.durable_token:
             found.append(TokenFloor(self.numbers.durable_token, self.numbers.durable_handoff))
         return found
@@ -173,7 +202,9 @@ class GroupTable:
 
     def _new_group(self, group_id: str, now_ms: int) -> ClassicGroup:
         """Create a group; the caller adds it to the table."""
-        return ClassicGroup(group_id, self.parked_calls, self.members_by_host, now_ms)
+        group = ClassicGroup(group_id, self.parked_calls, self.members_by_host, now_ms)
+        group.generation_floor = self.numbers.generation_floor
+        return group
 
 
 def _is_in_use(group: Group | None) -> bool:

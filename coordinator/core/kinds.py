@@ -113,7 +113,7 @@ def set_policy_of_none(
     Raises:
         Refused: see `set_policy`.
     """
-    group = SessionGroup(command.group_id, now_ms)
+    group = table.as_sessions(None, command.group_id, now_ms)
     set_policy(group, command, now_ms, out, config=table.config)
     table.groups[command.group_id] = group
     out.note(GroupCreated(command.group_id))

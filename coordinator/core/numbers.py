@@ -1,4 +1,4 @@
-"""Numbers of a shard that are never used again: tokens of grants, ids of hand-offs."""
+"""Numbers of a shard that are never used again: tokens of grants, ids of hand-offs, generations."""
 
 from __future__ import annotations
 
@@ -6,6 +6,9 @@ from coordinator.core.ids import NO_TIME
 
 EPOCH_BITS = 20
 """Tokens for each second that passes between two owners of a shard: a million."""
+CLOCKS_APART = 1 << 32
+"""Tokens beyond those of the second in which a store is found to have lost commits: clocks of two
+owners may differ by 68 minutes."""
 
 
 class Numbers:
@@ -24,6 +27,12 @@ class Numbers:
         """Highest id of a hand-off that the log knows: an id names one attempt for ever."""
         self.began_at_ms = NO_TIME
         """Time from which this owner serves the shard."""
+        self.generation_floor = 0
+        """Generations up to this one may have been used by groups of the shard, in records that the
+        store has lost."""
+        self.grants_from_ms = NO_TIME
+        """Time from which partitions are granted: holders that the store has lost may act until
+        then."""
         self._last_handoff = 0
 
     def begin(self, now_ms: int) -> None:
@@ -32,6 +41,14 @@ class Numbers:
         floor = (now_ms // 1_000) << EPOCH_BITS
         self.last_token = max(self.last_token, floor)
         self._last_handoff = max(self._last_handoff, floor)
+
+    def above_lost(self, raised: int, now_ms: int) -> int:
+        """A token above all that may have been given out in commits that the store has lost.
+
+        Args:
+            raised: number that no other promotion of a standby has drawn.
+        """
+        return max(self.last_token, (now_ms // 1_000) << EPOCH_BITS) + CLOCKS_APART + raised
 
     def written(self, token: int) -> None:
         """Note a token that is in the log."""

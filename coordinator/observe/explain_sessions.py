@@ -142,6 +142,7 @@ def _headline(plan: PlanRecord) -> str:
 
 _CAUSES = {
     TriggerCause.FAIL_OVER: "the group had no coordinator until this node took it over",
+    TriggerCause.STORE_WENT_BACK: "the store had lost commits that were acknowledged",
     TriggerCause.MEMBER_CAME: "member {who} came",
     TriggerCause.MEMBER_BACK: "member {who} can receive again",
     TriggerCause.MEMBER_CHANGED: "member {who} declared other topics or another capacity",

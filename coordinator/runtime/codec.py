@@ -65,6 +65,7 @@ _KINDS: dict[str, type[Record]] = {
     "kept_freed": s.KeptFreed,
     "policy": s.PolicyStored,
     "token_floor": s.TokenFloor,
+    "numbers_raised": s.NumbersRaised,
     "plan": j.PlanRecord,
     "handoffs_ended": s.HandoffsEnded,
     "holdings": s.HoldingsStored,

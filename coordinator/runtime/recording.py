@@ -3,7 +3,7 @@
     {"format": 1, "version": "0.1.0", "shard": 5, "counted_from": "last_work", "config": {...},
      "acks": {...}, "now_ms": ...}
     {"load": ["<record>", ...], "now_ms": ...}                    records of the log
-    {"restore": [sequence, next_offset], "now_ms": ...}           the shard begins to serve
+    {"restore": [sequence, next_offset, raised], "now_ms": ...}   the shard begins to serve
     {"id": "<member id>"}                                         drawn at random, in order
     {"in": {"JoinGroup": {...}}, "now_ms": ...}                   an input, see `inputs.py`
     {"beat": [group, member, instance, generation], "now_ms": ...}  a heartbeat without a step
@@ -109,9 +109,9 @@ class RecordingShard(Shard):
         self._write({"load": encoded, "now_ms": now_ms})
         super().replay(records, now_ms)
 
-    def restore(self, now_ms: int, *, sequence: int, next_offset: int) -> Outbox:
-        self._write({"restore": [sequence, next_offset], "now_ms": now_ms})
-        return super().restore(now_ms, sequence=sequence, next_offset=next_offset)
+    def restore(self, now_ms: int, *, sequence: int, next_offset: int, raised: int = 0) -> Outbox:
+        self._write({"restore": [sequence, next_offset, raised], "now_ms": now_ms})
+        return super().restore(now_ms, sequence=sequence, next_offset=next_offset, raised=raised)
 
     def step(self, event: Input, now_ms: int) -> Outbox:
         if isinstance(event, Unload):

@@ -93,8 +93,9 @@ def replay(lines: Iterable[str]) -> Replayed:
         elif "restore" in line:
             with _reading(made_by):
                 now_ms = _now_ms(line, now_ms)
-                sequence, next_offset = map(_number, line["restore"])
-            shard.restore(now_ms, sequence=sequence, next_offset=next_offset)
+                # Recordings of earlier versions have no third number.
+                sequence, next_offset, raised = [*map(_number, line["restore"]), 0][:3]
+            shard.restore(now_ms, sequence=sequence, next_offset=next_offset, raised=raised)
         elif "in" in line:
             with _reading(made_by):
                 now_ms = _now_ms(line, now_ms)

@@ -42,6 +42,7 @@ from coordinator.shard.effects import (
     FoundDamage,
     Job,
     Load,
+    Loaded,
     LogFailed,
     Recovery,
     StandbyShard,
@@ -123,6 +124,7 @@ class ShardDriver:
         self._later: tuple[int, Job] | None = None  # A job to begin later, and when.
         self._deadline_ms: int | None = None  # Next deadline of the shard.
         self._standby: StandbyShard | None = None
+        self._raised = 0  # The store has lost commits: what numbers are raised by.
         self._policy = SnapshotPolicy(0, 0, 0)
         self._followers: tuple[int, ...] | None = None
         self._serves_since_ms = 0
@@ -242,7 +244,7 @@ class ShardDriver:
                 self._fence = result
                 self._begin(Load(result, 0 if self._standby is None else self._standby.sequence))
             case Load():
-                self._begin(Build(result, None if result.snapshot is not None else self._standby))
+                self._loaded(result)
             case Build():
                 self._serve(result)
             case WriteEntry():
@@ -309,9 +311,21 @@ class ShardDriver:
     def _take_over(self, after_ms: int = 0) -> None:
         self._begin(TakeOver(self.shard_id, self.leader_epoch), after_ms)
 
+    def _loaded(self, loaded: Loaded) -> None:
+        self._raised = loaded.raised
+        if loaded.raised and self._standby is not None:
+            # It may have entries that the store has lost, under numbers that are others' now.
+            self._standby = None
+            self._begin(Load(self._fence, 0))
+            return
+        self._begin(Build(loaded, None if loaded.snapshot is not None else self._standby))
+
     def _serve(self, standby: StandbyShard) -> None:
         outbox = standby.shard.restore(
-            self._now_ms, sequence=standby.sequence, next_offset=standby.next_offset
+            self._now_ms,
+            sequence=standby.sequence,
+            next_offset=standby.next_offset,
+            raised=self._raised,
         )
         self._standby = None
         self._recovered()

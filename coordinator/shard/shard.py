@@ -43,6 +43,7 @@ from coordinator.core.session_values.commands import LeaseExpired
 from coordinator.core.session_values.messages import ToMember
 from coordinator.core.session_values.requests import SessionHeartbeat, unloaded
 from coordinator.core.sessions.group import SessionGroup
+from coordinator.core.written import Unawaited
 from coordinator.shard import invariants
 from coordinator.shard.followers import (
     TAIL_BYTES,
@@ -143,18 +144,23 @@ class Shard:
         for record in records:
             self.machine.apply(record, now_ms)
 
-    def restore(self, now_ms: int, *, sequence: int, next_offset: int) -> Outbox:
+    def restore(self, now_ms: int, *, sequence: int, next_offset: int, raised: int = 0) -> Outbox:
         """Second half of a load: serve. Groups are activated when they are first used, or by
         `Activate`, with full session time-outs from then.
 
         Args:
             sequence: number of the last entry that was read; appends continue after it.
             next_offset: the offset of the first record that will be appended.
+            raised: number by which all numbers are raised, because the store has lost commits.
         """
         self._now_ms = now_ms
         self._writes.start_at(sequence, next_offset)
         self.followers.tail.start_at(next_offset)
         outbox = Outbox()
+        if raised:
+            first = Outcome()
+            first.persist((self.machine.raise_numbers(raised, now_ms),), Unawaited(""))
+            self._carry_out(first, outbox)
         self.machine.restore()
         self._activate_some(outbox)
         out = Outcome()

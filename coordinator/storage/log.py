@@ -120,10 +120,15 @@ class Snapshot:
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """A shard as the log holds it: a snapshot, and the entries after it."""
+    """A shard as the log holds it: a snapshot, and the entries after it.
+
+    raised: the store has lost commits, and nobody has written since; all numbers of the shard have
+    to be raised by this at least, in the first entry. 0: nothing was lost.
+    """
 
     snapshot: Snapshot | None
     entries: list[Entry]
+    raised: int = 0
 
     @property
     def sequence(self) -> int:

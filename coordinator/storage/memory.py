@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 
 from coordinator.core.ids import ShardId
@@ -51,6 +52,7 @@ class MemoryLog:
         self._snapshots: dict[ShardId, Snapshot] = {}
         self._fence_epochs: dict[ShardId, int] = {}
         self._last: dict[ShardId, int] = {}
+        self._raised: dict[ShardId, int] = {}  # Of shards that nobody has written since `go_back`.
         self._failures: dict[str, deque[str]] = {}
 
     def fail_next(self, step: str, kind: str) -> None:
@@ -68,6 +70,19 @@ class MemoryLog:
     def forget_failures(self) -> None:
         """Cancel all failures that were asked for."""
         self._failures.clear()
+
+    def go_back(self, shard: ShardId, sequence: int, raised: int) -> None:
+        """Lose a shard's entries after `sequence`, as a store does whose stale standby is promoted.
+
+        Args:
+            raised: what the next owner has to raise numbers by.
+        """
+        stored = self._frames.get(shard, {})
+        for number in [number for number in stored if number > sequence]:
+            del stored[number]
+        self._last[shard] = min(self._last.get(shard, 0), sequence)
+        self._fence_epochs[shard] = self._fence_epochs.get(shard, 0) + 1  # Its owner is refused.
+        self._raised[shard] = raised
 
     def fence_now(self, shard: ShardId, leader_epoch: int = 0) -> Fence:
         ambiguous = self._failure("fence")
@@ -89,13 +104,15 @@ class MemoryLog:
             raise Fenced(f"entry {entry.sequence} follows entry {last}")
         stored[entry.sequence] = frame
         self._last[fence.shard] = entry.sequence
+        self._raised.pop(fence.shard, None)
         if ambiguous:
             raise Ambiguous
 
     def load_now(self, fence: Fence, after: int = 0) -> Loaded:
         self._failure("load")
         self._check(fence)
-        return self._read(fence.shard, after)
+        loaded = self._read(fence.shard, after if after <= self._last.get(fence.shard, 0) else 0)
+        return replace(loaded, raised=self._raised.get(fence.shard, 0))
 
     def write_snapshot_now(self, fence: Fence, snapshot: Snapshot) -> None:
         ambiguous = self._failure("write_snapshot")

@@ -18,7 +18,7 @@ import contextlib
 import secrets
 import struct
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 import psycopg
@@ -47,7 +47,7 @@ from coordinator.storage.postgres_connection import (
     PostgresConnection,
     failure_of,
 )
-from coordinator.storage.postgres_lineage import PostgresStore
+from coordinator.storage.postgres_lineage import FIRST_LINEAGE, PostgresStore
 from coordinator.storage.postgres_schema import prepare
 from coordinator.storage.slices import chunks
 from coordinator.storage.sql_log import (
@@ -93,6 +93,10 @@ ON CONFLICT (shard) DO UPDATE
 SET epoch = greatest(f.epoch, %(first)s) + 1, token = %(token)s
 WHERE (greatest(f.epoch, %(first)s) + 1) / %(size)s = %(leader_epoch)s
 RETURNING epoch
+"""
+RAISED = """
+SELECT CASE WHEN f.lineage = c.lineage THEN 0 ELSE c.raised END
+FROM fence f, cluster c WHERE f.shard = ?
 """
 CONFIRM = "UPDATE fence SET sequence = sequence WHERE shard = %s AND epoch = %s AND token = %s"
 DIALECT = Dialect(
@@ -151,7 +155,8 @@ class PostgresLog:
                 "leader_epoch": leader_epoch,
                 "first": leader_epoch * FENCES_PER_LEADER_EPOCH,
                 "size": FENCES_PER_LEADER_EPOCH,
-                "lineage": self._lineage,
+                # The store may have lost that the shard was ever owned.
+                "lineage": FIRST_LINEAGE if self._lineage == FIRST_LINEAGE else 0,
             }
             row = connection.execute(TAKE_OVER, given).fetchone()
             if row is None:
@@ -173,7 +178,8 @@ class PostgresLog:
         def read(reading: PostgresTransaction) -> Loaded:
             epoch, token, _ = fence_row(reading, fence.shard)
             fence.check(epoch, token)
-            return read_shard(reading, fence.shard, after)
+            ((raised,),) = reading.rows(RAISED, fence.shard)
+            return replace(read_shard(reading, fence.shard, after), raised=raised)
 
         return await asyncio.to_thread(self._read, read)
 

@@ -33,6 +33,7 @@ from coordinator.storage.postgres_connection import (
 RAISE_MIN, RAISE_RANDOM = 1 << 16, 1 << 20
 """Numbers that epochs are raised by in a new lineage: more than were issued in the lost interval,
 and a random number besides, so that two standbys promoted in turn do not issue the same ones."""
+FIRST_LINEAGE = 1
 CHECK_S = 10.0
 """Time limit of a check, which may wait for another node's."""
 

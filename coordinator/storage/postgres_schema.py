@@ -19,7 +19,7 @@ from psycopg import sql
 
 from coordinator.storage.log import CannotOpen
 from coordinator.storage.postgres_connection import PostgresConnection
-from coordinator.storage.postgres_lineage import server_position
+from coordinator.storage.postgres_lineage import FIRST_LINEAGE, server_position
 
 FORMAT = 1
 
@@ -99,9 +99,15 @@ def prepare(connection: PostgresConnection, schema: str, shards: int | None) -> 
                 found = FORMAT, shards
                 connection.execute(
                     "INSERT INTO cluster (format, shards, lineage, lineage_id, raised, system, "
-                    "timeline, controller_epoch, version) VALUES (%s, %s, 1, %s, 0, %s, %s, 0, 0) "
+                    "timeline, controller_epoch, version) VALUES (%s, %s, %s, %s, 0, %s, %s, 0, 0) "
                     "ON CONFLICT DO NOTHING",
-                    (*found, secrets.randbits(62), str(where.system), where.timeline),
+                    (
+                        *found,
+                        FIRST_LINEAGE,
+                        secrets.randbits(62),
+                        str(where.system),
+                        where.timeline,
+                    ),
                 )
     if found is None:
         raise CannotOpen("there is no store of this name")

@@ -55,6 +55,7 @@ RECORDS = [
     r.PolicyStored("g", Policy(lease_ms=3_000, mode=Mode.COPY, initial_delay_ms=0,
                                on_stall=OnStall.DRAIN, sinks_check_tokens=True)),
     r.TokenFloor(1 << 52, 1 << 50),
+    r.NumbersRaised(1 << 30, 1 << 52),
     r.HoldingsStored("g", "t", 2_000, (1, 1, 2, 0, 0, 1, 1), (7, 8, 9, 0, 0, 1 << 52, 3)),
     r.KeptStored("g", "w-a", 60_000, (("t", ((0, 0), (4, 9))), ("u", ((3, 3),)))),
     r.KeptStored("g", "w-b", 2_000, (("t", ((1, 1),)),), is_delayed=True),

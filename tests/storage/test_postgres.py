@@ -392,7 +392,12 @@ async def test_a_promoted_standby_that_lost_commits_begins_a_lineage(own):
         assert view.shards[S0].leader_epoch == 1 + raised
         again = await log.fence(S0, leader_epoch=2 + raised)
         assert again.fence_epoch > fence.fence_epoch
-        assert [it.sequence for it in (await log.load(again)).entries] == [1]
+        loaded = await log.load(again)
+        assert ([it.sequence for it in loaded.entries], loaded.raised) == ([1], raised)
+        await log.append(again, entry(2, again.fence_epoch))
+        assert (await log.load(again)).raised == 0
+        unknown = await log.fence(ShardId(1), leader_epoch=2 + raised)
+        assert (await log.load(unknown)).raised == raised, "the store may have lost the shard"
         await nodes.close()
     async with opened(own.url(cluster=""), troubles=troubles):
         assert len(troubles) == 1  # The next process finds the lineage that was begun.

@@ -73,10 +73,10 @@ class WatchedShard(Shard):
 
         self.machine.handle = counted  # type: ignore[method-assign]
 
-    def restore(self, now_ms: int, *, sequence: int, next_offset: int) -> Outbox:
+    def restore(self, now_ms: int, *, sequence: int, next_offset: int, raised: int = 0) -> Outbox:
         if self._watch.is_broken("restore"):
             raise InjectedBug("restore is broken")
-        outbox = super().restore(now_ms, sequence=sequence, next_offset=next_offset)
+        outbox = super().restore(now_ms, sequence=sequence, next_offset=next_offset, raised=raised)
         self._serves = True
         return outbox
 

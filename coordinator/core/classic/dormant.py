@@ -35,10 +35,14 @@ class DormantGroups:
         self._read_topics = read_topics
         self._same: dict[Protocols, Protocols] = {}  # Members with equal protocols share one copy.
 
-    def restore(self, groups: Iterable[ClassicGroup]) -> None:
-        """Restore groups from their durable facts; they are dormant at first."""
+    def restore(self, groups: Iterable[ClassicGroup], generation_floor: int) -> None:
+        """Restore groups from their durable facts; they are dormant at first.
+
+        Args:
+            generation_floor: generations up to this one are not used again; 0: see each group's.
+        """
         for group in groups:
-            _recall(group)
+            _recall(group, generation_floor)
             self.by_id[group.group_id] = group
 
     def wake(self, group_id: str, now_ms: int, out: Outcome) -> None:
@@ -93,9 +97,9 @@ def _newest_record_ms(group: ClassicGroup, committed: GroupMetadata) -> int:
     return max([committed.state_changed_at_ms, *times])
 
 
-def _recall(group: ClassicGroup) -> None:
+def _recall(group: ClassicGroup, generation_floor: int) -> None:
     """Set the fields that ListGroups shows, and the floor for the next generation."""
-    group.generation_floor = group.durable_generation + 1
+    group.generation_floor = max(group.durable_generation + 1, generation_floor)
     committed = group.committed
     if committed is not None:
         group.generation = committed.generation

@@ -123,6 +123,8 @@ class TriggerCause(Enum):
 
     FAIL_OVER = "fail_over"
     """This node took the group over."""
+    STORE_WENT_BACK = "store_went_back"
+    """The store has lost commits that were acknowledged."""
     MEMBER_CAME = "member_came"
     MEMBER_CHANGED = "member_changed"
     """Its topics, its capacity, or the most partitions that it takes."""

@@ -170,6 +170,18 @@ class TokenFloor:
 
 
 @dataclass(frozen=True, slots=True)
+class NumbersRaised:
+    """Numbers of a shard whose store has lost commits: those up to these may have been given out.
+
+    generation: of any group, new ones included. token: of grants, and of hand-offs.
+    """
+
+    generation: int
+    token: int = 0
+    group_id: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class HoldingsStored:
     """Snapshot record: holders of a topic's partitions from `first_partition` on, in columns.
 
@@ -219,4 +231,5 @@ SessionRecord = (
     | HoldingsStored
     | KeptStored
     | TokenFloor
+    | NumbersRaised
 )

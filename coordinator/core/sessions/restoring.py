@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from coordinator.core.ids import NO_TIME
 from coordinator.core.session_values.journal import TriggerCause
 from coordinator.core.sessions import last_work, lease, settling, upkeep
 from coordinator.core.sessions.group import SessionGroup
@@ -19,6 +20,9 @@ def restore(group: SessionGroup, grace_ms: int, step: Step) -> None:
     """
     group.journal.begin()
     group.journal.note(TriggerCause.FAIL_OVER)
+    if step.numbers.grants_from_ms != NO_TIME:
+        group.journal.note(TriggerCause.STORE_WENT_BACK)
+        group.grants_from_ms = step.numbers.grants_from_ms
     upkeep.give_back(group)
     group.newcomers.clear()
     group.planning.last_record_ms = last_work.last_record_ms(group)

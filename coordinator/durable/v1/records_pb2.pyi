@@ -47,6 +47,7 @@ class Record(_message.Message):
     HANDOFFS_ENDED_FIELD_NUMBER: _builtins.int
     HOLDINGS_FIELD_NUMBER: _builtins.int
     KEPT_FIELD_NUMBER: _builtins.int
+    NUMBERS_RAISED_FIELD_NUMBER: _builtins.int
     group_id: _builtins.str
     @_builtins.property
     def group_metadata(self) -> Global___GroupMetadata: ...
@@ -86,6 +87,8 @@ class Record(_message.Message):
     def holdings(self) -> Global___Holdings: ...
     @_builtins.property
     def kept(self) -> Global___Kept: ...
+    @_builtins.property
+    def numbers_raised(self) -> Global___NumbersRaised: ...
     def __init__(
         self,
         *,
@@ -109,12 +112,13 @@ class Record(_message.Message):
         handoffs_ended: Global___HandoffsEnded | None = ...,
         holdings: Global___Holdings | None = ...,
         kept: Global___Kept | None = ...,
+        numbers_raised: Global___NumbersRaised | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["generation_floor", b"generation_floor", "grants", b"grants", "group_deleted", b"group_deleted", "group_metadata", b"group_metadata", "handoffs_ended", b"handoffs_ended", "holdings", b"holdings", "kept", b"kept", "kept_freed", b"kept_freed", "kind", b"kind", "manifest_stored", b"manifest_stored", "offset_committed", b"offset_committed", "offset_deleted", b"offset_deleted", "phase_entered", b"phase_entered", "plan", b"plan", "policy", b"policy", "rebalance", b"rebalance", "session_end", b"session_end", "session_member", b"session_member", "switched", b"switched", "token_floor", b"token_floor"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["generation_floor", b"generation_floor", "grants", b"grants", "group_deleted", b"group_deleted", "group_metadata", b"group_metadata", "handoffs_ended", b"handoffs_ended", "holdings", b"holdings", "kept", b"kept", "kept_freed", b"kept_freed", "kind", b"kind", "manifest_stored", b"manifest_stored", "numbers_raised", b"numbers_raised", "offset_committed", b"offset_committed", "offset_deleted", b"offset_deleted", "phase_entered", b"phase_entered", "plan", b"plan", "policy", b"policy", "rebalance", b"rebalance", "session_end", b"session_end", "session_member", b"session_member", "switched", b"switched", "token_floor", b"token_floor"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["generation_floor", b"generation_floor", "grants", b"grants", "group_deleted", b"group_deleted", "group_id", b"group_id", "group_metadata", b"group_metadata", "handoffs_ended", b"handoffs_ended", "holdings", b"holdings", "kept", b"kept", "kept_freed", b"kept_freed", "kind", b"kind", "manifest_stored", b"manifest_stored", "offset_committed", b"offset_committed", "offset_deleted", b"offset_deleted", "phase_entered", b"phase_entered", "plan", b"plan", "policy", b"policy", "rebalance", b"rebalance", "session_end", b"session_end", "session_member", b"session_member", "switched", b"switched", "token_floor", b"token_floor"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["generation_floor", b"generation_floor", "grants", b"grants", "group_deleted", b"group_deleted", "group_id", b"group_id", "group_metadata", b"group_metadata", "handoffs_ended", b"handoffs_ended", "holdings", b"holdings", "kept", b"kept", "kept_freed", b"kept_freed", "kind", b"kind", "manifest_stored", b"manifest_stored", "numbers_raised", b"numbers_raised", "offset_committed", b"offset_committed", "offset_deleted", b"offset_deleted", "phase_entered", b"phase_entered", "plan", b"plan", "policy", b"policy", "rebalance", b"rebalance", "session_end", b"session_end", "session_member", b"session_member", "switched", b"switched", "token_floor", b"token_floor"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_kind: _TypeAlias = _typing.Literal["group_metadata", "generation_floor", "offset_committed", "manifest_stored", "offset_deleted", "group_deleted", "rebalance", "session_member", "session_end", "grants", "phase_entered", "switched", "kept_freed", "policy", "token_floor", "plan", "handoffs_ended", "holdings", "kept"]  # noqa: Y015
+    _WhichOneofReturnType_kind: _TypeAlias = _typing.Literal["group_metadata", "generation_floor", "offset_committed", "manifest_stored", "offset_deleted", "group_deleted", "rebalance", "session_member", "session_end", "grants", "phase_entered", "switched", "kept_freed", "policy", "token_floor", "plan", "handoffs_ended", "holdings", "kept", "numbers_raised"]  # noqa: Y015
     _WhichOneofArgType_kind: _TypeAlias = _typing.Literal["kind", b"kind"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_kind) -> _WhichOneofReturnType_kind | None: ...
 
@@ -1575,3 +1579,29 @@ class TokenFloor(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___TokenFloor: _TypeAlias = TokenFloor  # noqa: Y015
+
+@_typing.final
+class NumbersRaised(_message.Message):
+    """Of a shard whose store has lost commits: numbers up to these may have been given out."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    GENERATION_FIELD_NUMBER: _builtins.int
+    TOKEN_FIELD_NUMBER: _builtins.int
+    generation: _builtins.int
+    """Of any group, new ones included."""
+    token: _builtins.int
+    """Of grants, and of hand-offs."""
+    def __init__(
+        self,
+        *,
+        generation: _builtins.int = ...,
+        token: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["generation", b"generation", "token", b"token"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___NumbersRaised: _TypeAlias = NumbersRaised  # noqa: Y015

@@ -274,15 +274,20 @@ class World:
         last, self.held = self.held[0], []
         self._append(last, AppendFailure.TOO_LARGE)
 
-    def restart(self) -> None:
-        """Kill the coordinator, and read the log again."""
+    def restart(self, raised: int = 0) -> None:
+        """Kill the coordinator, and read the log again.
+
+        Args:
+            raised: what the log says that numbers are to be raised by, since commits are lost.
+        """
         self.shard = self._new_shard()
         self.shard.replay(self.records, self.now)
         self.held = None
         for member in self.members:
             member.stream = NO_STREAM
         self.streams.clear()
-        self._carry_out(self.shard.restore(self.now, sequence=1_000, next_offset=1_000))
+        begun = self.shard.restore(self.now, sequence=1_000, next_offset=1_000, raised=raised)
+        self._carry_out(begun)
 
     # --- Time ---
 
