@@ -57,7 +57,6 @@ from coordinator.core.rows import (
     Create,
     G,
     Handler,
-    HandlerWithoutGroup,
     Ignore,
     Refuse,
     Row,
@@ -307,7 +306,7 @@ class GroupMachine(GroupTable):
             admission.check(command, self.config)
         group = self.groups.get(command.group_id)
         if group is None or (not is_request and group.state is GroupState.DEAD):
-            self._do_without(row, row.missing, command, now_ms, out)
+            self._do_without(row, command, now_ms, out)
         elif isinstance(group, ClassicGroup):
             self._do_with(group, row.classic, command, now_ms, out)
         else:
@@ -324,15 +323,8 @@ class GroupMachine(GroupTable):
             case handle:
                 handle(self, group, command, now_ms, out)
 
-    def _do_without(
-        self,
-        row: Row,
-        cell: HandlerWithoutGroup | Create | Refuse | Ignore,
-        command: Any,
-        now_ms: int,
-        out: Outcome,
-    ) -> None:
-        match cell:
+    def _do_without(self, row: Row, command: Any, now_ms: int, out: Outcome) -> None:
+        match row.missing:
             case Refuse(error, message):
                 raise Refused(error, message)
             case Ignore():

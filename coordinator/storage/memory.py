@@ -52,7 +52,7 @@ class MemoryLog:
         self._snapshots: dict[ShardId, Snapshot] = {}
         self._fence_epochs: dict[ShardId, int] = {}
         self._last: dict[ShardId, int] = {}
-        self._raised: dict[ShardId, int] = {}  # Of shards that nobody has written since `go_back`.
+        self._raised: dict[ShardId, int] = {}  # Shards that nobody has written since `go_back`.
         self._failures: dict[str, deque[str]] = {}
 
     def fail_next(self, step: str, kind: str) -> None:

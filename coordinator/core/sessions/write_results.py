@@ -5,6 +5,8 @@ What the log has refused is decided again a second later, from what is true then
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from coordinator.core.errors import ErrorCode, session_refused
 from coordinator.core.ids import TopicPartition
 from coordinator.core.outcome import DeferKeeping, DeferRetry, Outcome
@@ -46,7 +48,7 @@ def session_written(group: SessionGroup, done: SessionWritten, step: Step) -> No
         if done.leaver:
             step.out.defer(DeferRetry(group.group_id, step.now_ms + phases.RETRY_MS))
         windows.call(group, step)
-    elif done.kept_name or done.leaver or any(_is_urgent(group, p) for p in done.places):
+    elif done.kept_name or done.leaver or _is_urgent(group, done.places):
         windows.call_urgently(group, step)
 
 
@@ -131,7 +133,10 @@ def _inherited(group: SessionGroup, heir_id: str, step: Step) -> None:
     step.out.wake(heir.stream_id)
 
 
-def _is_urgent(group: SessionGroup, place: TopicPartition) -> bool:
+def _is_urgent(group: SessionGroup, places: Iterable[TopicPartition]) -> bool:
     """True if a partition is free, or belongs to a member that leaves."""
-    holder = group.holder(place)
-    return holder in group.leavers or (not holder and group.handoff(place) is None)
+    for place in places:
+        holder = group.holder(place)
+        if holder in group.leavers or (not holder and group.handoff(place) is None):
+            return True
+    return False

@@ -68,13 +68,14 @@ def reconcile(group: SessionGroup, place: TopicPartition, step: Step) -> None:
 
     Nothing while a record of it is in flight, nor until the retry of one that was refused.
     """
-    if group.motion(place).writes_pending or place in group.refused_writes:
+    motion = group.motion(place)
+    if motion.writes_pending or place in group.refused_writes:
         return
     record = decide(group, place, step.now_ms, step.numbers)
     if record is None:
         return
     if isinstance(record, PartitionSwitched) and group.holder(place):
-        if group.motion(place).release is None and record.line is not None and record.line.stop:
+        if motion.release is None and record.line is not None and record.line.stop:
             last_work.force(group, place, record.line.stop)
             _delay(group, place, step.now_ms)
     _write(group, place, record, step.out)
