@@ -16,8 +16,13 @@ from tests.patience import HANG_S
 
 ROOT = Path(__file__).parents[3]
 NOT_NEEDED = {"grpc", "google", "apsw", "asyncio", "structlog", "prometheus_client", "h11", "rich"}
-ALLOWED = {"assignors", "cli", "core", "environment", "printable", "settings", "typed_json"}
-"""Parts of the project that help may import: `core` for the settings of groups alone."""
+ALLOWED = {
+    "assignors", "cli", "core", "environment", "observe", "printable", "settings", "typed_json",
+}  # fmt: skip
+"""Parts of the project that help may import: `core` for the settings of groups alone, `observe` for
+the rows that commands print."""
+INSIDE = {"core.config", "core.limits", "core.setting", "observe.journal_rows", "observe.rows"}
+
 
 IMPORTED = """
 import json, sys
@@ -63,8 +68,10 @@ def test_help_completion_and_version_import_neither_grpc_nor_the_server(words):
     assert {name.split(".")[0] for name in names} & NOT_NEEDED == set()
     ours = {name.split(".")[1] for name in names if name.startswith("coordinator.")}
     assert ours <= ALLOWED
-    core = {name for name in names if name.startswith("coordinator.core.")}
-    assert core <= {"coordinator.core.config", "coordinator.core.setting"}
+    inside = {
+        name for name in names if name.startswith(("coordinator.core.", "coordinator.observe."))
+    }
+    assert inside <= {f"coordinator.{name}" for name in INSIDE}
 
 
 # --- Completion ---------------------------------------------------------------------------------
