@@ -107,6 +107,7 @@ WORDS = {
     "partitions": ["3"],
     "member": [HARM],
     "settings": ["mode=warm"],
+    "store": [f"postgresql://127.0.0.1:1/{HARM}"],
 }
 """Values of positional arguments, by their names."""
 FLAGGED = {

@@ -173,6 +173,7 @@ def test_every_command_is_tried():
     }
     elsewhere = {"serve", "completion", "watch", "log dump", "cluster elect", "cluster move"}
     elsewhere |= {"policy show", "policy set", "members evict"}  # By tests/cli/test_session_groups.
+    elsewhere |= {"store sql", "store restored"}  # By test_store_command.
     assert set(LEAVES) - tried - elsewhere - {"cluster drain"} == set()
 
 

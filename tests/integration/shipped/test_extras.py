@@ -68,6 +68,16 @@ USES = {
         except CannotOpen as error:
             assert "pip install" not in str(error), error
         """,
+    "postgres": """
+        import asyncio
+        from coordinator.runtime.stores import open_to_read
+        from coordinator.settings.sections import StorageConfig
+        from coordinator.storage.log import CannotOpen
+        try:
+            asyncio.run(open_to_read(StorageConfig(store="postgresql://127.0.0.1:1/x")))
+        except CannotOpen as error:
+            assert "pip install" not in str(error), error
+        """,
     "etcd": """
         import asyncio
         from coordinator.runtime.stores import open_to_read
