@@ -204,7 +204,9 @@ class Postgres:
     def __init__(self, **more: str) -> None:
         self.folder = Path(tempfile.mkdtemp(prefix="postgres-"))
         self._programs = postgres_programs()
-        self._user = {"user": "postgres", "group": "postgres"} if os.getuid() == 0 else {}
+        # setpriv, and not `user=` of subprocess, whose way to fork gRPC's threads do not bear.
+        as_postgres = "setpriv --reuid=postgres --regid=postgres --init-groups"
+        self._prefix = as_postgres.split() if os.getuid() == 0 else []
         self._settings = {
             "listen_addresses": "127.0.0.1",
             "unix_socket_directories": "",
@@ -217,7 +219,7 @@ class Postgres:
         }
         self.ports: dict[str, int] = {}
         self.processes: dict[str, subprocess.Popen] = {}
-        if self._user:
+        if self._prefix:
             shutil.chown(self.folder, "postgres", "postgres")
 
     def __enter__(self) -> Self:
@@ -248,8 +250,8 @@ class Postgres:
         flags = [part for key, value in settings.items() for part in ("-c", f"{key}={value}")]
         with (self.folder / f"{name}.log").open("a") as log:
             self.processes[name] = subprocess.Popen(
-                [self._programs / "postgres", "-D", self.folder / name, *flags],
-                stdout=log, stderr=log, cwd=self.folder, **self._user,
+                [*self._prefix, self._programs / "postgres", "-D", self.folder / name, *flags],
+                stdout=log, stderr=log, cwd=self.folder,
             )  # fmt: skip
         ready = [self._programs / "pg_isready", "-q", "-h", "127.0.0.1", "-p", str(port)]
         until = time.monotonic() + START_S
@@ -286,11 +288,10 @@ class Postgres:
             process.wait()
 
     def _run(self, program: str, *arguments: object) -> None:
-        command = [str(part) for part in (self._programs / program, *arguments)]
-        done = subprocess.run(
-            command, check=False, capture_output=True, text=True, cwd=self.folder, **self._user
-        )
-        assert done.returncode == 0, f"{program}: {done.stdout}{done.stderr}"
+        command = [*self._prefix, *map(str, (self._programs / program, *arguments))]
+        done = subprocess.run(command, check=False, capture_output=True, text=True, cwd=self.folder)
+        told = f"{program} ended with {done.returncode}: {done.stdout}{done.stderr}"
+        assert done.returncode == 0, told
 
 
 def store_url(store: Cluster | Postgres, name: str) -> str:
