@@ -15,7 +15,7 @@ TABLE = "| limit | beyond it | fields |\n|---|---|---|\n"
 
 
 def entry(limit: Check, refusal: str) -> tuple[str, str]:
-    """What the page says of `limit`: how much, and the answer beyond it."""
+    """Return how much `limit` allows and the answer beyond it, as the page says them."""
     if isinstance(limit, Elsewhere):
         most = f"{limit.limit} characters" if limit.limit.isdigit() else f"`{limit.limit}`"
         return most, limit.answer
