@@ -67,8 +67,7 @@ INTRODUCTIONS = {
     "Members of classic groups": "",
     "Members of session groups": "",
     "Policy of a session group": "The keys of `wishes`. They count if the group has no policy yet; "
-    "[operators](session-operations.md) change the policy of a group that has one. The coordinator "
-    "has the defaults.",
+    "[operators](session-operations.md) change it.",
     "Workers": "Settings of a worker that are not its member's. Its own parameters are described "
     "with [the class](reference/worker.md).",
 }
@@ -76,9 +75,8 @@ COLUMNS = "| setting | default | unit | bounds | meaning |\n|---|---|---|---|---
 TITLE = """# Settings of members
 
 Members and workers take settings as typed keywords: `Worker("localhost:7400", "billing", \
-topics={"invoices": 12}, session_timeout_ms=30_000)`. An unknown name is refused with the nearest \
-one, a wrong value with the right form, and a setting of the other protocol with what to write \
-instead. Names end in their unit. The settings of nodes have [a page of their own](settings.md).
+topics={"invoices": 12}, session_timeout_ms=30_000)`. What is refused comes with \
+what to write instead. Names end in their unit. Nodes have [settings of their own](settings.md).
 """
 
 

@@ -11,28 +11,31 @@ from tests.service.test_message_limits import WAYS, is_limited
 PAGE = Path(__file__).parents[2] / "deploy/docs/limits.md"
 REFUSALS = {"SessionRequest": "INVALID_REQUEST"}
 """Answers to requests that are refused in a message of their stream, not by its status."""
-TABLE = "| field | limit | beyond it |\n|---|---|---|\n"
+TABLE = "| limit | beyond it | fields |\n|---|---|---|\n"
 
 
-def row(field: str, limit: Check, refusal: str) -> str:
-    name = field.removeprefix("coordinator.v1.")
+def entry(limit: Check, refusal: str) -> tuple[str, str]:
+    """Return how much `limit` allows and the answer beyond it, as the page says them."""
     if isinstance(limit, Elsewhere):
         most = f"{limit.limit} characters" if limit.limit.isdigit() else f"`{limit.limit}`"
-        return f"| `{name}` | {most} | {limit.answer} |\n"
+        return most, limit.answer
     if isinstance(limit, Items):
         setting = f" (`{limit.setting}`)" if limit.setting else ""
-        return f"| `{name}` | {limit.most:,} items{setting}: {limit.why} | {refusal} |\n"
-    return f"| `{name}` | {limit.most:,} characters: {limit.why} | {refusal} |\n"
+        return f"{limit.most:,} items{setting}: {limit.why}", refusal
+    return f"{limit.most:,} characters: {limit.why}", refusal
 
 
 def table() -> str:
+    """A row for each limit, with all of its fields."""
     found = {way[-1].full_name: (it, way[-1]) for it, way in WAYS.values() if is_limited(way[-1])}
-    rows = (
-        row(name, limit, REFUSALS.get(kind.name, "INVALID_ARGUMENT"))
-        for name, (kind, field) in found.items()
-        for limit in limits_of(field)
+    fields: dict[tuple[str, str], list[str]] = {}
+    for name, (kind, field) in found.items():
+        for limit in limits_of(field):
+            key = entry(limit, REFUSALS.get(kind.name, "INVALID_ARGUMENT"))
+            fields.setdefault(key, []).append(f"`{name.removeprefix('coordinator.v1.')}`")
+    return TABLE + "".join(
+        f"| {most} | {answer} | {', '.join(names)} |\n" for (most, answer), names in fields.items()
     )
-    return TABLE + "".join(rows)
 
 
 def test_the_page_has_every_limit_with_its_setting_and_its_reason(request):

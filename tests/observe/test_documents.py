@@ -19,10 +19,9 @@ from coordinator.shard.stats import ClusterStats, GroupStats, ShardStats, WaitSt
 PAGE = Path(__file__).parents[2] / "deploy/metrics.md"
 HEAD = (
     "# Metrics\n\n"
-    "The series of `/metrics`. Names and units follow Prometheus' conventions. Values of labels "
-    "are in snake_case, but for the names of RPCs (`JoinGroup`) and of gRPC's status codes. Member "
-    "ids are never labels, and group ids only where `--metrics-groups` lists them. Each node of "
-    "`serve --nodes` has a page of its own, with the figures of its own process; those of "
+    "The series of `/metrics`. Values of labels are in snake_case, but for names of RPCs "
+    "(`JoinGroup`) and gRPC's status codes. Member ids are never labels, and group ids only where "
+    "`--metrics-groups` lists them. Each node of `serve --nodes` has a page of its own; "
     "`process_*` need Linux.\n\n"
     "| name | type | labels | meaning |\n"
     "|---|---|---|---|\n"
