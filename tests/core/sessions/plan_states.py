@@ -243,7 +243,10 @@ def oracle_state(
 
 
 def weighted_state(random: Random, sort: str) -> PlanInput:
-    """A group of one of the `SORTS`, with up to 5 members and 12 partitions of some weights."""
+    """A group of one of the `SORTS`, with up to 5 members and 12 partitions of some weights.
+
+    In half of those without a maximum few partitions are free.
+    """
     state = oracle_state(random, sort, members=5, topics=2, partitions=6)
     heaviest = random.choice([2, 10, 100])
     weights = {
@@ -253,4 +256,16 @@ def weighted_state(random: Random, sort: str) -> PlanInput:
         for number, topic in enumerate(state.topics)
         for partition in range(topic.count)
     }
+    if random.random() < 0.5 and all(m.max_partitions is None for m in state.members):
+        state = following(state, [_all_held(random, state, n) for n in range(len(state.topics))])
     return replace(state, weights=weights)
+
+
+def _all_held(random: Random, state: PlanInput, number: int) -> list[int]:
+    """Holders of a topic's partitions: of free ones, some member that may have each."""
+    holders = list(state.topics[number].at)
+    for partition, holder in enumerate(holders):
+        able = [m for m in range(len(state.members)) if may_have(state, m, number, partition)]
+        if holder == FREE and able:
+            holders[partition] = able[min(random.randrange(len(able)), 1)]
+    return holders

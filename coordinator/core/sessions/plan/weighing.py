@@ -10,7 +10,7 @@ places, and partitions move for balance.
    that may have it, or swaps one for a lighter one. Each step lowers what is above the bounds in
    all, or else the sum of squares.
 3. Few partitions are searched for a way with fewer moves, or for one into the bounds at all, as far
-   as `NODES` go.
+   as `LOOKS` go.
 
 Weights are whole numbers here: sums do not depend on the order of the input.
 """
@@ -28,8 +28,8 @@ from coordinator.core.sessions.plan.loads import EPSILON
 
 TOLERANCE = 0.1
 """Part of its fair share that a member may have above it."""
-SEARCHED, NODES = 40, 4_000
-"""Most partitions that are searched for fewer moves, and how far: some 10 ms."""
+SEARCHED, LOOKS = 40, 16_000
+"""Most partitions that are searched for fewer moves, and looks at members at most: some 10 ms."""
 TRIED = 4
 """Coldest members that are tried for each partition of one that is hot."""
 BITS = 40
@@ -103,7 +103,11 @@ class Weighing:
             others = [m for m in self.members if self.load[m] <= self.bound[m]]
             partition = None
             for item in sorted(self.held[member], reverse=True):
-                takers = [m for m in self._with_room(item) if m != member]
+                takers = [
+                    m
+                    for m in self.members
+                    if m != member and m in self.able[item] and self.count[m] < self.most[m]
+                ]
                 if takers:
                     others, partition = takers, self.items[item]
                     break
@@ -129,14 +133,6 @@ class Weighing:
     def _over(self) -> list[int]:
         return [m for m in self.members if self.load[m] > self.bound[m]]
 
-    def _with_room(self, item: int) -> Iterator[int]:
-        able = self.able[item]
-        return (m for m in self.members if m in able and self.count[m] < self.most[m])
-
-    def _moves(self) -> int:
-        homes = zip(self.at, self.homes, strict=True)
-        return sum(home not in (NOBODY, member) for member, home in homes)
-
     # --- Steps ---
 
     def _place(self) -> None:
@@ -148,11 +144,11 @@ class Weighing:
         for item, _ in loose:
             self._put(item, NOBODY)
         for item, _ in loose:
-            able, weight = self.able[item], self.weights[item]
-            last = previous.get(self.items[item], NOBODY)
-            if last in able and self._fits(weight, last) and self.count[last] < self.most[last]:
-                self._put(item, last)
-                continue
+            able, last = self.able[item], previous.get(self.items[item], NOBODY)
+            if last in able and self.count[last] < self.most[last]:
+                if self.load[last] + self.weights[item] <= self.bound[last]:
+                    self._put(item, last)
+                    continue
             if able not in coldest:
                 coldest[able] = [(self._level(m), rank[m], m) for m in able]
                 heapify(coldest[able])
@@ -173,9 +169,6 @@ class Weighing:
 
     def _level(self, member: int) -> float:
         return self.load[member] / self.demand.state.members[member].capacity
-
-    def _fits(self, weight: int, member: int) -> bool:
-        return self.load[member] + weight <= self.bound[member]
 
     def _relieve(self) -> None:
         """Take steps that help while a load is above its bound, those of the hottest first."""
@@ -252,16 +245,17 @@ class Weighing:
         plan would.
         """
         now, is_over = self.at.copy(), bool(self._over())
-        most = len(self.items) if is_over else self._moves() - 1
+        moved = [home not in (NOBODY, at) for home, at in zip(self.homes, now, strict=True)]
+        most = len(self.items) if is_over else sum(moved) - 1
         for begin in (self.homes, now) if is_over else (self.homes,):
             self.begin = begin
             self._put_all(begin)
             loose = [item for item, member in enumerate(begin) if member == NOBODY]
-            self.nodes = NODES
+            self.looks = LOOKS
             for moves in range(most + 1):
                 if self._reaches(moves, loose, dict.fromkeys(self.members, 0)):
                     return
-            if self.nodes >= 0:
+            if self.looks >= 0:
                 break  # There are none.
         self._put_all(now)
 
@@ -270,9 +264,11 @@ class Weighing:
 
         first: by member, the first item that may go: those before it are to stay.
         """
-        self.nodes -= 1
-        out = {m: self._fewest_out(m, first[m]) for m in self.members if self._is_full(m)}
-        if self.nodes < 0 or sum(out.values()) > moves:
+        self.looks -= len(self.members)
+        if self.looks < 0:
+            return False
+        out = {m: count for m in self.members if (count := self._fewest_out(m, first[m]))}
+        if sum(out.values()) > moves:
             return False
         if loose:
             item, *rest = loose
@@ -297,19 +293,18 @@ class Weighing:
         self._put(item, before)
         return False
 
-    def _is_full(self, member: int) -> bool:
-        return self.load[member] > self.bound[member] or self.count[member] > self.most[member]
-
     def _fewest_out(self, member: int, first: int) -> float:
         """Moves after which a member can be within its bound."""
-        load, count, moves = self.load[member], self.count[member], 0
+        load = self.load[member] - self.bound[member]
+        count, moves = self.count[member] - self.most[member], 0
+        if load <= 0 and count <= 0:
+            return 0
         for item in sorted(self.held[member]):
-            if load <= self.bound[member] and count <= self.most[member]:
-                break
             if item >= first and self.begin[item] == member:
                 load, count, moves = load - self.weights[item], count - 1, moves + 1
-        is_over = load > self.bound[member] or count > self.most[member]
-        return inf if is_over else moves
+                if load <= 0 and count <= 0:
+                    return moves
+        return inf
 
     def _by_heat(self, item: int) -> list[int]:
         """Members that may have a partition: the one that had it last, then the coldest."""
