@@ -411,22 +411,14 @@ class _Part:
                     self._change(node, following, -count)
 
     def _leading_to(self, members: Sequence[int]) -> set[int]:
-        """Kinds and members from which paths lead to the given ones."""
-        kinds_of: dict[int, list[int]] = {}
-        holders: dict[int, list[int]] = {}
-        for kind, eligible in self.eligible.items():
-            for member in eligible:
-                kinds_of.setdefault(member, []).append(kind)
-        for member, held in self.held.items():
-            for kind, count in held.items():
-                if count:
-                    holders.setdefault(kind, []).append(member)
-        found = set(members)
-        stack = list(members)
+        """Kinds and members from which paths lead to the given ones, but those over the balance."""
+        before: dict[int, list[int]] = {}
+        for node in (*self.members, *self.eligible):
+            for following, _ in self._arcs(node):
+                before.setdefault(following, []).append(node)
+        found, stack = set(members), list(members)
         while stack:
-            node = stack.pop()
-            before = holders if node >= self.first_kind else kinds_of
-            new = set(before.get(node, ())) - found
+            new = set(before.get(stack.pop(), ())) - found
             found |= new
             stack += new
         return found
