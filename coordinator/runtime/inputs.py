@@ -13,7 +13,15 @@ from coordinator.core.errors import ErrorCode
 from coordinator.core.pauses import Pause
 from coordinator.core.session_values import requests as s
 from coordinator.core.session_values.commands import PlanComputed
-from coordinator.core.session_values.plans import Move, MoveReason, Plan, Range, Unplaced
+from coordinator.core.session_values.plans import (
+    Move,
+    MoveReason,
+    Obstacle,
+    Partition,
+    Plan,
+    Range,
+    Unplaced,
+)
 from coordinator.core.session_values.policy import Mode, OnStall, Policy
 from coordinator.shard import outbox as o
 from coordinator.shard.followers import FetchEntries, FollowersChanged
@@ -25,12 +33,13 @@ class RecordedPlan:
     """A `Plan` as JSON has it: without mappings from numbers, and without enums in tuples.
 
     grants: member, topic, ranges. moves: topic, partition, source, target, reason. unplaced: topic,
-    partition, why.
+    partition, why. obstacles: members above, others, partition.
     """
 
     grants: tuple[tuple[int, int, tuple[Range, ...]], ...]
     moves: tuple[tuple[int, int, int, int, str], ...]
     unplaced: tuple[tuple[int, int, str], ...]
+    obstacles: tuple[tuple[tuple[int, ...], tuple[int, ...], Partition | None], ...] = ()
 
     @classmethod
     def of(cls, plan: Plan) -> RecordedPlan:
@@ -43,6 +52,7 @@ class RecordedPlan:
             ),
             tuple((*move[:-1], move.reason.value) for move in plan.moves),
             tuple((*place, why.value) for place, why in plan.unplaced.items()),
+            plan.obstacles,
         )
 
     def plan(self) -> Plan:
@@ -58,6 +68,7 @@ class RecordedPlan:
             grants,
             tuple(Move(*move[:-1], MoveReason(move[-1])) for move in self.moves),
             {(topic, partition): Unplaced(why) for topic, partition, why in self.unplaced},
+            tuple(Obstacle(*obstacle) for obstacle in self.obstacles),
         )
 
 

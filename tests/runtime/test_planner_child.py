@@ -13,7 +13,11 @@ from coordinator.core.sessions.plan.allocator import plan
 from coordinator.runtime import planner_child
 from coordinator.runtime.planner_child import LENGTH, packed, serve
 
-STATE = PlanInput((PlanMember("w-a", (4,)),), (PlanTopic("t", 4, array("i", [FREE] * 4)),))
+STATE = PlanInput(
+    (PlanMember("w-a", (4,)), PlanMember("w-b", (0,))),
+    (PlanTopic("t", 4, array("i", [FREE] * 4)),),
+    weights={(0, 1): 2.5},
+)
 
 
 def answers(source: bytes) -> list[object]:
@@ -28,6 +32,7 @@ def answers(source: bytes) -> list[object]:
 
 def test_each_state_is_answered_by_its_plan_until_the_input_ends() -> None:
     assert answers(packed(STATE) * 2) == [plan(STATE)] * 2
+    assert plan(STATE).obstacles
     assert answers(b"") == []
     assert answers(packed(STATE) + b"\0\0") == [plan(STATE)]
 

@@ -16,6 +16,7 @@ from coordinator.core.group import GroupState
 from coordinator.core.ids import ShardId
 from coordinator.core.pauses import Pause
 from coordinator.core.requests import LeavingMember, PartitionCommit
+from coordinator.core.session_values.plans import Move, MoveReason, Obstacle, Plan, Unplaced
 from coordinator.core.session_values.policy import Policy
 from coordinator.core.session_values.requests import PartitionAck
 from coordinator.core.sessions.plan import windows
@@ -149,8 +150,21 @@ def test_plans_that_were_made_outside_are_replayed(tmp_path):
     assert (found.checked, found.differences) == (8, [])
     plans = [line["in"]["PlanComputed"] for line in recorded if "PlanComputed" in str(line)]
     assert any(each["plan"]["RecordedPlan"]["moves"] for each in plans)
+    for each in plans:
+        del each["plan"]["RecordedPlan"]["obstacles"]  # As older recordings are.
+    assert replay(text_of(recorded).splitlines()).differences == []
     without = [line for line in recorded if "PlanComputed" not in str(line)]
     assert replay(text_of(without).splitlines()).differences
+
+
+def test_all_of_a_plan_is_recorded():
+    made = Plan(
+        {1: {0: ((0, 2), (4, 4))}},
+        (Move(0, 5, 0, 1, MoveReason.BALANCE),),
+        {(0, 6): Unplaced.CAPACITY},
+        (Obstacle((1,), (0, 2), (0, 5)), Obstacle((0, 2), (3,))),
+    )
+    assert inputs.from_json(json.loads(json.dumps(inputs.to_json(made)))) == made
 
 
 def test_what_a_member_has_been_told_counts_in_a_replay(tmp_path):

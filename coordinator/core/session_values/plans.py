@@ -88,6 +88,9 @@ class PlanInput:
     barred: (topic, partition, member): may not have it, for a while or for good.
     previous: by partition, the member whose name had it last; if it is free, it goes back there as
         far as that member may have more.
+    weights: by partition, what it adds to the load of its member, above 0; without an entry: 1. If
+        there are none, partitions are counted.
+    is_frozen: nothing moves for balance, or to the member that it is pinned to.
     """
 
     members: tuple[PlanMember, ...]
@@ -95,6 +98,8 @@ class PlanInput:
     pins: Mapping[Partition, int | None] = field(default_factory=dict)
     barred: AbstractSet[tuple[int, int, int]] = frozenset()
     previous: Mapping[Partition, int] = field(default_factory=dict)
+    weights: Mapping[Partition, float] = field(default_factory=dict)
+    is_frozen: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +120,19 @@ class Move(NamedTuple):
     reason: MoveReason
 
 
+class Obstacle(NamedTuple):
+    """A reason for which some members' loads stay above those of others.
+
+    above: members that have more, ascending. others: members that cannot take more of it.
+    partition: the lightest one that `others` may have, and are too full for; None: constraints
+        alone are in the way.
+    """
+
+    above: tuple[int, ...]
+    others: tuple[int, ...]
+    partition: Partition | None = None
+
+
 @dataclass(frozen=True, slots=True)
 class Plan:
     """Changes that a plan asks for.
@@ -122,8 +140,10 @@ class Plan:
     grants: free partitions by new holder and topic, as ascending ranges.
     moves: held partitions, in the order in which they should move: hard rules first.
     unplaced: free partitions that nobody can have now.
+    obstacles: why not all members are within the bounds of their fair shares; empty: all are.
     """
 
     grants: Mapping[int, Mapping[int, tuple[Range, ...]]]
     moves: tuple[Move, ...]
     unplaced: Mapping[Partition, Unplaced]
+    obstacles: tuple[Obstacle, ...] = ()

@@ -1,12 +1,18 @@
-"""Plans beside the best ones there are, which OR-tools finds as flows of least cost.
+"""Plans beside the best ones there are, which OR-tools finds.
 
 Each partition is a unit of flow that goes to a member that may have it. A unit that leaves its
 holder costs 1; a member's units cost more one by one, so that loads are balanced first, and one
 that goes to nobody costs most of all. Partitions with an open hand-off, and kept ones, do not move.
 
+Plans by weight are beside the best ones of a solver for integers (CP-SAT), in small groups.
+
     python -m tests.core.sessions.flow_oracle 10000
 
-compares as many random groups and prints a line for each sort of group. A process of its own
+compares as many random groups and prints a line for each sort of group, and
+
+    python -m tests.core.sessions.flow_oracle 10000 weights
+
+does so with groups whose partitions have weights. A process of its own
 imports this: OR-tools brings a protobuf of its own, and the compiler of grpcio-tools crashes in a
 process that has loaded it.
 """
@@ -16,16 +22,26 @@ from __future__ import annotations
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from fractions import Fraction
 from functools import partial
 from math import ceil, floor
 from random import Random
 
 from ortools.graph.python.min_cost_flow import SimpleMinCostFlow
+from ortools.sat.python import cp_model
 
 from coordinator.core.session_values.plans import FREE, KEPT, PlanInput
 from coordinator.core.sessions.plan.allocator import plan
-from tests.core.sessions.plan_states import SORTS, after, loads, may_have, must_go, oracle_state
+from tests.core.sessions.plan_states import (
+    SORTS,
+    after,
+    loads,
+    may_have,
+    must_go,
+    oracle_state,
+    weighted_state,
+)
 
 Price = Callable[[int, int], int]
 """Cost of a member's n-th partition."""
@@ -208,11 +224,129 @@ def _moves(state: PlanInput, at: list[list[int]]) -> int:
     )
 
 
-if __name__ == "__main__":
-    print(f"{'groups of':<28}{'number':>8}{'unbalanced':>12}{'moves':>8}{'fewest':>8}{'ratio':>8}")
-    for sort, score in compare(range(int(sys.argv[1]))).items():
-        ratio = score.moves / score.fewest if score.fewest else 1.0
-        print(
-            f"{sort:<28}{score.groups:>8}{score.unbalanced:>12}"
-            f"{score.moves:>8}{score.fewest:>8}{ratio:>8.4f}"
+# --- Weights ---
+
+
+@dataclass(slots=True)
+class WeightScore:
+    """Plans by weight of some groups, compared with the best ones.
+
+    reachable: groups in which all loads can be within their bounds. missed: of these, those in
+        which they are not. unnamed: groups whose plan does not name exactly the members above.
+    moves, fewest: in groups that are within their bounds.
+    """
+
+    groups: int = 0
+    reachable: int = 0
+    missed: int = 0
+    unnamed: int = 0
+    moves: int = 0
+    fewest: int = 0
+
+
+def compare_weights(seeds: Iterable[int]) -> dict[str, WeightScore]:
+    """Compare plans by weight of random groups with the best ones, by the sort of the group."""
+    scores = {sort: WeightScore() for sort in SORTS}
+    for seed in seeds:
+        sort = SORTS[seed % len(SORTS)]
+        state = weighted_state(Random(seed), sort)
+        made = plan(state)
+        at, score = after(state, made), scores[sort]
+        found, bounds = weight_loads(state, at), weight_bounds(state, at)
+        above = {member for member, bound in bounds.items() if found[member] > bound}
+        fewest = fewest_moves(state, bounds, _unplaced(state, at))
+        score.groups += 1
+        score.reachable += fewest is not None
+        score.missed += bool(above) and fewest is not None
+        score.unnamed += {m for obstacle in made.obstacles for m in obstacle.above} != above
+        if fewest is not None and not above:
+            score.moves += _moves(state, at)
+            score.fewest += fewest
+    return scores
+
+
+def weight_loads(state: PlanInput, at: list[list[int]]) -> Counter[int]:
+    """Weight of each member's partitions."""
+    found: Counter[int] = Counter()
+    for number, topic in enumerate(state.topics):
+        for partition, holder in enumerate(at[number][: topic.count]):
+            found[holder] += int(state.weights[number, partition])
+    return found
+
+
+def weight_bounds(state: PlanInput, at: list[list[int]]) -> dict[int, int]:
+    """The greatest load of each member that receives."""
+    able = [member for member in range(len(state.members)) if _receives(state, member)]
+    weights = [
+        int(state.weights[number, partition])
+        for number, topic in enumerate(state.topics)
+        for partition, holder in enumerate(at[number][: topic.count])
+        if holder in able
+    ]
+    total = sum(Fraction(state.members[member].capacity) for member in able)
+    heaviest = max(weights, default=0)
+    return {
+        member: max(
+            floor(
+                Fraction(11, 10) * sum(weights) * Fraction(state.members[member].capacity) / total
+            ),
+            heaviest,
         )
+        for member in able
+    }
+
+
+def fewest_moves(state: PlanInput, bounds: dict[int, int], unplaced: int) -> int | None:
+    """The fewest moves that bring loads within bounds and leave at most so many without a holder.
+
+    None: none do.
+    """
+    model, moves = cp_model.CpModel(), []
+    loads_of: dict[int, list[cp_model.LinearExpr]] = {member: [] for member in bounds}
+    counts: dict[int, list[cp_model.IntVar]] = {member: [] for member in bounds}
+    fixed_loads, fixed, free = Counter[int](), _fixed(state), []
+    for number, topic in enumerate(state.topics):
+        for partition, holder in enumerate(topic.at[: topic.count]):
+            weight = int(state.weights[number, partition])
+            if holder == KEPT:
+                continue
+            if _is_fixed(state, number, partition, holder):
+                fixed_loads[holder] += weight
+                continue
+            choices = []
+            for member in bounds:
+                if may_have(state, member, number, partition):
+                    chosen = model.new_bool_var("")
+                    choices.append(chosen)
+                    loads_of[member].append(chosen * weight)
+                    counts[member].append(chosen)
+                    if holder not in (FREE, member):
+                        moves.append(chosen)
+            if holder == FREE or must_go(state, number, partition, holder):
+                choices.append(model.new_bool_var(""))
+                free.append(choices[-1])
+                if holder != FREE:
+                    moves.append(choices[-1])
+            model.add_exactly_one(choices)
+    for member, bound in bounds.items():
+        model.add(sum(loads_of[member]) + fixed_loads[member] <= bound)
+        most = state.members[member].max_partitions
+        if most is not None:
+            model.add(sum(counts[member]) + fixed[member] <= max(most, fixed[member]))
+    model.add(sum(free) <= unplaced)
+    model.minimize(sum(moves))
+    solver = cp_model.CpSolver()
+    solver.parameters.num_workers = 1
+    status = solver.solve(model)
+    assert status in (cp_model.OPTIMAL, cp_model.INFEASIBLE)
+    return round(solver.objective_value) if status == cp_model.OPTIMAL else None
+
+
+if __name__ == "__main__":
+    seeds, by_weight = range(int(sys.argv[1])), sys.argv[2:] == ["weights"]
+    found = compare_weights(seeds) if by_weight else compare(seeds)
+    columns = [field.name for field in fields(WeightScore if by_weight else Score)]
+    print(f"{'groups of':<16}", *(f"{column:>10}" for column in columns), f"{'ratio':>8}")
+    for sort, score in found.items():
+        values = (f"{getattr(score, column):>10}" for column in columns)
+        print(f"{sort:<16}", *values, f"{score.moves / (score.fewest or 1):>8.4f}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from math import ceil
 from random import Random
 
 from hypothesis import strategies as st
@@ -43,7 +44,7 @@ def following(state: PlanInput, at: list[list[int]]) -> PlanInput:
         PlanTopic(topic.name, topic.count, holders, topic.moving)
         for topic, holders in zip(state.topics, at, strict=True)
     )
-    return PlanInput(state.members, topics, state.pins, state.barred, state.previous)
+    return replace(state, topics=topics)
 
 
 def reordered(state: PlanInput, members: list[int], topics: list[int]) -> PlanInput:
@@ -65,6 +66,8 @@ def reordered(state: PlanInput, members: list[int], topics: list[int]) -> PlanIn
         },
         frozenset((topic[number], p, member[m]) for number, p, m in state.barred),
         {(topic[number], p): member[m] for (number, p), m in state.previous.items()},
+        {(topic[number], p): weight for (number, p), weight in state.weights.items()},
+        state.is_frozen,
     )
 
 
@@ -191,13 +194,15 @@ SORTS = ("equal members", "capacities", "declarations", "constraints", "all of t
 """Groups by what makes their members differ."""
 
 
-def oracle_state(random: Random, sort: str) -> PlanInput:
-    """A group of one of the `SORTS`, with up to 12 members and 60 partitions in three topics.
+def oracle_state(
+    random: Random, sort: str, *, members: int = 12, topics: int = 3, partitions: int = 20
+) -> PlanInput:
+    """A group of one of the `SORTS`, with up to so many members, topics, and partitions of each.
 
     Nobody has more than its `max_partitions` before the plan, so the best plan is a flow.
     """
-    count = random.randint(1, 12)
-    sizes = [random.randint(1, 20) for _ in range(random.randint(1, 3))]
+    count = random.randint(1, members)
+    sizes = [random.randint(1, partitions) for _ in range(random.randint(1, topics))]
     is_any = sort == "all of these"
     differ, bounded = is_any or sort == "declarations", is_any or sort == "constraints"
     capacities = (0.5, 1, 1.5, 2, 3) if is_any or sort == "capacities" else (1,)
@@ -211,17 +216,17 @@ def oracle_state(random: Random, sort: str) -> PlanInput:
         )
         for n in range(count)
     ]
-    topics = []
+    named = []
     for number in range(len(sizes)):
         declared = max(member.declares[number] for member in made)
         held = [random.randint(0, count - 1) for _ in range(random.randint(1, count))]
         at = [random.choice([*held, FREE, *[KEPT] * bounded]) for _ in range(declared)]
         moving = {p for p in range(declared) if bounded and at[p] >= 0 and random.random() < 0.1}
-        topics.append(PlanTopic(f"t{number}", declared, at, frozenset(moving)))
-    state = PlanInput(tuple(made), tuple(topics))
+        named.append(PlanTopic(f"t{number}", declared, at, frozenset(moving)))
+    state = PlanInput(tuple(made), tuple(named))
     if not bounded:
         return state
-    counts = loads(state, [list(topic.at) for topic in topics])
+    counts = loads(state, [list(topic.at) for topic in named])
     for number in range(count):
         if random.random() < 0.2:
             made[number] = made[number]._replace(
@@ -229,9 +234,38 @@ def oracle_state(random: Random, sort: str) -> PlanInput:
             )
     barred = set()
     for _ in range(random.choice([0, 0, 1, 4])):
-        topic = random.randrange(len(topics))
-        if topics[topic].count:
-            partition, member = random.randrange(topics[topic].count), random.randrange(count)
-            if topics[topic].at[partition] != member:
+        topic = random.randrange(len(named))
+        if named[topic].count:
+            partition, member = random.randrange(named[topic].count), random.randrange(count)
+            if named[topic].at[partition] != member:
                 barred.add((topic, partition, member))
-    return PlanInput(tuple(made), tuple(topics), barred=frozenset(barred))
+    return PlanInput(tuple(made), tuple(named), barred=frozenset(barred))
+
+
+def weighted_state(random: Random, sort: str) -> PlanInput:
+    """A group of one of the `SORTS`, with up to 5 members and 12 partitions of some weights.
+
+    In half of those without a maximum few partitions are free.
+    """
+    state = oracle_state(random, sort, members=5, topics=2, partitions=6)
+    heaviest = random.choice([2, 10, 100])
+    weights = {
+        (number, partition): ceil(heaviest ** random.random())
+        if heaviest == 100
+        else random.randint(1, heaviest)
+        for number, topic in enumerate(state.topics)
+        for partition in range(topic.count)
+    }
+    if random.random() < 0.5 and all(m.max_partitions is None for m in state.members):
+        state = following(state, [_all_held(random, state, n) for n in range(len(state.topics))])
+    return replace(state, weights=weights)
+
+
+def _all_held(random: Random, state: PlanInput, number: int) -> list[int]:
+    """Holders of a topic's partitions: of free ones, some member that may have each."""
+    holders = list(state.topics[number].at)
+    for partition, holder in enumerate(holders):
+        able = [m for m in range(len(state.members)) if may_have(state, m, number, partition)]
+        if holder == FREE and able:
+            holders[partition] = able[min(random.randrange(len(able)), 1)]
+    return holders

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import product
 
 import pytest
@@ -12,6 +13,7 @@ from coordinator.core.session_values.plans import (
     KEPT,
     NOBODY,
     MoveReason,
+    Obstacle,
     Plan,
     PlanInput,
     PlanMember,
@@ -119,6 +121,68 @@ def test_a_holder_that_declares_less_gives_the_rest_away() -> None:
     made = plan(state)
     assert (0, 3, 0, 1, MoveReason.NO_LONGER_DECLARED) in made.moves
     assert loads(state, after(state, made)) == [2, 2]
+
+
+def weighted(members: int, at: list[int], *weights: float) -> PlanInput:
+    """Equal members, and a topic of partitions of these weights."""
+    state = group(members, PlanTopic("t", len(at), at))
+    return replace(state, weights={(0, p): weight for p, weight in enumerate(weights)})
+
+
+def test_of_weights_the_heaviest_are_placed_first_where_the_load_is_lowest() -> None:
+    state = weighted(2, [FREE] * 5, 1, 2, 3, 2, 6)
+    (at,) = after(state, plan(state))
+    assert [p for p in range(5) if at[p] == at[4]] == [0, 4]
+    capacities = replace(state, members=(state.members[0]._replace(capacity=6), state.members[1]))
+    assert after(capacities, plan(capacities))[0].count(1) == 1, "2 of 14"
+
+
+def test_what_is_free_goes_back_to_the_member_that_had_it_within_its_bound() -> None:
+    state = weighted(2, [0, FREE, FREE, 1], 10, 1, 1, 8)
+    assert after(state, plan(state)) == [[0, 1, 1, 1]]
+    back = replace(state, previous={(0, 1): 0, (0, 2): 0})
+    assert loads(back, after(back, plan(back))) == [2, 2], "11 of 20 is a tenth above the half"
+
+
+def test_loads_within_the_tolerance_are_left_alone() -> None:
+    assert not plan(weighted(2, [0, 0, 1], 6, 5, 9)).moves, "11 of 20 is a tenth above the half"
+    assert len(plan(weighted(2, [0, 0, 0, 1], 6, 4, 2, 8)).moves) == 1, "12 of 20 is more"
+
+
+def test_the_lightest_partition_goes_that_is_enough() -> None:
+    made = plan(weighted(2, [0, 0, 0, 1], 9, 3, 4, 8))
+    assert [(move.partition, move.reason) for move in made.moves] == [(1, MoveReason.BALANCE)]
+
+
+def test_two_partitions_change_places_where_single_ones_are_too_heavy() -> None:
+    state = weighted(2, [0, 0, 1, 1], 7, 7, 4, 4)
+    assert loads(state, after(state, plan(state))) == [2, 2]
+    assert len(plan(state).moves) == 2
+    assert not plan(state).obstacles
+
+
+@pytest.mark.parametrize("most", [(2, 0), (1, 1)])
+def test_a_member_above_its_maximum_gets_nothing_in_exchange(most: tuple[int, int]) -> None:
+    state = weighted(2, [0, 0, 1], 9, 8, 1)
+    members = [m._replace(max_partitions=n) for m, n in zip(state.members, most, strict=True)]
+    assert not plan(replace(state, members=tuple(members))).moves
+
+
+def test_what_is_in_the_way_of_a_bound_is_named() -> None:
+    too_heavy = weighted(2, [0, 0, 1], 5, 4, 5)
+    assert plan(too_heavy).obstacles == (Obstacle((0,), (1,), (0, 1)),)
+    barred = replace(weighted(2, [0, 0, 0], 1, 1, 1), barred={(0, p, 1) for p in range(3)})
+    assert plan(barred).obstacles == (Obstacle((0,), (1,)),)
+    counted = replace(barred, weights={})
+    assert plan(counted).obstacles == (Obstacle((0,), (1,)),)
+
+
+def test_a_frozen_group_moves_nothing_for_balance_or_pins() -> None:
+    state = group(3, PlanTopic("t", 6, [0, 0, 0, 0, FREE, FREE]))
+    frozen = replace(state, pins={(0, 0): 1}, is_frozen=True)
+    made = plan(frozen)
+    assert not made.moves
+    assert sorted(after(frozen, made)[0]) == [0, 0, 0, 0, 1, 2]
 
 
 def test_an_open_hand_off_is_left_alone_and_counts_where_it_goes() -> None:

@@ -11,6 +11,8 @@
    that the fewest move. Its size is that of the kinds and members, not that of the partitions.
 4. Here, single partitions are chosen: by hash, of a member that gives some; topic by topic, in
    ranges, for members that get some.
+5. If partitions have weights, the flow meets the constraints alone, and what moves is chosen again
+   with what each partition weighs (`weighing`).
 
 Ties are decided by hashes of names, never by the order of the input.
 """
@@ -19,12 +21,13 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable
-from zlib import crc32
 
 from coordinator.core.session_values.plans import (
+    FREE,
     NOBODY,
     Move,
     MoveReason,
+    Obstacle,
     Partition,
     Plan,
     PlanInput,
@@ -34,6 +37,7 @@ from coordinator.core.session_values.plans import (
 from coordinator.core.sessions.holdings import ranges_of
 from coordinator.core.sessions.plan.constraints import Demand, demand_of
 from coordinator.core.sessions.plan.flow import Changes, allocate
+from coordinator.core.sessions.plan.weighing import Weighing
 
 Grants = dict[int, dict[int, list[int]]]
 """Partitions by member and topic."""
@@ -43,7 +47,7 @@ def plan(state: PlanInput) -> Plan:
     """Return the moves to a balanced assignment; none if it is balanced and allowed already."""
     demand = demand_of(state)
     while True:
-        choice = _Choice(demand, allocate(demand))
+        choice = _Choice(demand, *allocate(demand))
         if not choice.staying:
             return choice.plan()
         # These count at their holders after all.
@@ -59,8 +63,8 @@ class _Choice:
     staying: partitions that their holders may not keep, and nobody else has room for.
     """
 
-    def __init__(self, demand: Demand, changes: Changes) -> None:
-        self.demand, self.kinds = demand, demand.kinds
+    def __init__(self, demand: Demand, changes: Changes, obstacles: Iterable[Obstacle]) -> None:
+        self.demand, self.kinds, self.obstacles = demand, demand.kinds, tuple(obstacles)
         order = {member: rank for rank, member in enumerate(demand.kinds.receivers)}
         self.gains = [
             dict(sorted(gains, key=lambda gain: order[gain[0]]))
@@ -71,8 +75,6 @@ class _Choice:
             for by_member in changes
         ]
         self.grants: Grants = {}
-        for place, member in demand.granted:
-            self._grant(place, member)
         self.targets: dict[Partition, int] = {}
         self.shed = self._shed()
         self.unplaced = dict(demand.unplaced)
@@ -85,6 +87,10 @@ class _Choice:
 
     def plan(self) -> Plan:
         """Return the moves and grants."""
+        if self.demand.state.weights:
+            self._weigh()
+        for place, member in self.demand.granted:
+            self._grant(place, member)
         moves = list(self.demand.moves)
         for place, (holder, reason) in (self.demand.forced | self.shed).items():
             moves.append(Move(*place, holder, self.targets.get(place, NOBODY), reason))
@@ -92,7 +98,7 @@ class _Choice:
             member: {topic: _ranges(partitions) for topic, partitions in by_topic.items()}
             for member, by_topic in self.grants.items()
         }
-        return Plan(ranges, tuple(moves), self.unplaced)
+        return Plan(ranges, tuple(moves), self.unplaced, self.obstacles)
 
     # --- From members that give some ---
 
@@ -106,13 +112,13 @@ class _Choice:
                 held.setdefault((holder, kind), []).append(place)
         chosen: dict[int, list[Partition]] = {}
         for (holder, kind), places in held.items():
-            places.sort(key=self._tie)
+            places.sort(key=self.kinds.tie)
             chosen.setdefault(holder, []).extend(places[: self.losses[kind][holder]])
         shed: dict[bool, dict[Partition, tuple[int, MoveReason]]] = {False: {}, True: {}}
         for holder in sorted(chosen, key=lambda member: members[member].name):
             most = members[holder].max_partitions
             above = 0 if most is None else demand.load(holder) - most
-            for rank, place in enumerate(sorted(chosen[holder], key=self._tie)):
+            for rank, place in enumerate(sorted(chosen[holder], key=self.kinds.tie)):
                 reason = MoveReason.ABOVE_MAXIMUM if rank < above else MoveReason.BALANCE
                 shed[rank >= above][place] = holder, reason
         return shed[False] | shed[True]
@@ -128,11 +134,6 @@ class _Choice:
                         if (number, partition) not in singles:
                             yield number, partition
         yield from self.demand.movable
-
-    def _tie(self, place: Partition) -> tuple[int, tuple[str, int]]:
-        """Order among partitions of a kind that a member may give."""
-        order = self.kinds.order(place)
-        return crc32(f"{order[0]}:{order[1]}".encode()), order
 
     # --- To members that get some ---
 
@@ -214,6 +215,30 @@ class _Choice:
 
     def _grant(self, place: Partition, member: int) -> None:
         self.grants.setdefault(member, {}).setdefault(place[0], []).append(place[1])
+
+    # --- By weight ---
+
+    def _weigh(self) -> None:
+        """Have what moves go where loads are balanced, and more move for that."""
+        granted = {
+            (topic, partition): member
+            for member, by_topic in self.grants.items()
+            for topic, partitions in by_topic.items()
+            for partition in partitions
+        }
+        weighing = Weighing(self.demand, granted | self.targets, self.shed)
+        found = weighing.balance()
+        self.obstacles = tuple(weighing.obstacles())
+        self.shed = {place: given for place, given in self.shed.items() if place in found}
+        self.grants, self.targets = {}, {}
+        for place, member in found.items():
+            holder = self.demand.holder(place)
+            if holder == FREE:
+                self._grant(place, member)
+                continue
+            self.targets[place] = member
+            if place not in self.demand.forced:
+                self.shed.setdefault(place, (holder, MoveReason.BALANCE))
 
     def _why(self, kind: int) -> Unplaced:
         """Reason for which free partitions of a kind find no member."""

@@ -93,7 +93,7 @@ def demand_of(state: PlanInput) -> Demand:
         if place in state.pins:
             _pin(demand, place, state.pins[place])
     for home, eligible in zip(demand.homes, kinds.eligible, strict=True):
-        if not eligible:
+        if state.is_frozen or not eligible:
             for member, count in home.items():
                 demand.fixed[member] += count
             home.clear()
@@ -174,7 +174,7 @@ def _pin(demand: Demand, place: Partition, member: int | None) -> None:
     if holder == KEPT:
         return  # For the name of a member that has announced to return.
     reason = None if holder == FREE else _why_not(demand, place, holder)
-    if holder == member and reason is None:
+    if reason is None and (holder == member or (holder != FREE and demand.state.is_frozen)):
         demand.fixed[holder] += 1
     elif member in demand.kinds.eligible[demand.kinds.of(place)] and _has_room(demand, member):
         demand.fixed[member] += 1

@@ -33,20 +33,21 @@ from collections.abc import Callable, Iterable, Sequence
 from itertools import pairwise
 from math import inf
 
-from coordinator.core.session_values.plans import NOBODY, MoveReason
+from coordinator.core.session_values.plans import NOBODY, MoveReason, Obstacle
 from coordinator.core.sessions.plan.constraints import Demand
-from coordinator.core.sessions.plan.loads import FairShare, bounds_of
+from coordinator.core.sessions.plan.loads import FairShare, LoadBounds, bounds_of
 
 Changes = list[dict[int, int]]
 """Partitions that members are to have more, by kind; below 0: fewer."""
 
 
-def allocate(demand: Demand) -> Changes:
-    """Return how many partitions of each kind members are to have more, or fewer.
+def allocate(demand: Demand) -> tuple[Changes, list[Obstacle]]:
+    """Return how many partitions of each kind members are to have more, or fewer; and obstacles.
 
     What is above the maximum of a member, and nobody has room for, stays where it is.
     """
-    return _Allocation(demand).changes
+    allocation = _Allocation(demand)
+    return allocation.changes, allocation.obstacles
 
 
 class _Allocation:
@@ -62,6 +63,7 @@ class _Allocation:
     def __init__(self, demand: Demand) -> None:
         self.demand = demand
         self.changes: Changes = [{} for _ in demand.homes]
+        self.obstacles: list[Obstacle] = []
         self.urgent = [sum(map(len, free.values())) for free in demand.free]
         self.wishes = [_wishes(demand, kind) for kind in range(len(demand.free))]
         waiting = [0] * len(self.urgent)
@@ -122,7 +124,7 @@ class _Allocation:
             for node, count in part.held[member].items():
                 self.totals[node - part.first_kind] -= count
         first = part.first_kind
-        return [
+        parts = [
             _Part(
                 self,
                 [kind for kind in part.kinds if (first + kind in within) is is_within],
@@ -134,6 +136,12 @@ class _Allocation:
             )
             for is_within in (True, False)
         ]
+        if not part.is_full:
+            above, others = (self.receivers.intersection(each.members) for each in parts)
+            if above and others:
+                both = tuple(sorted(above)), tuple(sorted(others))
+                self.obstacles.append(Obstacle(*(both if part.has_too_much else both[::-1])))
+        return parts
 
 
 def _wishes(demand: Demand, kind: int) -> list[int]:
@@ -154,6 +162,7 @@ class _Part:
     outside: partitions of members that are in other parts: member, kind and number.
     excess: by kind, partitions that look for a member. others: more of these, which may wait.
     owed: what the balance has to give to members within their bounds; below 0: to take from them.
+    has_too_much: what `solve` has returned has too many partitions for its members, not too few.
     """
 
     def __init__(self, whole: _Allocation, kinds: Sequence[int], members: Sequence[int]) -> None:
@@ -187,6 +196,8 @@ class _Part:
         total = sum(map(sum, (self.load.values(), self.excess.values(), self.others.values())))
         self.is_full = total >= sum(share.most * count for share, count in counts.items())
         bounds = bounds_of(counts, total)
+        if demand.state.weights and not self.is_full:  # Loads are balanced afterwards (`weighing`).
+            bounds = {share: LoadBounds(0, int(min(share.most, total))) for share in counts}
         self.low = {member: bounds[share].low for member, share in shares.items()}
         self.high = {member: bounds[share].high for member, share in shares.items()}
         self.owed = 0
@@ -206,7 +217,8 @@ class _Part:
         self._place()
         reached = self._route(lambda: [*self._kinds_above(), *self._members_above()])
         within = reached
-        if self.is_full or self.balance in reached or not reached:
+        self.has_too_much = not (self.is_full or self.balance in reached or not reached)
+        if not self.has_too_much:
             below = [member for member in self.members if self.load[member] < self.low[member]]
             within = self._leading_to(below)
         return within if within and not within >= {*self.members, *self.eligible} else None
@@ -399,22 +411,14 @@ class _Part:
                     self._change(node, following, -count)
 
     def _leading_to(self, members: Sequence[int]) -> set[int]:
-        """Kinds and members from which paths lead to the given ones."""
-        kinds_of: dict[int, list[int]] = {}
-        holders: dict[int, list[int]] = {}
-        for kind, eligible in self.eligible.items():
-            for member in eligible:
-                kinds_of.setdefault(member, []).append(kind)
-        for member, held in self.held.items():
-            for kind, count in held.items():
-                if count:
-                    holders.setdefault(kind, []).append(member)
-        found = set(members)
-        stack = list(members)
+        """Kinds and members from which paths lead to the given ones, but those over the balance."""
+        before: dict[int, list[int]] = {}
+        for node in (*self.members, *self.eligible):
+            for following, _ in self._arcs(node):
+                before.setdefault(following, []).append(node)
+        found, stack = set(members), list(members)
         while stack:
-            node = stack.pop()
-            before = holders if node >= self.first_kind else kinds_of
-            new = set(before.get(node, ())) - found
+            new = set(before.get(stack.pop(), ())) - found
             found |= new
             stack += new
         return found

@@ -75,6 +75,11 @@ class Kinds:
         """Key that sorts partitions by the names of their topics, whatever the input's order."""
         return self._state.topics[place[0]].name, place[1]
 
+    def tie(self, place: Partition) -> tuple[int, tuple[str, int]]:
+        """Order among partitions that are equal otherwise, whatever the input's order."""
+        order = self.order(place)
+        return crc32(f"{order[0]}:{order[1]}".encode()), order
+
     def segment(self, place: Partition) -> KindSegment:
         """The segment of a declared partition, whether a member is barred from it or not."""
         segments = self.segments[place[0]]
