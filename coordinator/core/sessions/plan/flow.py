@@ -220,7 +220,7 @@ class _Part:
         self.has_too_much = not (self.is_full or self.balance in reached or not reached)
         if not self.has_too_much:
             below = [member for member in self.members if self.load[member] < self.low[member]]
-            within = self._leading_to(below)
+            within = self._leading_to(below) if below else set()
         return within if within and not within >= {*self.members, *self.eligible} else None
 
     # --- Placing ---

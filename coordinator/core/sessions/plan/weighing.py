@@ -12,6 +12,7 @@ places, and partitions move for balance.
 3. Few partitions are searched for a way with fewer moves, or for one into the bounds at all, as far
    as `LOOKS` go.
 
+Which partitions stay free if members have not room for all is decided before, without weights.
 Weights are whole numbers here: sums do not depend on the order of the input.
 """
 
