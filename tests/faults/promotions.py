@@ -122,7 +122,7 @@ class Promotions:
         return self.server.url(*self.names)
 
     async def cut_off_the_standby(self) -> None:
-        """From now on the primary alone has what is acknowledged."""
+        """Stop the standby: the primary alone has what is acknowledged from then on."""
         await asyncio.to_thread(self.server.kill, self.names[1])
 
     async def promote(self) -> None:
