@@ -162,13 +162,14 @@ class PostgresStore:
     moves: int = 0
     """Number of times that another host was found to be the one to write to: connections made
     before are left."""
+    _host: str = ""  # The one that connections are to be made to, as of the last survey.
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def connect(self) -> PostgresConnection:
         """A new connection, in the lineage that is noted here.
 
         Raises:
-            Unavailable: no host can be written, or none suits.
+            Unavailable: no host can be written, or none suits; an old primary never does.
         """
         try:
             connection = self.server.connect()
@@ -180,14 +181,28 @@ class PostgresStore:
         except psycopg.Error as error:
             connection.close()
             raise failure_of(error, is_sent=False) from error
+        except Unavailable:
+            connection.close()
+            raise
+        self._host = self._host or self.server.host
         return connection
 
     def check(self, connection: PostgresConnection, *, is_restored: bool = False) -> None:
-        """Notice if the store has lost commits since this process or any other saw it last."""
+        """Notice if the store has lost commits since this process or any other saw it last.
+
+        Raises:
+            Unavailable: the server has a lineage before the one that is noted here. It is an old
+                primary, and the new one cannot be reached just now.
+        """
         with self._lock:
-            self.lineage, went_back = check_lineage(
-                connection, self.lineage, is_restored=is_restored
-            )
+            known = self.lineage
+            found, went_back = check_lineage(connection, known, is_restored=is_restored)
+            if known is not None and found.number < known.number:
+                raise Unavailable(
+                    f"the server at {connection.info.host}:{connection.info.port} has lineage "
+                    f"{found.number}, and lineage {known.number} has begun elsewhere"
+                )
+            self.lineage = found
         if went_back is not None:
             self.report("store_went_back", str(went_back))
 
@@ -200,14 +215,10 @@ class PostgresStore:
 
     def survey(self) -> None:
         """Ask all hosts again which of them can be written; leave one that has been overtaken."""
-        before = self.server.host
-        connection = self.server.connect()
-        try:
-            if self.server.host != before:
-                self.moves += 1
-                self.check(connection)
-        finally:
-            connection.close()
+        self.connect().close()
+        if self.server.host != self._host:
+            self._host = self.server.host
+            self.moves += 1
         if self.server.rivals:
             others = ", ".join(self.server.rivals)
             self.report("two_primaries", f"{others} can be written besides {self.server.host}")

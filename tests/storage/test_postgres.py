@@ -431,6 +431,11 @@ async def test_of_two_primaries_the_later_lineage_is_taken_and_the_other_is_told
         assert store.server.host == f"127.0.0.1:{own.ports['standby']}"
         await asyncio.to_thread(store.survey)
         assert "two_primaries" in troubles
+        own.kill("standby")
+        for ask in (store.connect, store.survey):
+            with pytest.raises(Unavailable, match="lineage 1, and lineage 2 has begun"):
+                await asyncio.to_thread(ask)
+        assert store.moves == 0
         store.server.watchdog.close()
 
 
