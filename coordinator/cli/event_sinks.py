@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextvars import Context, copy_context
 from typing import Any
 
@@ -11,6 +11,7 @@ from coordinator.core.events import Event
 from coordinator.observe.logs import EventLog
 from coordinator.observe.metrics import Metrics
 from coordinator.runtime.watchers import Watchers
+from coordinator.storage.store_files import STORE_BACK, STORE_GONE
 
 TOLD_EVERY_S = 1.0
 
@@ -52,13 +53,17 @@ class RefusalLog:
 
 
 class EventSinks:
-    """Callbacks for the node, the server and the stores. Set `metrics` before the node starts.
+    """Callbacks for the node, the server and the stores.
+
+    Set `metrics` and `on_store` before the node starts. `on_store` is called in a thread if the
+    files of the store are gone (False), or back (True).
 
     Args:
         logger: structlog's. Any: it has no precise type.
     """
 
     metrics: Metrics
+    on_store: Callable[[bool], object]
 
     def __init__(self, logger: Any) -> None:
         self._logger = logger
@@ -79,8 +84,11 @@ class EventSinks:
         self._logger.error("trouble", what=what, exc_info=error)
 
     def store_trouble(self, event: str, words: str) -> None:
-        """Log that a shared store has lost commits, or has two primaries. Called in a thread."""
-        self._logger.error(event, what=words)
+        """Log what has happened to the store: see `open_stores`. Called in a thread."""
+        log = self._logger.info if event == STORE_BACK else self._logger.error
+        log(event, what=words)
+        if event in (STORE_GONE, STORE_BACK):
+            self.on_store(event == STORE_BACK)
 
     def kafka_full(self, peer: str, what: str) -> None:
         """Log that Kafka clients are turned away."""

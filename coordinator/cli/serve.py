@@ -96,7 +96,7 @@ async def _serve(
         tracer=tracer,
         peers=peers,
     )
-    sinks.metrics = _metrics_of(server, pauses, security)
+    _attach(sinks, server, _metrics_of(server, pauses, security))
     try:
         port = await server.listen()
         kafka = await serve_kafka(
@@ -174,6 +174,12 @@ def _tracer(config: ObserveConfig, name: str) -> tuple[Tracer, Callable[[], None
     if not config.otel_endpoint:
         return NO_TRACES, lambda: None
     return open_tracer(config.otel_endpoint, config.otel_sample_percent, name)
+
+
+def _attach(sinks: EventSinks, server: CoordinatorServer, metrics: Metrics) -> None:
+    loop = asyncio.get_running_loop()
+    sinks.metrics = metrics
+    sinks.on_store = lambda is_there: loop.call_soon_threadsafe(server.show_store, is_there)
 
 
 def _metrics_of(server: CoordinatorServer, pauses: ShortPauses, security: Security) -> Metrics:

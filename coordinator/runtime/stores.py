@@ -44,8 +44,9 @@ async def open_stores(
     Args:
         on_commit: called in a thread after each commit of SQLite, with its number of appends and
             its duration in seconds. Shared stores do not call it.
-        on_trouble: called in a thread if PostgreSQL has lost commits (`store_went_back`), or two
-            hosts can be written (`two_primaries`), with an account in words.
+        on_trouble: called in a thread with an event and an account in words: SQLite's files are no
+            longer those that were opened, or are again (`store_gone`, `store_back`); PostgreSQL has
+            lost commits (`store_went_back`), or two hosts can be written (`two_primaries`).
     Raises:
         CannotOpen: the store is in use, was made by a newer version, or cannot be reached or
             written.
@@ -69,17 +70,21 @@ async def open_stores(
         return Stores(zookeeper, agreed)
     if config.store == "memory":
         return Stores(MemoryLog())
-    return Stores(await asyncio.to_thread(_open_sqlite, config, on_commit))
+    return Stores(await asyncio.to_thread(_open_sqlite, config, on_commit, on_trouble))
 
 
 def _open_sqlite(
-    config: StorageConfig, on_commit: Callable[[int, float], None] | None
+    config: StorageConfig,
+    on_commit: Callable[[int, float], None] | None,
+    on_trouble: Callable[[str, str], None],
 ) -> SqliteLog:
     folder, share = Path(config.data_dir), config.fixed_share
     shares.check_share(folder, share)
     if not config.share:
         shares.check_folder(folder, nodes=1)
-    log = SqliteLog(folder, shards=config.shards, share=share, on_commit=on_commit)
+    log = SqliteLog(
+        folder, shards=config.shards, share=share, on_commit=on_commit, on_trouble=on_trouble
+    )
     if config.share:
         shares.note_complete(folder, share)
     return log

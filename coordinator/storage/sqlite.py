@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
 import secrets
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -46,7 +45,15 @@ from coordinator.storage.marker import (
 )
 from coordinator.storage.schema import rows
 from coordinator.storage.slices import chunks
-from coordinator.storage.soundness import ADVICE, BUSY_MS, examine, is_damage, look, open_to_read
+from coordinator.storage.soundness import (
+    ADVICE,
+    BUSY_MS,
+    examine,
+    is_damage,
+    look,
+    open_to_read,
+    sound_store,
+)
 from coordinator.storage.sql_log import (
     Dialect,
     check_fence,
@@ -57,6 +64,7 @@ from coordinator.storage.sql_log import (
     seal,
     trim,
 )
+from coordinator.storage.store_files import StoreFiles
 from coordinator.storage.writer import Writer
 
 FRAME_BYTES_MAX = 64 * 1024 * 1024
@@ -73,6 +81,7 @@ class SqliteLog:
         share: (K, N), to lead only the K-th of N shares of the shards; fixed too.
         vfs: name of an SQLite VFS; None: the default one.
         on_commit: see `Writer`.
+        on_trouble: see `StoreFiles`.
     Raises:
         CannotOpen: the folder is in use, or not ours, or cannot be written.
         Damaged: the store is not what was written. It is left as it is.
@@ -86,6 +95,7 @@ class SqliteLog:
         share: tuple[int, int] = (1, 1),
         vfs: str | None = None,
         on_commit: Callable[[int, float], None] | None = None,
+        on_trouble: Callable[[str, str], None] = lambda event, words: None,
     ) -> None:
         self.folder = folder
         self._shards = shards
@@ -94,13 +104,14 @@ class SqliteLog:
         self._lock = FolderLock(folder)
         try:
             self._marker = MarkerFile(folder, self._open_store(share))
+            self._files = StoreFiles(folder, self._examine_all, on_trouble)
         except (apsw.Error, OSError) as error:
             self._lock.release()
             raise CannotOpen(f"{folder / DATABASE} cannot be used: {error}") from error
         except BaseException:
             self._lock.release()
             raise
-        self._writer = Writer(self._open, _append_all, self._cut, on_commit, self._acknowledge)
+        self._writer = Writer(self._open, _append_all, self._files, on_commit, self._acknowledge)
 
     async def fence(self, shard: ShardId, leader_epoch: int = 0) -> Fence:
         def job(connection: apsw.Connection) -> int:
@@ -182,16 +193,16 @@ class SqliteLog:
             raise
         return connection
 
-    def _cut(self, size_bytes: int) -> None:
-        path = self.folder / f"{DATABASE}-wal"
-        if path.exists() and path.stat().st_size > size_bytes:
-            with path.open("r+b") as file:
-                file.truncate(size_bytes)
-                os.fsync(file.fileno())
+    def _examine_all(self) -> None:
+        """Check the whole store, as a start and a load of every shard would."""
+        with sound_store(self.folder, self._vfs) as connection:
+            for (shard,) in rows(connection, "SELECT shard FROM fence WHERE shard >= 0"):
+                read_shard(SqliteTransaction(connection), shard)
 
     def _read(self, shard: ShardId, after: int) -> tuple[int, Loaded]:
         """Fence epoch and log of a shard, as of one moment."""
         path = self.folder / DATABASE
+        self._files.check()
         try:
             with contextlib.closing(open_to_read(path, self._vfs)) as connection:
                 reading = SqliteTransaction(connection)

@@ -18,6 +18,7 @@ import apsw
 from coordinator.storage.group_commit import Asked, GroupCommit
 from coordinator.storage.log import Ambiguous, Damaged, LogError, Unavailable
 from coordinator.storage.soundness import ADVICE, is_damage
+from coordinator.storage.store_files import StoreFiles
 
 WriterJob = Callable[[apsw.Connection], Any]
 """A function that runs in a transaction shared with other jobs. To refuse its part it raises a
@@ -48,7 +49,7 @@ class Writer:
     Args:
         open_connection: called in the thread, at first and after a commit that has failed.
         add_rows: adds the rows given to `add`.
-        cut: shortens the write-ahead log to a number of bytes and syncs it; raises OSError.
+        files: checked before a commit begins, before it is acknowledged, and when idle.
         on_commit: called in the thread with a commit's number of jobs and its duration in seconds.
         on_durable: called in the thread after each commit, before its jobs are answered.
     """
@@ -57,13 +58,13 @@ class Writer:
         self,
         open_connection: Callable[[], apsw.Connection],
         add_rows: AddRows,
-        cut: Callable[[int], None],
+        files: StoreFiles,
         on_commit: Callable[[int, float], None] | None = None,
         on_durable: Callable[[apsw.Connection], None] | None = None,
     ) -> None:
         self._open = open_connection
         self._add_rows = add_rows
-        self._cut = cut
+        self._files = files
         self._on_commit = on_commit
         self._on_durable = on_durable
         self._connection: apsw.Connection | None = None
@@ -97,6 +98,7 @@ class Writer:
     def _commit(self, batch: list[Asked]) -> None:
         """Carry a batch out. A failure of the commit is the answer to each job."""
         began = time.monotonic()
+        self._files.check()
         try:
             connection = self._connect()
             connection.execute("BEGIN IMMEDIATE")
@@ -105,6 +107,10 @@ class Writer:
             self._roll_back()
             raise _in_our_words(error) from error
         self._end(connection)
+        try:
+            self._files.check()
+        except Unavailable as gone:
+            raise Ambiguous(str(gone)) from gone
         if self._on_durable is not None:
             with contextlib.suppress(apsw.Error):  # It is durable all the same.
                 self._on_durable(connection)
@@ -124,6 +130,8 @@ class Writer:
                 asked.error = refused
 
     def _rest(self, is_busy: bool) -> None:
+        if not is_busy and not self._are_ours():
+            return
         if self._to_checkpoint >= (CHECKPOINT_PAGES_MAX if is_busy else CHECKPOINT_PAGES):
             self._checkpoint()
 
@@ -144,6 +152,7 @@ class Writer:
         if self._connection is None:
             self._cut_back()
             connection = self._open()
+            self._files.note_connection()
             connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
             connection.set_wal_hook(self._count_pages)
             self._pages, moved = connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_NOOP)
@@ -156,7 +165,7 @@ class Writer:
         if self._to_cut:
             # A log that had been checkpointed entirely was restarted by the commit that failed.
             frames = self._pages * (WAL_FRAME_BYTES + self._page_bytes)
-            self._cut(WAL_HEADER_BYTES + frames if self._to_checkpoint else 0)
+            self._files.cut_log(WAL_HEADER_BYTES + frames if self._to_checkpoint else 0)
             self._to_cut = False
 
     def _count_pages(self, _: apsw.Connection, name: str, pages: int) -> int:
@@ -175,10 +184,19 @@ class Writer:
         connection, self._connection = self._connection, None
         if connection is not None:
             connection.close(True)
+            self._files.forget_connection()
+
+    def _are_ours(self) -> bool:
+        """False if the files are not those that were opened, so that nothing may be written."""
+        try:
+            self._files.check()
+        except Unavailable:
+            return False
+        return True
 
     def _hang_up_in_peace(self) -> None:
         """Close the connection; SQLite checkpoints everything first."""
-        if self._connection is not None:
+        if self._connection is not None and self._are_ours():
             self._connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 0)
         self._hang_up()
 
@@ -189,6 +207,7 @@ class Writer:
         with contextlib.suppress(apsw.Error):
             pages, moved = self._connection.wal_checkpoint()
             self._to_checkpoint = pages - moved
+        self._files.note_checkpoint()
 
 
 _LASTING = (apsw.FullError, apsw.ReadOnlyError, apsw.PermissionsError)

@@ -10,6 +10,7 @@ import pytest
 from coordinator.core.ids import ShardId
 from coordinator.storage.log import Ambiguous, CannotOpen, Entry, Snapshot, Unavailable
 from coordinator.storage.sqlite import SqliteLog
+from coordinator.storage.store_files import StoreFiles
 from tests.storage.conftest import SHARDS, opened
 from tests.storage.disks import Disk
 
@@ -63,7 +64,7 @@ async def test_appends_are_refused_and_go_on_when_the_disk_is_well_again(tmp_pat
 async def test_a_sync_that_fails_on_a_disk_that_cannot_be_cut_is_ambiguous(
     tmp_path, disk, monkeypatch
 ):
-    cut = SqliteLog._cut
+    cut = StoreFiles.cut_log
 
     def no_longer(size_bytes: int) -> None:
         raise OSError(5, "Input/output error")
@@ -71,14 +72,14 @@ async def test_a_sync_that_fails_on_a_disk_that_cannot_be_cut_is_ambiguous(
     async with opened(tmp_path, vfs=disk.name) as log:
         fence = await log.fence(S0)
         disk.break_("sync", apsw.IOError, apsw.SQLITE_IOERR_FSYNC)
-        monkeypatch.setattr(log._writer, "_cut", no_longer)
+        monkeypatch.setattr(log._files, "cut_log", no_longer)
         with pytest.raises(Ambiguous):
             await log.append(fence, entry(1, fence))
         disk.repair()
         # Before the doubtful pages are gone nothing else is done.
         with pytest.raises(Unavailable, match="Input/output error"):
             await log.append(fence, entry(1, fence))
-        monkeypatch.setattr(log._writer, "_cut", lambda size: cut(log, size))
+        monkeypatch.setattr(log._files, "cut_log", lambda size: cut(log._files, size))
         await log.append(fence, entry(1, fence))
         assert (await log.load(fence)).sequence == 1
 

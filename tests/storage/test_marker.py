@@ -7,6 +7,7 @@ import os
 import shutil
 import sqlite3
 
+import apsw
 import pytest
 
 from coordinator.cli.main import main
@@ -202,8 +203,8 @@ async def test_a_lock_that_is_a_link_does_not_empty_its_target(tmp_path):
 async def test_a_store_that_breaks_while_it_is_used_is_damaged_and_not_tried_for_ever(tmp_path):
     async with opened(tmp_path) as log:
         await write(log, 1)
-        with sqlite3.connect(tmp_path / DATABASE) as connection:
-            connection.execute("DROP TABLE fence")
+        connection = apsw.Connection(str(tmp_path / DATABASE))
+        connection.execute("DROP TABLE fence")
         connection.close()
         with pytest.raises(Damaged, match="no such table"):
             await asyncio.wait_for(log.fence(S0), 30)  # noqa: TID251

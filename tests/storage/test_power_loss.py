@@ -19,6 +19,7 @@ from coordinator.storage.folder import DATABASE
 from coordinator.storage.log import Ambiguous, CannotOpen, Entry, Snapshot, Unavailable
 from coordinator.storage.sql_log import read_shard
 from coordinator.storage.sqlite import SqliteLog, SqliteTransaction
+from coordinator.storage.store_files import StoreFiles
 from tests.storage.conftest import SHARDS
 from tests.storage.disks import Disk, Image, images_at
 
@@ -148,14 +149,14 @@ async def test_power_fails_at_every_write_and_sync(tmp_path, disk):
 
 def seen_by(disk: Disk, monkeypatch) -> None:
     """Let the disk know of the cuts, which go past SQLite."""
-    cut = SqliteLog._cut
+    cut = StoreFiles.cut_log
 
     def and_record(self, size_bytes: int) -> None:
         cut(self, size_bytes)
         name = f"{DATABASE}-wal"
         disk.ops += [("truncate", name, size_bytes), ("sync", name)]
 
-    monkeypatch.setattr(SqliteLog, "_cut", and_record)
+    monkeypatch.setattr(StoreFiles, "cut_log", and_record)
 
 
 async def work_on_a_bad_disk(folder: Path, disk: Disk) -> dict[tuple[int, int], bytes]:
@@ -185,7 +186,7 @@ async def test_power_fails_after_syncs_have_failed(tmp_path, disk, monkeypatch):
 
 
 async def test_trusting_what_a_failed_sync_left_is_found(tmp_path, disk, monkeypatch):
-    monkeypatch.setattr(SqliteLog, "_cut", lambda self, size_bytes: None)
+    monkeypatch.setattr(StoreFiles, "cut_log", lambda self, size_bytes: None)
     asked = await work_on_a_bad_disk(tmp_path / "data", disk)
     assert first_missing(disk, asked, tmp_path / "image")
 

@@ -102,6 +102,8 @@ class WorkerCore:
         self._numbers = itertools.count()
         self._stop_until_ms = FOREVER_MS
         self._drains_by_order = self._has_left = self._is_starving = False
+        self._committed: dict[TopicPartition, int] = {}
+        """Last offset that this process has committed of each partition."""
         self._forgetful: list[Handler] = []
         """Handlers that a warning has told to await their commits."""
 
@@ -239,6 +241,15 @@ class WorkerCore:
         """The position of a scope is known: the committed offset, or where the policy says."""
         if scope.has_ended:
             return
+        mine = self._committed.pop(scope.key, -1)
+        if stored < mine:
+            what = f"offset {stored}" if stored >= 0 else "no offset"
+            self._say(
+                WARNING,
+                f"the coordinator has {what} of {named(scope.key)}, and this process has committed "
+                f"{mine}: somebody has reset it, or the coordinator has lost its data; rows from "
+                f"{position} are handled again",
+            )
         scope.stored, scope.committed, scope.metadata = stored, position, metadata
         scope.is_located = True
         self._look_at_rows(scope, now_ms)
@@ -270,6 +281,7 @@ class WorkerCore:
 
     def committed(self, scope: Scope, offset: int, metadata: str, now_ms: int) -> None:
         """An offset was stored."""
+        self._committed[scope.key] = offset
         scope.committed = scope.stored = offset
         scope.metadata = metadata
         scope.attempts = 0

@@ -141,6 +141,7 @@ class CoordinatorServer:
         """HOST:PORT at which Kafka's clients reach this node; empty: they are not served."""
         self._advertised = ("", 0)
         self._health = HealthService(self.pipeline, SERVICES)
+        self._is_loaded, self._has_store = False, True
         self._server: grpc.aio.Server | None = None
 
     async def listen(self) -> int:
@@ -199,12 +200,19 @@ class CoordinatorServer:
         await self.node.start(*self._advertised, self.kafka)
         for other in self.beside:
             await other.accept()
-        self._health.set(serving=True)
+        self._is_loaded = True
+        self.show_store(self._has_store)
+
+    def show_store(self, is_there: bool) -> None:
+        """Report healthy only while the files of the store are there. Called in the loop."""
+        self._has_store = is_there
+        self._health.set(serving=self._is_loaded and is_there)
 
     async def stop(self) -> None:
         """Shut down: report unhealthy, answer every parked call, stop serving."""
         if self._server is None:
             return
+        self._is_loaded = False
         self._health.set(serving=False)
         grace_s = self.node.settings.serving.drain_timeout_ms / 1000
         for other in self.beside:

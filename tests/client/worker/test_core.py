@@ -60,6 +60,8 @@ class Worked:
         """Id of the hand-off, and why it was refused."""
         self.said: list[str] = []
         self.others: list = []
+        self.stored = -1
+        """The committed offset, as the coordinator has it."""
 
     def at(self, now_ms: int) -> None:
         """Carry out what is to be done by now."""
@@ -67,7 +69,7 @@ class Worked:
             match action:
                 case Locate(scopes):
                     for scope in scopes:
-                        self.core.located(scope, -1, 0, "", now_ms)
+                        self.core.located(scope, self.stored, max(self.stored, 0), "", now_ms)
                 case Start(run):
                     self.runs.append(run)
                 case GiveBack(scope, refused):
@@ -295,3 +297,23 @@ def test_a_worker_of_the_classic_protocol_stops_after_the_last_attempt():
     worker = Worker("a:1", "g", {"t": 1}, max_attempts=1)
     worker.handler(nothing)
     assert worker._handlers.of("t").policy.decide(1) == "stop"
+
+
+# --- A committed offset that is lower than this process has committed ---
+
+
+@pytest.mark.parametrize(
+    ("stored", "told"), [(-1, "no offset"), (9, "offset 9"), (10, ""), (11, "")]
+)
+def test_a_committed_offset_below_what_was_committed_here_is_warned_of_once(stored, told):
+    it = Worked()
+    it.granted(1, 0)
+    it.core.committed(it.runs[-1].scope, 10, "", 5)
+    for token in (2, 3):
+        it.lost(10 * token)
+        it.ended(HANDLER, 10 * token + 1)
+        it.stored = stored
+        it.granted(token, 10 * token + 2)
+    warnings = [text for text in it.said if "this process has committed 10" in text]
+    assert len(warnings) == bool(told)
+    assert all(f"the coordinator has {told} of" in text for text in warnings)

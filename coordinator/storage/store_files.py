@@ -1,0 +1,123 @@
+"""The files of a data folder while a process serves from it: are they still the ones it opened?
+
+A file that was deleted or replaced stays writable for whoever has it open, so SQLite goes on
+committing to a database that the next start will not find. And a database that somebody else writes
+over in place is mixed with what SQLite has in memory. So the writer compares the files' identities
+before it begins a commit and before it acknowledges one, and at least once a second.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+from coordinator.storage.folder import DATABASE, LOCK
+from coordinator.storage.log import CannotOpen, Damaged, Unavailable
+from coordinator.storage.marker import MARKER
+
+STORE_GONE, STORE_BACK = "store_gone", "store_back"
+"""Events that are reported: the files are not those that were opened; they are again."""
+WAL = f"{DATABASE}-wal"
+_OF_A_CONNECTION = (WAL, f"{DATABASE}-shm")
+
+
+class StoreFiles:
+    """Identities of a folder's files, noted when they were opened. Made once the store exists.
+
+    Args:
+        examine: checks the whole store; raises `Damaged` or `CannotOpen`. Called in the thread of
+            `check` if somebody else has written to the database.
+        report: told of `STORE_GONE` and `STORE_BACK`, with an account in words.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        examine: Callable[[], None],
+        report: Callable[[str, str], None] = lambda event, words: None,
+    ) -> None:
+        self.folder = folder
+        self._examine = examine
+        self._report = report
+        self._opened = {
+            name: _identity(os.stat(folder / name)) for name in ("", LOCK, MARKER, DATABASE)
+        }
+        self._written = (0, 0)
+        self._damage = self._reported = ""
+        self._lock = threading.Lock()  # Loads check in threads of their own.
+
+    def note_connection(self) -> None:
+        """Note the files of a connection that was just opened."""
+        with self._lock:
+            for name in _OF_A_CONNECTION:
+                self._opened[name] = _identity(os.stat(self.folder / name))
+        self.note_checkpoint()
+
+    def forget_connection(self) -> None:
+        """Forget the files of a connection that was closed: another may make them anew."""
+        with self._lock:
+            for name in _OF_A_CONNECTION:
+                self._opened.pop(name, None)
+
+    def note_checkpoint(self) -> None:
+        """Note that this process has written to the database itself, which only checkpoints do."""
+        with contextlib.suppress(OSError):  # `check` says so.
+            self._written = _content(os.stat(self.folder / DATABASE))
+
+    def check(self) -> None:
+        """Compare the files with those that were opened.
+
+        Raises:
+            Unavailable: one is gone, another one is in its place, or its content was replaced.
+        """
+        with self._lock:
+            words = self._damage or self._difference()
+            if words != self._reported:
+                self._reported = words
+                if words:
+                    self._report(STORE_GONE, words)
+                else:
+                    self._report(STORE_BACK, f"the files of {self.folder} are back")
+        if words:
+            raise Unavailable(words, is_lasting=True)
+
+    def cut_log(self, size_bytes: int) -> None:
+        """Shorten the write-ahead log and sync it. Raises OSError."""
+        path = self.folder / WAL
+        if path.exists() and path.stat().st_size > size_bytes:
+            with path.open("r+b") as file:
+                file.truncate(size_bytes)
+                os.fsync(file.fileno())
+
+    def _difference(self) -> str:
+        for name, identity in self._opened.items():
+            path = self.folder / name
+            try:
+                found = os.stat(path)
+            except OSError as error:
+                return f"{path} was opened, and is gone ({error.strerror}); {_ADVICE}"
+            if _identity(found) != identity:
+                return f"{path} is not the one that was opened; {_ADVICE}"
+            if name == DATABASE and self._written not in ((0, 0), _content(found)):
+                # A checkpoint by a tool, or a copy that was written over it.
+                try:
+                    self._examine()
+                except (CannotOpen, Damaged) as error:
+                    self._damage = f"{path} was written to by another process: {error}"
+                    return self._damage
+                self._written = _content(found)
+        return ""
+
+
+_ADVICE = "nothing more is written: put it back and restart, or restore a backup"
+
+
+def _identity(found: os.stat_result) -> tuple[int, int]:
+    return found.st_dev, found.st_ino
+
+
+def _content(found: os.stat_result) -> tuple[int, int]:
+    return found.st_size, found.st_mtime_ns
