@@ -11,13 +11,18 @@ from __future__ import annotations
 import contextlib
 import os
 import threading
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from coordinator.storage.folder import DATABASE, LOCK
 from coordinator.storage.log import CannotOpen, Damaged, Unavailable
 from coordinator.storage.marker import MARKER
 
+LOOK_S = 0.2
+"""Interval of looks at the files that hold no commits, such as the lock."""
+FileIdentity = tuple[int, int]
+"""Device and inode."""
 STORE_GONE, STORE_BACK = "store_gone", "store_back"
 """Events that are reported: the files are not those that were opened; they are again."""
 WAL = f"{DATABASE}-wal"
@@ -39,12 +44,15 @@ class StoreFiles:
         examine: Callable[[], None],
         report: Callable[[str, str], None] = lambda event, words: None,
     ) -> None:
-        self.folder = folder
+        self._folder = folder
         self._examine = examine
         self._report = report
-        self._opened = {
-            name: _identity(os.stat(folder / name)) for name in ("", LOCK, MARKER, DATABASE)
-        }
+        self._opened: dict[str, FileIdentity] = {}  # By path; as text, which saves 5 us a file.
+        for name in ("", LOCK, MARKER, DATABASE):
+            self._note(name)
+        self._database = str(folder / DATABASE)
+        self._synced: list[str] = []  # The files that a commit is in.
+        self._looked_s = 0.0
         self._written = (0, 0)
         self._damage = self._reported = ""
         self._lock = threading.Lock()  # Loads check in threads of their own.
@@ -53,55 +61,64 @@ class StoreFiles:
         """Note the files of a connection that was just opened."""
         with self._lock:
             for name in _OF_A_CONNECTION:
-                self._opened[name] = _identity(os.stat(self.folder / name))
+                self._note(name)
+            self._synced = [self._database, str(self._folder / WAL)]
         self.note_checkpoint()
 
     def forget_connection(self) -> None:
         """Forget the files of a connection that was closed: another may make them anew."""
         with self._lock:
+            self._synced = []
             for name in _OF_A_CONNECTION:
-                self._opened.pop(name, None)
+                self._opened.pop(str(self._folder / name), None)
 
     def note_checkpoint(self) -> None:
         """Note that this process has written to the database itself, which only checkpoints do."""
         with contextlib.suppress(OSError):  # `check` says so.
-            self._written = _content(os.stat(self.folder / DATABASE))
+            self._written = _content(os.stat(self._database))
 
     def check(self) -> None:
         """Compare the files with those that were opened.
+
+        The two that a commit is in are looked at each time (4 us a file), the others each `LOOK_S`.
 
         Raises:
             Unavailable: one is gone, another one is in its place, or its content was replaced.
         """
         with self._lock:
-            words = self._damage or self._difference()
-            if words != self._reported:
-                self._reported = words
-                if words:
-                    self._report(STORE_GONE, words)
-                else:
-                    self._report(STORE_BACK, f"the files of {self.folder} are back")
+            now_s = time.monotonic()
+            is_due = self._reported or not self._synced or now_s - self._looked_s >= LOOK_S
+            if is_due:
+                self._looked_s = now_s
+            words = self._damage or self._difference(self._opened if is_due else self._synced)
+            if bool(words) != bool(self._reported):
+                back = f"the files of {self._folder} are back"
+                self._report(*((STORE_GONE, words) if words else (STORE_BACK, back)))
+            self._reported = words
         if words:
             raise Unavailable(words, is_lasting=True)
 
     def cut_log(self, size_bytes: int) -> None:
         """Shorten the write-ahead log and sync it. Raises OSError."""
-        path = self.folder / WAL
+        path = self._folder / WAL
         if path.exists() and path.stat().st_size > size_bytes:
             with path.open("r+b") as file:
                 file.truncate(size_bytes)
                 os.fsync(file.fileno())
 
-    def _difference(self) -> str:
-        for name, identity in self._opened.items():
-            path = self.folder / name
+    def _note(self, name: str) -> None:
+        path = str(self._folder / name)
+        self._opened[path] = _identity(os.stat(path))
+
+    def _difference(self, paths: Iterable[str]) -> str:
+        for path in paths:
             try:
                 found = os.stat(path)
             except OSError as error:
                 return f"{path} was opened, and is gone ({error.strerror}); {_ADVICE}"
-            if _identity(found) != identity:
+            if _identity(found) != self._opened[path]:
                 return f"{path} is not the one that was opened; {_ADVICE}"
-            if name == DATABASE and self._written not in ((0, 0), _content(found)):
+            if path == self._database and self._written not in ((0, 0), _content(found)):
                 # A checkpoint by a tool, or a copy that was written over it.
                 try:
                     self._examine()
@@ -115,7 +132,7 @@ class StoreFiles:
 _ADVICE = "nothing more is written: put it back and restart, or restore a backup"
 
 
-def _identity(found: os.stat_result) -> tuple[int, int]:
+def _identity(found: os.stat_result) -> FileIdentity:
     return found.st_dev, found.st_ino
 
 
