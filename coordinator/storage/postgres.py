@@ -19,6 +19,7 @@ import secrets
 import struct
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, TypeVar
 
 import psycopg
@@ -92,7 +93,11 @@ VALUES (%(shard)s, %(first)s + 1, %(token)s, 0, %(lineage)s)
 ON CONFLICT (shard) DO UPDATE
 SET epoch = greatest(f.epoch, %(first)s) + 1, token = %(token)s
 WHERE (greatest(f.epoch, %(first)s) + 1) / %(size)s = %(leader_epoch)s
-RETURNING epoch
+RETURNING epoch, sequence, (SELECT lineage_id FROM cluster)
+"""
+STORED = """
+SELECT c.lineage_id, f.epoch, f.token, f.sequence
+FROM cluster c LEFT JOIN fence f ON f.shard = %s
 """
 RAISED = """
 SELECT CASE WHEN f.lineage = c.lineage THEN 0 ELSE c.raised END
@@ -119,6 +124,8 @@ class PostgresLog:
         self._connection: PostgresConnection | None = None  # The writer's, used in its thread.
         self._moves = 0
         self._warnings: list[str] = []
+        self._had: dict[ShardId, tuple[int, int]] = {}
+        """Lineage id and last sequence number of each shard taken over, as acknowledged."""
         self._writer = GroupCommit(
             self._commit, rest=lambda _: None, end=self._hang_up, idle_s=IDLE_S, most=BATCH_MAX
         )
@@ -163,7 +170,9 @@ class PostgresLog:
                 stored, _, _ = fence_row(PostgresTransaction(connection), shard)
                 next_fence_epoch(stored, leader_epoch)
                 raise Unavailable(f"shard {shard} was taken over meanwhile")
-            return int(row[0])
+            epoch, last, lineage_id = row
+            self._had[shard] = lineage_id, last
+            return int(epoch)
 
         # An epoch whose answer was lost has no owner, and does no harm.
         return Fence(shard, await self._writer.ask(take_over), token)
@@ -279,6 +288,9 @@ class PostgresLog:
             refusals = [failure for _ in batch]
         for asked, refused in zip(batch, refusals, strict=True):
             asked.error = refused
+            shard = asked.job.fence.shard
+            if refused is None and shard in self._had:
+                self._had[shard] = self._had[shard][0], asked.job.sequence
 
     def _carry_out(self, job: Callable[[PostgresConnection], T]) -> T:
         """Run a job on the writer's connection; an error that may have broken it closes it.
@@ -340,11 +352,35 @@ class PostgresLog:
         if len(written) == len(appends):
             return [None] * len(appends)
         done = {shard for (shard,) in written}
-        return [None if it.fence.shard in done else _refusal_of(connection, it) for it in appends]
+        return [
+            None if it.fence.shard in done else self._refusal_of(connection, it) for it in appends
+        ]
+
+    def _refusal_of(self, connection: PostgresConnection, append: _Append) -> LogError | None:
+        """Reason why an entry was not appended; None: an earlier attempt has, and it is durable."""
+        has_lost = partial(self._has_lost, connection, append)
+        if has_lost():
+            self._store.check(connection, has_lost)
+            return Fenced(f"the store has lost what shard {append.fence.shard} has had")
+        return _refusal_of(connection, append)
+
+    def _has_lost(self, connection: PostgresConnection, append: _Append) -> bool:
+        """True if the store has an older epoch than this owner's, or fewer entries than it was
+        acknowledged, in the lineage in which it took the shard over: a copy was put back."""
+        row = connection.execute(STORED, (append.fence.shard,)).fetchone()
+        assert row is not None
+        lineage_id, *stored = row
+        fence = append.fence
+        had_in, had = self._had.get(fence.shard, (None, 0))
+        if lineage_id != had_in:
+            return False
+        epoch, token, last = stored if stored[0] is not None else (0, 0, 0)
+        is_owner = (epoch, token) == (fence.fence_epoch, fence.token)
+        return epoch < fence.fence_epoch or (is_owner and last < had)
 
 
 def _refusal_of(connection: PostgresConnection, append: _Append) -> LogError | None:
-    """Reason why an entry was not appended; None: an earlier attempt has, and it is durable."""
+    """Reason why an entry was not appended that does not lie in the store; None: see above."""
     fence = append.fence
     refused = refusal(PostgresTransaction(connection), fence, append.sequence, append.frame)
     if refused is None:

@@ -40,7 +40,7 @@ from coordinator.storage.coordination import (
 )
 from coordinator.storage.log import Ambiguous, LogError, Unavailable
 from coordinator.storage.postgres_connection import PostgresConnection, failure_of
-from coordinator.storage.postgres_lineage import PostgresStore
+from coordinator.storage.postgres_lineage import PostgresStore, StoreWentBack
 
 T = TypeVar("T")
 LISTEN_S = 1.0
@@ -55,7 +55,7 @@ SELECT lineage_id, controller_epoch, controller,
     (SELECT json_agg(json_build_array(shard, version, state)) FROM shard)
 FROM cluster
 """
-LOCK = "SELECT controller_epoch, controller, version FROM cluster FOR UPDATE"
+LOCK = "SELECT lineage_id, controller_epoch, controller, version FROM cluster FOR UPDATE"
 CHANGE = "UPDATE cluster SET controller_epoch = %s, controller = %s, version = %s"
 RENEW = """
 WITH hurried AS (SELECT set_config('synchronous_commit', 'off', true))
@@ -242,10 +242,9 @@ class PostgresCoordination:
         found = await self._ask(partial(self._beat, session))
         if found is None:
             return False
-        version, lineage_id, flushed = found
+        version, lineage_id = found
         if lineage_id != session.lineage_id:
             return False
-        self._store.note_flushed(lineage_id, flushed)
         if version != self._version:
             self._version = version
             self._tell()
@@ -285,6 +284,9 @@ class PostgresCoordination:
         except psycopg.Error as error:
             self._hang_up()
             raise failure_of(error, is_sent=True) from error
+        except StoreWentBack:
+            self._hang_up()
+            raise
 
     def _hang_up(self) -> None:
         connection, self._connection = self._connection, None
@@ -297,13 +299,17 @@ class PostgresCoordination:
         with connection.transaction():
             row = connection.execute(LOCK).fetchone()
             assert row is not None
-            agreed = _Agreed(*row)
+            lineage_id, *values = row
+            agreed = _Agreed(*values)
+            self._store.note(lineage_id, agreed.version)
             yield agreed
             if agreed.is_changed:
-                values = agreed.controller_epoch, agreed.controller, agreed.version + 1
-                connection.execute(CHANGE, values)
+                changed = agreed.controller_epoch, agreed.controller, agreed.version + 1
+                connection.execute(CHANGE, changed)
                 channel = self._store.server.target.schema
                 connection.execute("SELECT pg_notify(%s, '')", (channel,))
+        if agreed.is_changed:
+            self._store.note(lineage_id, agreed.version + 1)
 
     @staticmethod
     def _living(connection: PostgresConnection) -> dict[int, str]:
@@ -322,10 +328,13 @@ class PostgresCoordination:
         row = found.fetchone()
         return None if row is None else (row[0], row[1])
 
-    @staticmethod
-    def _beat(session: Session, connection: PostgresConnection) -> tuple[int, int, int] | None:
+    def _beat(self, session: Session, connection: PostgresConnection) -> tuple[int, int] | None:
         row = connection.execute(RENEW, (session.node.node_id, _token(session))).fetchone()
-        return None if row is None else (row[0], row[1], int(row[2]))
+        if row is None:
+            return None
+        version, lineage_id, flushed = row
+        self._store.note(lineage_id, version, int(flushed))
+        return version, lineage_id
 
     def _join(
         self,

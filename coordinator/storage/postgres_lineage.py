@@ -5,8 +5,11 @@ moment: acknowledged entries are gone, and the numbers in them would be issued a
 names the history that it belongs to by the server's system identifier and timeline. Whoever finds
 another history there begins a new lineage, in one transaction: all epochs and versions are raised
 by a `raise` that no other promotion has drawn, all fence tokens are replaced, and nobody is a node,
-the controller or a leader. The id of a lineage is random, because two standbys that are promoted
-independently agree in everything else.
+the controller or a leader. So does a node that finds less in the same history than was there
+before: a shorter write-ahead log, an older version of what nodes agree on, or a shard whose owner
+it is without an entry that was acknowledged. Then a copy was put back under running nodes. The id
+of a lineage is random, because two standbys that are promoted independently agree in everything
+else.
 """
 
 from __future__ import annotations
@@ -43,12 +46,14 @@ class Lineage:
     """History of a store since commits were last lost.
 
     number: counts lineages from 1. id: random. raised: what its epochs were raised by; 0: the first
-    lineage. position: of the server in it; `flushed` is what a reader has seen.
+    lineage. position: of the server in it; `flushed` is what a reader has seen, and so is
+    version: of what nodes agree on.
     """
 
     number: int
     id: int
     raised: int
+    version: int
     position: Position
 
 
@@ -61,48 +66,58 @@ class WentBack:
 
     def __str__(self) -> str:
         old, new = self.before.position, self.after.position
+        was, now = (f"timeline {it.timeline} of system {it.system}" for it in (old, new))
+        what = f"a copy of {now} was put back" if was == now else f"it was {was}, and is {now} now"
         return (
-            f"the store went back: it was timeline {old.timeline} of system {old.system}, and is "
-            f"timeline {new.timeline} of system {new.system} now, so commits that were acknowledged"
-            f" last may be lost; numbers go on {self.after.raised:,} higher"
+            f"the store went back: {what}, so commits that were acknowledged last may be lost; "
+            f"numbers go on {self.after.raised:,} higher"
         )
 
 
-_LINEAGE = "SELECT lineage, lineage_id, raised, system, timeline FROM cluster"
+class StoreWentBack(Unavailable):
+    """A connection has shown less than the store had: the next one begins a new lineage."""
+
+
+_LINEAGE = "SELECT lineage, lineage_id, raised, version, system, timeline FROM cluster"
 
 
 def stored_lineage(row: tuple[Any, ...], flushed: int = 0) -> Lineage:
-    """The lineage in a row of (lineage, lineage_id, raised, system, timeline)."""
-    number, id_, raised, system, timeline = row
-    return Lineage(number, id_, raised, Position(int(system), timeline, flushed))
+    """The lineage in a row of (lineage, lineage_id, raised, version, system, timeline)."""
+    number, id_, raised, version, system, timeline = row
+    return Lineage(number, id_, raised, version, Position(int(system), timeline, flushed))
+
+
+def nothing_shows_it() -> bool:
+    """No other proof that a store went back than its history and version."""
+    return False
 
 
 def check_lineage(
-    connection: PostgresConnection, seen: Lineage | None = None, *, is_restored: bool = False
+    connection: PostgresConnection,
+    seen: Lineage | None = None,
+    has_lost: Callable[[], bool] = nothing_shows_it,
 ) -> tuple[Lineage, WentBack | None]:
     """The lineage of the store as it is; a new one is begun if the store has lost commits.
 
     Args:
         seen: the lineage as this process saw it last. A server that has flushed less since, in the
-            same lineage, was put back.
-        is_restored: an operator says that a copy was put back, which nothing else shows.
+            same lineage, was put back; so was one with an older version.
+        has_lost: looks for another proof; asked again under the lock of `cluster`.
     """
     row = connection.execute(_LINEAGE).fetchone()
     assert row is not None
     position = server_position(connection)
-    if not is_restored and _is_same(stored_lineage(row), position, seen):
+    if _is_same(stored_lineage(row), position, seen) and not has_lost():
         return stored_lineage(row, position.flushed), None
     with connection.transaction():
         row = connection.execute(f"{_LINEAGE} FOR UPDATE").fetchone()
         assert row is not None
         before = stored_lineage(row)
-        if not is_restored and _is_same(before, position, seen):  # Another node was faster.
+        if _is_same(before, position, seen) and not has_lost():  # Another node was faster.
             return replace(before, position=position), None
+        raised = RAISE_MIN + secrets.randbelow(RAISE_RANDOM)
         after = Lineage(
-            before.number + 1,
-            secrets.randbits(62),
-            RAISE_MIN + secrets.randbelow(RAISE_RANDOM),
-            position,
+            before.number + 1, secrets.randbits(62), raised, before.version + raised, position
         )
         _begin(connection, after)
     return after, WentBack(before, after)
@@ -112,7 +127,7 @@ def _is_same(stored: Lineage, position: Position, seen: Lineage | None) -> bool:
     if (stored.position.system, stored.position.timeline) != (position.system, position.timeline):
         return False
     if seen is not None and (seen.number, seen.id) == (stored.number, stored.id):
-        return position.flushed >= seen.position.flushed
+        return position.flushed >= seen.position.flushed and stored.version >= seen.version
     return True
 
 
@@ -187,31 +202,49 @@ class PostgresStore:
         self._host = self._host or self.server.host
         return connection
 
-    def check(self, connection: PostgresConnection, *, is_restored: bool = False) -> None:
+    def check(
+        self, connection: PostgresConnection, has_lost: Callable[[], bool] = nothing_shows_it
+    ) -> None:
         """Notice if the store has lost commits since this process or any other saw it last.
 
+        Args:
+            has_lost: see `check_lineage`.
         Raises:
             Unavailable: the server has a lineage before the one that is noted here. It is an old
                 primary, and the new one cannot be reached just now.
         """
+        found, went_back = check_lineage(connection, self.lineage, has_lost)
         with self._lock:
             known = self.lineage
-            found, went_back = check_lineage(connection, known, is_restored=is_restored)
             if known is not None and found.number < known.number:
                 raise Unavailable(
                     f"the server at {connection.info.host}:{connection.info.port} has lineage "
-                    f"{found.number}, and lineage {known.number} has begun elsewhere"
+                    f"{found.number}, and lineage {known.number} has begun elsewhere; if an older "
+                    "copy was put back there, run `coordinator store restored`"
                 )
-            self.lineage = found
+            if known is None or found.id != known.id:
+                self.lineage = found
         if went_back is not None:
             self.report("store_went_back", str(went_back))
 
-    def note_flushed(self, lineage_id: int, flushed: int) -> None:
-        """Note how far the server has come in a lineage."""
+    def note(self, lineage_id: int, version: int, flushed: int | None = None) -> None:
+        """Note what the store has in a lineage: a version, and how far the server has come.
+
+        Raises:
+            StoreWentBack: it was newer before.
+        """
         with self._lock:
             known = self.lineage
-            if known is not None and known.id == lineage_id:
-                self.lineage = replace(known, position=replace(known.position, flushed=flushed))
+            if known is None or known.id != lineage_id:
+                return
+            if version < known.version:
+                raise StoreWentBack(
+                    f"the store went back: it has version {version} after {known.version}"
+                )
+            position = (
+                known.position if flushed is None else replace(known.position, flushed=flushed)
+            )
+            self.lineage = replace(known, version=version, position=position)
 
     def survey(self) -> None:
         """Ask all hosts again which of them can be written; leave one that has been overtaken."""

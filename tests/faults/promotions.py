@@ -1,9 +1,11 @@
-"""Promotions of a standby that lacks commits, under nodes with a classic and a session group.
+"""Stores that lose commits, under nodes with a classic and a session group.
 
-    python -m tests.faults.promotions [ROUNDS]
+    python -m tests.faults.promotions [ROUNDS]              a standby that lacks commits is promoted
+    python -m tests.faults.promotions --put-back [ROUNDS]   an older copy is put back
 
-In each round the standby is down while members come and go, so tokens and generations are issued
-that only the primary has. Then the primary dies, the standby is promoted, and everybody goes on.
+In each round members come and go, so tokens and generations are issued that only the primary has:
+its standby is down, or the copy was made before. Then the primary dies, the standby is promoted or
+the copy put back (and written to until its log is longer than the lost one), and everybody goes on.
 A token or a generation that is handed out on both sides is a violation, and so is a group that does
 not come to hold all its partitions again. The exit status is 0 if there was none.
 """
@@ -14,9 +16,12 @@ import asyncio
 import contextlib
 import itertools
 import shutil
+import subprocess
 import sys
 import time
 from collections import defaultdict
+
+import psycopg
 
 from coordinator.client import Granted, Member, Revoking
 from tests.faults.stores import Postgres
@@ -121,26 +126,65 @@ class Promotions:
     def url(self) -> str:
         return self.server.url(*self.names)
 
-    async def cut_off_the_standby(self) -> None:
+    def prepare(self) -> None:
         """Stop the standby: the primary alone has what is acknowledged from then on."""
-        await asyncio.to_thread(self.server.kill, self.names[1])
+        if self.names[1] not in self.server.processes:  # After the first round.
+            self.server.add_standby(self.names[1], of=self.names[0])
+        self.server.kill(self.names[1])
 
-    async def promote(self) -> None:
+    def lose(self) -> None:
         """The primary dies, and the standby takes over as it is."""
         old, new = self.names
-        await asyncio.to_thread(self.server.kill, old)
-        await asyncio.to_thread(self.server.start, new)
-        await asyncio.to_thread(self.server.promote, new)
+        self.server.kill(old)
+        self.server.start(new)
+        self.server.promote(new)
         shutil.rmtree(self.server.folder / old)
         self.names = [new, old]
 
-    async def add_the_standby(self) -> None:
-        """A new standby of what is the primary now."""
-        await asyncio.to_thread(self.server.add_standby, self.names[1], of=self.names[0])
+
+class PutBacks:
+    """A server whose folder is put back to an earlier state, behind the nodes' backs."""
+
+    def __init__(self, server: Postgres) -> None:
+        self.server = server
+        self.url = server.url("primary")
+        self._folder, self._copy = server.folder / "primary", server.folder / "copy"
+
+    def prepare(self) -> None:
+        """Make the copy."""
+        self.server.kill("primary")
+        subprocess.run(["cp", "-a", self._folder, self._copy], check=True)
+        self.server.start("primary")
+
+    def lose(self) -> None:
+        """Put the copy back, and write to it until it is further than the server was."""
+        flushed = self._flushed()
+        self.server.kill("primary")
+        shutil.rmtree(self._folder)
+        self._copy.rename(self._folder)
+        port = self.server.ports.pop("primary")
+        self.server.start("primary")  # On another port: the nodes do not see it yet.
+        while self._flushed() <= flushed:
+            self._ask("SELECT pg_switch_wal()")
+            self._ask("CREATE TABLE IF NOT EXISTS more AS SELECT generate_series(1, 60000)")
+        self.server.kill("primary")
+        self.server.ports["primary"] = port
+        self.server.start("primary")
+
+    def _flushed(self) -> int:
+        return int(self._ask("SELECT pg_wal_lsn_diff(pg_current_wal_flush_lsn(), '0/0')"))
+
+    def _ask(self, query: str):
+        url = self.server.url("primary", cluster="")
+        with psycopg.connect(url, autocommit=True) as connection:
+            found = connection.execute(query)
+            return found.fetchone()[0] if found.description else None
 
 
-async def play(rounds: int) -> tuple[Issued, dict[str, list[float]]]:
-    """Play so many promotions; numbers that were handed out, and the seconds of each recovery.
+async def play(
+    rounds: int, kind: type[Promotions | PutBacks] = Promotions
+) -> tuple[Issued, dict[str, list[float]]]:
+    """Play so many losses; numbers that were handed out, and the seconds of each recovery.
 
     Raises:
         TimeoutError: a group did not come to hold all its partitions.
@@ -148,8 +192,8 @@ async def play(rounds: int) -> tuple[Issued, dict[str, list[float]]]:
     issued, took = Issued(), defaultdict(list)
     async with contextlib.AsyncExitStack() as stack:
         server = stack.enter_context(Postgres())
-        promotions = Promotions(server)
-        nodes = Nodes(promotions.url)
+        losses = kind(server)
+        nodes = Nodes(losses.url)
         stack.callback(nodes.kill_all)
         for number in (1, 2):
             await nodes.start(number)
@@ -160,9 +204,7 @@ async def play(rounds: int) -> tuple[Issued, dict[str, list[float]]]:
                 await group.add()
         for number in range(rounds):
             await eventually(lambda: all(group.holds_all for group in groups))
-            if number:
-                await promotions.add_the_standby()
-            await promotions.cut_off_the_standby()
+            await asyncio.to_thread(losses.prepare)
             for _ in range(LOST_CHANGES):
                 before = issued.count
                 for group in groups:
@@ -170,7 +212,7 @@ async def play(rounds: int) -> tuple[Issued, dict[str, list[float]]]:
                     await group.remove()
                 await eventually(lambda: all(group.holds_all for group in groups))
                 assert issued.count > before, "nothing was issued that the standby lacks"
-            await promotions.promote()
+            await asyncio.to_thread(losses.lose)
             began = time.monotonic()
             for group in groups:
                 await group.add()
@@ -183,14 +225,16 @@ async def play(rounds: int) -> tuple[Issued, dict[str, list[float]]]:
 
 
 def main() -> int:
-    rounds = int(sys.argv[1]) if len(sys.argv) > 1 else ROUNDS
-    issued, took = asyncio.run(play(rounds))
+    kind = PutBacks if "--put-back" in sys.argv else Promotions
+    rounds = next((int(word) for word in sys.argv[1:] if word.isdigit()), ROUNDS)
+    issued, took = asyncio.run(play(rounds, kind))
     longest = max(took["all held again, s"])
     for violation in issued.violations:
         print(f"VIOLATION {violation}")
     print(
-        f"{rounds} promotions, {len(issued.tokens)} tokens, {len(issued.owners)} of generations, "
-        f"{len(issued.violations)} issued twice, longest recovery {longest:.1f} s"
+        f"{rounds} {kind.__name__}, {len(issued.tokens)} tokens, "
+        f"{len(issued.owners)} of generations, {len(issued.violations)} issued twice, "
+        f"longest recovery {longest:.1f} s"
     )
     return 1 if issued.violations else 0
 

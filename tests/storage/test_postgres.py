@@ -468,3 +468,106 @@ async def test_two_standbys_of_one_moment_issue_no_number_twice(own):
     assert first.id != second.id
     assert one.token != two.token
     assert one.fence_epoch != two.fence_epoch
+
+
+# --- Copies that are put back under running nodes -------------------------------------------------
+
+
+def keep(url: str, cluster: str) -> None:
+    """Keep a copy of the log and of what nodes agree on."""
+    for table in ("fence", "entry", "cluster"):
+        by_hand(url, f"CREATE TABLE {cluster}.kept_{table} AS TABLE {cluster}.{table}")
+
+
+def put_back(url: str, cluster: str, *tables: str) -> None:
+    """Put the copy back, in the history of the server as it is."""
+    for table in tables:
+        by_hand(url, f"DELETE FROM {cluster}.{table}")
+        by_hand(url, f"INSERT INTO {cluster}.{table} SELECT * FROM {cluster}.kept_{table}")
+
+
+@pytest.mark.integration
+@pytest.mark.parametrize("is_taken_again", [False, True], ids=["an entry", "a take-over"])
+async def test_an_owner_that_finds_less_than_it_has_had_begins_one_lineage(
+    postgres, is_taken_again
+):
+    url, troubles = postgres.url("primary", cluster=""), []
+    cluster = f"put_back_{is_taken_again}".lower()
+    async with opened(url, cluster=cluster, troubles=troubles) as log:
+        shards = [ShardId(number) for number in range(3)]
+        fences = [await log.fence(shard) for shard in shards]
+        for fence in fences:
+            await log.append(fence, entry(1, fence.fence_epoch))
+        keep(url, cluster)
+        if is_taken_again:
+            fences = [await log.fence(shard) for shard in shards]
+        for fence in fences:
+            await log.append(fence, entry(2, fence.fence_epoch))
+        put_back(url, cluster, "fence", "entry")
+        found = await asyncio.gather(
+            *(log.append(fence, entry(3, fence.fence_epoch)) for fence in fences),
+            return_exceptions=True,
+        )
+        assert [type(one) for one in found] == [Fenced] * 3
+        ((what, words),) = troubles
+        assert what == "store_went_back"
+        assert "put back" in words
+        lineage = log._store.lineage
+        assert lineage.number == 2
+        again = await log.fence(S0, leader_epoch=1 + lineage.raised)
+        loaded = await log.load(again)
+        assert ([it.sequence for it in loaded.entries], loaded.raised) == ([1], lineage.raised)
+        with pytest.raises(Fenced):  # One of the lineage before, which proves nothing now.
+            await log.append(fences[1], entry(3, fences[1].fence_epoch))
+        assert log._store.lineage.number == 2
+
+
+@pytest.mark.integration
+async def test_an_owner_that_was_replaced_begins_no_lineage(postgres):
+    url, troubles = postgres.url("primary", cluster=""), []
+    async with opened(url, cluster="replaced", troubles=troubles) as log:
+        async with opened(url, cluster="replaced", troubles=troubles) as other:
+            first = await log.fence(S0)
+            await log.append(first, entry(1, first.fence_epoch))
+            second = await other.fence(S0)
+            await other.append(second, entry(2, second.fence_epoch))
+            for sequence in (2, 3, 4):
+                with pytest.raises(Fenced):
+                    await log.append(first, entry(sequence, first.fence_epoch))
+            assert troubles == []
+            assert log._store.lineage.number == 1
+
+
+@pytest.mark.integration
+async def test_a_node_that_finds_an_older_version_begins_a_lineage(postgres):
+    url, troubles = postgres.url("primary", cluster=""), []
+    async with opened(url, cluster="older", troubles=troubles) as log:
+        nodes = PostgresCoordination(log._store, timeout_s=SESSION_S)
+        session = await nodes.join(NodeInfo(1, "h", 1, "first"))
+        await until(lambda: log._store.lineage.version == 1)
+        keep(url, "older")
+        assert await nodes.campaign(session) == 1
+        put_back(url, "older", "cluster")
+        await asyncio.wait_for(session.lost.wait(), HANG_S)  # noqa: TID251
+        assert [what for what, _ in troubles] == ["store_went_back"]
+        assert log._store.lineage.number == 2
+        again = await nodes.join(NodeInfo(1, "h", 1, "first"))
+        assert await nodes.campaign(again) > 1
+        await nodes.close()
+
+
+@pytest.mark.integration
+async def test_a_change_on_an_older_version_is_not_made(postgres):
+    url, troubles = postgres.url("primary", cluster=""), []
+    async with opened(url, cluster="unchanged", troubles=troubles) as log:
+        nodes = PostgresCoordination(log._store, timeout_s=3600.0)  # It does not renew meanwhile.
+        session = await nodes.join(NodeInfo(1, "h", 1, "first"))
+        keep(url, "unchanged")
+        assert await nodes.campaign(session) == 1
+        put_back(url, "unchanged", "cluster")
+        with pytest.raises(Unavailable, match="version 1 after 2"):
+            await nodes.write(1, ShardState(S0, 1, 1, (1,), (1,)))
+        view = await nodes.read()
+        assert log._store.lineage.number == 2
+        assert view.controller_epoch == log._store.lineage.raised
+        await nodes.close()
