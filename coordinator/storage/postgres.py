@@ -2,7 +2,8 @@
 
 The statement locks the shards' rows of `fence` in the order of their numbers, compares epoch, token
 and sequence number, claims the next numbers, and inserts the entries. READ COMMITTED compares again
-after a wait for a lock, so an append that is ordered behind a take-over is refused. It is one
+what was changed meanwhile, so an append that is ordered behind a take-over is refused. A row that
+another session has locked is left out: that shard tries again, and the others go on. It is one
 autocommitted statement, so a process that is frozen holds no lock.
 
 A commit is acknowledged when the server's own disk has it, and its synchronous standbys if it has
@@ -17,6 +18,7 @@ import asyncio
 import contextlib
 import secrets
 import struct
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -31,6 +33,7 @@ from coordinator.storage import entry as frames
 from coordinator.storage.group_commit import Asked, GroupCommit
 from coordinator.storage.log import (
     FENCES_PER_LEADER_EPOCH,
+    Ambiguous,
     CannotOpen,
     Entry,
     Fence,
@@ -69,6 +72,8 @@ CALL_S = 10.0
 READ_S = 60.0
 """Time limit of a load, or of a step of a snapshot."""
 IDLE_S = 5.0
+LOCKED_S = 0.01
+"""Interval of attempts to append to a shard whose row is locked, for a third of a session."""
 BATCH_MAX = 4_096
 
 APPEND = """
@@ -77,7 +82,7 @@ WITH given AS MATERIALIZED (
 ), held AS MATERIALIZED (
     SELECT f.shard FROM fence f JOIN given g USING (shard)
     WHERE f.epoch = g.epoch AND f.token = g.token AND f.sequence = g.sequence - 1
-    ORDER BY f.shard FOR NO KEY UPDATE OF f
+    ORDER BY f.shard FOR NO KEY UPDATE OF f SKIP LOCKED
 ), claimed AS (
     UPDATE fence f SET sequence = g.sequence, lineage = %s FROM given g JOIN held USING (shard)
     WHERE f.shard = g.shard AND f.epoch = g.epoch AND f.token = g.token
@@ -103,7 +108,12 @@ RAISED = """
 SELECT CASE WHEN f.lineage = c.lineage THEN 0 ELSE c.raised END
 FROM fence f, cluster c WHERE f.shard = ?
 """
-CONFIRM = "UPDATE fence SET sequence = sequence WHERE shard = %s AND epoch = %s AND token = %s"
+CONFIRM = """
+UPDATE fence SET sequence = sequence WHERE shard = (
+    SELECT shard FROM fence WHERE shard = %s AND epoch = %s AND token = %s
+    FOR NO KEY UPDATE SKIP LOCKED
+)
+"""
 DIALECT = Dialect(
     fence="SELECT epoch, token, sequence FROM fence WHERE shard = ?",
     locked_fence="SELECT epoch, token, sequence FROM fence WHERE shard = ? FOR NO KEY UPDATE",
@@ -181,7 +191,15 @@ class PostgresLog:
         frame = frames.encode(fence.shard, entry)
         if len(frame) > FRAME_BYTES_MAX:
             raise TooLarge(f"an entry of {len(frame)} bytes")
-        await self._writer.ask(_Append(fence, entry.sequence, frame))
+        until = time.monotonic() + self._store.server.target.session_s / 3
+        while True:
+            try:
+                await self._writer.ask(_Append(fence, entry.sequence, frame))
+                return
+            except _Locked as locked:  # Mostly for a moment, by a snapshot.
+                if time.monotonic() >= until:
+                    raise Unavailable(str(locked)) from locked
+                await asyncio.sleep(LOCKED_S)
 
     async def load(self, fence: Fence, after: int = 0) -> Loaded:
         def read(reading: PostgresTransaction) -> Loaded:
@@ -313,7 +331,8 @@ class PostgresLog:
         return result
 
     def _connect(self) -> PostgresConnection:
-        if self._moves != self._store.moves:
+        is_broken = self._connection is not None and self._connection.closed
+        if is_broken or self._moves != self._store.moves:
             self._hang_up()
         if self._connection is None:
             self._moves = self._store.moves
@@ -349,20 +368,45 @@ class PostgresLog:
             ),
             binary=True,
         ).fetchall()
-        if len(written) == len(appends):
+        if len(written) == len(appends) or self._warnings:
             return [None] * len(appends)
         done = {shard for (shard,) in written}
         return [
-            None if it.fence.shard in done else self._refusal_of(connection, it) for it in appends
+            None if it.fence.shard in done else self._refusal_or_failure(connection, it)
+            for it in appends
         ]
+
+    def _refusal_or_failure(
+        self, connection: PostgresConnection, append: _Append
+    ) -> LogError | None:
+        """Reason of `_refusal_of`; a failure to find it out is that of this entry alone."""
+        try:
+            refused = self._refusal_of(connection, append)
+        except (psycopg.Error, LogError) as error:
+            return failure_of(error, is_sent=True)
+        if self._warnings:
+            refused = Ambiguous("; ".join(self._warnings))
+            self._warnings.clear()
+        return refused
 
     def _refusal_of(self, connection: PostgresConnection, append: _Append) -> LogError | None:
         """Reason why an entry was not appended; None: an earlier attempt has, and it is durable."""
-        has_lost = partial(self._has_lost, connection, append)
+        fence, has_lost = append.fence, partial(self._has_lost, connection, append)
         if has_lost():
             self._store.check(connection, has_lost)
-            return Fenced(f"the store has lost what shard {append.fence.shard} has had")
-        return _refusal_of(connection, append)
+            return Fenced(f"the store has lost what shard {fence.shard} has had")
+        transaction = PostgresTransaction(connection)
+        stored = fence_row(transaction, fence.shard)
+        is_locked = f"another session has locked shard {fence.shard} in the table fence"
+        if stored == (fence.fence_epoch, fence.token, append.sequence - 1):
+            return _Locked(is_locked)
+        refused = refusal(transaction, fence, append.sequence, append.frame)
+        if refused is None:
+            # The entry may be on this server alone: a commit after it waits for the standby too.
+            owner = fence.shard, fence.fence_epoch, fence.token
+            if connection.execute(CONFIRM, owner).rowcount != 1:
+                return Ambiguous(is_locked)  # Or it was taken over: the next attempt says so.
+        return refused
 
     def _has_lost(self, connection: PostgresConnection, append: _Append) -> bool:
         """True if the store has an older epoch than this owner's, or fewer entries than it was
@@ -379,16 +423,8 @@ class PostgresLog:
         return epoch < fence.fence_epoch or (is_owner and last < had)
 
 
-def _refusal_of(connection: PostgresConnection, append: _Append) -> LogError | None:
-    """Reason why an entry was not appended that does not lie in the store; None: see above."""
-    fence = append.fence
-    refused = refusal(PostgresTransaction(connection), fence, append.sequence, append.frame)
-    if refused is None:
-        # The entry may be on this server alone: a commit after it waits for the standby too.
-        confirmed = connection.execute(CONFIRM, (fence.shard, fence.fence_epoch, fence.token))
-        if confirmed.rowcount != 1:
-            return Fenced(f"epoch {fence.fence_epoch} has been followed by another")
-    return refused
+class _Locked(LogError):
+    """Another session has locked the shard's row: the entry is neither written nor refused."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -39,8 +39,6 @@ LOOK_S = 0.05
 LASTING = ("53100", "3D000", "42501")
 """SQLSTATEs that waiting does not change: the disk is full, no such database, no privilege. So are
 those of class 28, refused logins. libpq tells none of a connection that fails."""
-NO_ANSWER = ("57P01", "57P02")
-"""SQLSTATEs of a server that shuts down; a commit under way may be done."""
 COMMITTED_LOCALLY = "01000"
 """SQLSTATE of the warning with which a cancelled wait for a synchronous standby succeeds."""
 
@@ -360,9 +358,22 @@ def failure_of(error: Exception, *, is_sent: bool) -> LogError:
         return error
     words = " ".join(str(error).split()) or type(error).__name__
     state = getattr(error, "sqlstate", None)
-    if isinstance(error, CommittedLocally) or (is_sent and (state is None or state in NO_ANSWER)):
+    if isinstance(error, CommittedLocally) or (is_sent and _ends_connection(error)):
         return Ambiguous(words)
     return Unavailable(words, is_lasting=state is not None and is_lasting(state))
+
+
+def _ends_connection(error: Exception) -> bool:
+    """True if no answer came, or one that ends the connection: a commit under way may be done.
+
+    A server that shuts down says so, and so does a pooler (class 08) whose server has died.
+    """
+    state = getattr(error, "sqlstate", None)
+    if state is None or state.startswith("08"):
+        return True
+    if not isinstance(error, psycopg.Error):
+        return False
+    return (error.diag.severity_nonlocalized or error.diag.severity) in ("FATAL", "PANIC")
 
 
 def is_lasting(state: str) -> bool:

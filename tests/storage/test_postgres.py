@@ -318,6 +318,82 @@ async def test_a_commit_whose_wait_for_a_standby_was_cancelled_is_ambiguous(own)
 
 
 @pytest.mark.integration
+@pytest.mark.parametrize(
+    "own", [{"synchronous_standby_names": "absent"}], indirect=True, ids=["no standby"]
+)
+async def test_a_pooler_whose_server_dies_leaves_the_entry_in_doubt(own):
+    """It answers with an error, although the entry is stored."""
+    url = own.url("primary", cluster="")
+    by_hand(url, "ALTER SYSTEM SET synchronous_standby_names = ''")
+    own.kill("primary")
+    own._settings.pop("synchronous_standby_names")
+    own.start("primary")
+    with pooler(own, "session") as pooled:
+        async with opened(pooled) as log:
+            fence = await log.fence(S0)
+            by_hand(url, "ALTER SYSTEM SET synchronous_standby_names = 'absent'")
+            by_hand(url, "SELECT pg_reload_conf()")
+            appending = asyncio.ensure_future(log.append(fence, entry(1)))
+            waiting = "SELECT pid FROM pg_stat_activity WHERE wait_event = 'SyncRep'"
+            await until(lambda: by_hand(url, waiting), HANG_S)
+            os.kill(by_hand(url, waiting)[0][0], signal.SIGKILL)
+            with pytest.raises(Ambiguous):
+                await appending
+
+            def is_stored() -> bool:
+                with contextlib.suppress(psycopg.Error):  # The server starts anew.
+                    return by_hand(url, f"SELECT sequence FROM {CLUSTER}.entry") == [(1,)]
+                return False
+
+            await until(is_stored, HANG_S)
+
+
+@pytest.mark.integration
+async def test_a_locked_row_of_one_shard_holds_up_no_other(postgres):
+    url, cluster = postgres.url("primary", cluster=""), "locked"
+    async with opened(url, cluster=cluster) as log:
+        fences = [await log.fence(ShardId(number)) for number in range(3)]
+        with psycopg.connect(url) as other:
+            other.execute(f"SELECT 1 FROM {cluster}.fence WHERE shard = 1 FOR UPDATE")
+            for sequence in (1, 2):
+                found = await asyncio.gather(
+                    log.append(fences[0], entry(sequence)),
+                    log.append(fences[1], entry(1)),
+                    log.append(fences[2], entry(sequence)),
+                    return_exceptions=True,
+                )
+                assert [type(one) for one in found] == [type(None), Unavailable, type(None)]
+                assert "another session has locked shard 1" in str(found[1])
+                assert not found[1].is_lasting
+        await log.append(fences[1], entry(1))
+        assert [(await log.load(fence)).sequence for fence in fences] == [2, 1, 2]
+        with psycopg.connect(url) as other:
+            other.execute(f"SELECT 1 FROM {cluster}.fence WHERE shard = 1 FOR UPDATE")
+            with pytest.raises(Ambiguous, match="locked"):  # Stored, and not confirmed.
+                await log.append(fences[1], entry(1))
+        await log.append(fences[1], entry(1))
+
+
+@pytest.mark.integration
+async def test_a_refusal_that_cannot_be_found_out_is_that_of_its_entry(postgres, monkeypatch):
+    url = postgres.url("primary", cluster="")
+    async with opened(url, cluster="unfound") as log:
+        fences = [await log.fence(ShardId(number)) for number in range(2)]
+
+        def dies(*_):
+            raise psycopg.OperationalError("the connection is lost")
+
+        monkeypatch.setattr(log, "_refusal_of", dies)
+        found = await asyncio.gather(
+            log.append(fences[0], entry(1)),
+            log.append(fences[1], entry(7)),
+            return_exceptions=True,
+        )
+        assert [type(one) for one in found] == [type(None), Ambiguous]
+        assert (await log.load(fences[0])).sequence == 1
+
+
+@pytest.mark.integration
 async def test_a_node_that_is_frozen_inside_a_change_lets_the_others_go_on(postgres):
     url, cluster = postgres.url("primary", cluster=""), "frozen"
     async with opened(url, cluster=cluster):
