@@ -317,11 +317,12 @@ class Membership(ProtocolPart):
         """Expire the session, or a revocation that the owner did not answer.
 
         The session ends here before it can end at the coordinator, since it is counted from the
-        time at which the last answered heartbeat was *sent*.
+        time at which the last answered heartbeat was *sent*. The id stays until the group says that
+        it is unknown: after an outage the coordinator still has it, and the next generation would
+        wait for it.
         """
         if self.is_in_session and now_ms >= self.session_ends_ms:
             self._lose("the coordinator has not answered for a whole session timeout")
-            self.member_id = ""
         elif overdue := self.revocations.overdue(now_ms):
             reason = "it was not given back before the deadline of its revocation"
             lost = self._ledger.known(overdue)

@@ -299,7 +299,6 @@ export class ClassicPart extends ProtocolPart {
     const overdue = this.revocations.overdue(nowMs);
     if (this.isInSession && nowMs >= this.sessionEndsMs) {
       this.lose("the coordinator has not answered for a whole session timeout");
-      this.state.memberId = "";
     } else if (overdue.size > 0) {
       const reason = "it was not given back before the deadline of its revocation";
       const lost = [...ledger.known(overdue).values()];
