@@ -273,8 +273,8 @@ class WorkerRun:
         self._update_metrics()
 
     def _update_metrics(self) -> None:
-        if self._metrics is not None:
-            self._metrics.update(self.core)
+        if self._metrics is not None and not self._metrics.update(self.core):
+            self._metrics = None
 
     # --- Asked by handlers ---
 
