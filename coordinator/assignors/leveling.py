@@ -96,8 +96,9 @@ def _hand_over_directly(
         for load, taker in lightest:
             if load > loads[giver] - 2:
                 break
-            if not held[giver].isdisjoint(wanted[taker]):
-                topic = min(held[giver] & wanted[taker])
+            if common := held[giver] & wanted[taker]:
+                # The one of which they differ most, so that nobody is left with all of a topic.
+                _, topic = min((_beyond(holding[topic], taker, giver), topic) for topic in common)
                 move(topic, giver, taker)
                 held[taker].add(topic)
                 if giver not in holding[topic]:
@@ -105,6 +106,10 @@ def _hand_over_directly(
                 add(giver, -1)
                 add(taker, 1)
                 break
+
+
+def _beyond(holders: dict[int, list[int]], taker: int, giver: int) -> int:
+    return len(holders.get(taker, ())) - len(holders[giver])
 
 
 def _search(

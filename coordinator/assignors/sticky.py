@@ -9,7 +9,8 @@ would move partitions, and rounds would depend on it.
 **Everybody wants the same.** With n partitions and m members, n mod m of them may have one
 more than the others. Members keep what they claim up to that, those who have more keep the
 one more first, and what is left is dealt in a circle to whoever lacks. This keeps the most
-claims that any balanced assignment can keep, so the moves are minimal. Three members,
+claims that any balanced assignment can keep, so the moves are minimal; what they give up is
+spread over their topics, each by its fair part. Three members,
 t of 4 partitions, one claimed by nobody and one by two:
 
     C1 claims t-0 t-1    C2 claims t-0 t-2    C3 claims nothing
@@ -125,6 +126,7 @@ class _Table:
         self.topics = sorted(set().union(*{id(topics): topics for topics in self.wanted}.values()))
         self.partitions: list[TopicPartition] = []
         self.first_of: dict[str, int] = {}
+        self.count_of = view.partitions
         for topic in self.topics:
             self.first_of[topic] = len(self.partitions)
             self.partitions += [TopicPartition(topic, p) for p in range(view.partitions[topic])]
@@ -196,8 +198,7 @@ def _share_equally(table: _Table) -> None:
                 quota += 1
                 one_more -= 1
             if len(partitions) > quota:
-                far = [p for p in partitions if not table.is_near(p, member)]
-                partitions = [p for p in partitions if table.is_near(p, member)] + far
+                partitions = _evenly_by_topic(table, member, partitions)
                 left += partitions[quota:]
                 kept[member] = partitions[:quota]
     left.sort()
@@ -212,6 +213,28 @@ def _share_equally(table: _Table) -> None:
     at_least = (member for member, partitions in enumerate(kept) if len(partitions) <= least)
     takers += [next(at_least) for _ in range(one_more)]
     table.place(left, takers)
+
+
+def _evenly_by_topic(table: _Table, member: int, partitions: list[int]) -> list[int]:
+    """What a member holds, in the order in which it keeps it: near ones first, then by how far each
+    is within the member's fair part of its topic.
+
+    So a member that gives half away gives half of each topic: whoever takes it must not get all of
+    a busy topic (KAFKA-16277).
+    """
+    members, size = len(table.member_ids), len(table.partitions)
+    far = members * size * size if table.racks[member] else 0  # Beyond all that is near.
+    ranks: list[int] = []  # A number for (far, beyond, partition): no tuple to build.
+    topic, beyond = "", 0
+    for partition in partitions:  # In the order of topics.
+        if table.partitions[partition].topic != topic:
+            topic = table.partitions[partition].topic
+            beyond = -table.count_of[topic]
+        beyond += members
+        rank = beyond * size + partition
+        ranks.append(rank + far if far and not table.is_near(partition, member) else rank)
+    ranks.sort()
+    return [rank % size for rank in ranks]
 
 
 def _share_among_subscribers(table: _Table) -> None:

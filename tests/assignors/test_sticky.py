@@ -299,3 +299,38 @@ def test_a_joiner_takes_its_share_and_nothing_else_moves() -> None:
     assert len(after["new"]) == 10
     moved: set[TopicPartition] = set().union(*(set(before[m]) - set(after[m]) for m in before))
     assert moved == set(after["new"])
+
+
+# --- Who takes from a member takes of each topic (KAFKA-16277) ------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("topics", "comers", "parts"),
+    [
+        ({"audit": 8, "clicks": 8}, {"b": ("audit", "clicks")}, {"audit": 4, "clicks": 4}),
+        ({"audit": 4, "clicks": 12}, {"b": ("audit", "clicks")}, {"audit": 2, "clicks": 6}),
+        (
+            {"audit": 9, "clicks": 9},
+            {"b": ("audit", "clicks"), "c": ("audit", "clicks")},
+            {"audit": 3, "clicks": 3},
+        ),
+        # Wishes differ.
+        (
+            {"audit": 8, "clicks": 8, "x": 2},
+            {"b": ("audit", "clicks", "x")},
+            {"audit": 4, "clicks": 4},
+        ),
+    ],
+)
+def test_a_member_that_gives_up_what_is_too_much_gives_of_each_topic(topics, comers, parts):
+    all_of = tuple(TopicPartition(t, p) for t in ("audit", "clicks") for p in range(topics[t]))
+    members = {"a": wanting("audit", "clicks", owned=all_of, generation=1)}
+    members |= {name: wanting(*wants) for name, wants in comers.items()}
+    past = encode_previous_assignment(PreviousAssignment(all_of, 1))
+    members["a"] = replace(members["a"], user_data=past)
+    given = assign(ClusterView(topics), members)
+    assert len(given["a"]) == -(-sum(topics.values()) // len(members)), "no more moves than needed"
+    for name in members:
+        found = Counter(partition.topic for partition in given[name])
+        for topic, fair in parts.items():
+            assert abs(found[topic] - fair) <= ("x" in topics), (name, dict(found))

@@ -87,7 +87,7 @@ function assignStickily(
     }
   }
   const wishesAreEqual = takers.every(({ wanted }) => wanted.size === topics.length);
-  if (wishesAreEqual) shareEqually(takers, left);
+  if (wishesAreEqual) shareEqually(takers, left, counts);
   else shareAmongSubscribers(takers, left);
   const shares: Shares = new Map(
     takers.map(({ memberId, kept, dealt }) => [memberId, sorted([...kept, ...dealt])]),
@@ -95,8 +95,24 @@ function assignStickily(
   return giveElsewhere(shares, subscribers, owners);
 }
 
+/** Keep what is within a member's fair part of its topic, then what is least beyond it. */
+function sortByFairPart(kept: TopicPartition[], members: number, counts: PartitionCounts): void {
+  const heldOf = new Map<string, number>();
+  const ranked = kept.map((partition) => {
+    const held = (heldOf.get(partition.topic) ?? 0) + 1;
+    heldOf.set(partition.topic, held);
+    return { partition, beyond: held * members - (counts.get(partition.topic) ?? 0) };
+  });
+  ranked.sort((one, other) => one.beyond - other.beyond);
+  kept.splice(0, kept.length, ...ranked.map(({ partition }) => partition));
+}
+
 /** Everybody wants everything: keep up to the quota, deal the rest in a circle. */
-function shareEqually(takers: readonly Taker[], left: TopicPartition[]): void {
+function shareEqually(
+  takers: readonly Taker[],
+  left: TopicPartition[],
+  counts: PartitionCounts,
+): void {
   const count = left.length + takers.reduce((sum, { kept }) => sum + kept.length, 0);
   const least = Math.floor(count / takers.length);
   let oneMore = count % takers.length;
@@ -104,6 +120,7 @@ function shareEqually(takers: readonly Taker[], left: TopicPartition[]): void {
     if (kept.length <= least) continue;
     const quota = oneMore > 0 ? least + 1 : least;
     if (oneMore > 0) oneMore--;
+    if (kept.length > quota) sortByFairPart(kept, takers.length, counts);
     left.push(...kept.splice(quota));
   }
   const inOrder = sorted(left);
