@@ -216,8 +216,8 @@ def _share_equally(table: _Table) -> None:
 
 
 def _evenly_by_topic(table: _Table, member: int, partitions: list[int]) -> list[int]:
-    """What a member holds, in the order in which it keeps it: near ones first, then by how far each
-    is within the member's fair part of its topic.
+    """Partitions of a member in the order in which it keeps them: near ones first, then by how far
+    each is within the member's fair part of its topic.
 
     So a member that gives half away gives half of each topic: whoever takes it must not get all of
     a busy topic (KAFKA-16277).

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
 from itertools import product
 
@@ -347,3 +348,49 @@ def test_with_equal_members_a_plan_is_as_good_as_any(state: PlanInput) -> None:
 def test_with_any_members_a_plan_is_as_good_as_any(state: PlanInput) -> None:
     optimum, found = best(state, plan(state))
     assert found == optimum
+
+
+# --- Within a balanced total, each topic is spread evenly -----------------------------------------
+
+
+def spreads(at: list[list[int]], members: int) -> list[tuple[int, int]]:
+    """Least and most of each topic that a member has."""
+    counts = [Counter(holders) for holders in at]
+    return [(min(c[m] for m in range(members)), max(c[m] for m in range(members))) for c in counts]
+
+
+def grown(sizes: list[int], *numbers: int) -> tuple[list[list[int]], list[tuple[int, int]], int]:
+    """Holders, spreads and moves of a group whose number of members changes step by step."""
+    at, moves = [[FREE] * size for size in sizes], 0
+    for number in numbers:
+        at = [[holder if holder < number else FREE for holder in holders] for holders in at]
+        topics = tuple(PlanTopic(f"t{n}", len(it), it) for n, it in enumerate(at))
+        members = tuple(PlanMember(f"w-{n}", tuple(sizes)) for n in range(number))
+        state = PlanInput(members, topics)
+        made = plan(state)
+        moves += len(made.moves)
+        at = after(state, made)
+    return at, spreads(at, number), moves
+
+
+@pytest.mark.parametrize(
+    ("sizes", "numbers", "spread", "moves"),
+    [
+        ([8, 8], (1, 2), [(4, 4), (4, 4)], 8),
+        ([12, 12], (1, 2, 3), [(4, 4), (4, 4)], 20),
+        ([12, 12], (2, 3), [(4, 4), (4, 4)], 8),
+        ([18, 18], (1, 9), [(2, 2), (2, 2)], 32),
+        ([18, 18], (4, 9), [(2, 2), (2, 2)], 20),
+        ([4, 12], (1, 2), [(2, 2), (6, 6)], 8),
+        ([24, 24, 24], (12, 11, 10, 9, 8), [(3, 3), (3, 3), (3, 3)], 0),
+    ],
+)
+def test_who_takes_from_a_member_takes_of_each_topic(sizes, numbers, spread, moves) -> None:
+    assert grown(sizes, *numbers)[1:] == (spread, moves)
+
+
+@pytest.mark.parametrize("sizes", [[18, 18], [24, 24, 24], [50] * 10])
+def test_topics_stay_even_while_members_come_one_by_one(sizes) -> None:
+    for number in range(2, 21):
+        _, found, _ = grown(sizes, *range(1, number + 1))
+        assert all(most - least <= 2 for least, most in found), (number, found)

@@ -9,8 +9,8 @@
 2. Loads (`loads`): each member that receives is to have the floor or the ceiling of its fair share.
 3. A flow of least cost (`flow`) says how many partitions of each kind each member is to have, so
    that the fewest move. Its size is that of the kinds and members, not that of the partitions.
-4. Here, single partitions are chosen: by hash, of a member that gives some; topic by topic, in
-   ranges, for members that get some.
+4. Here, single partitions are chosen: of a member that gives some, those of topics of which it has
+   most beyond its fair part, then by hash; topic by topic, in ranges, for members that get some.
 5. If partitions have weights, the flow meets the constraints alone, and what moves is chosen again
    with what each partition weighs (`weighing`).
 
@@ -19,8 +19,11 @@ Ties are decided by hashes of names, never by the order of the input.
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterable
+from heapq import heapify, heappop, heapreplace
+from itertools import groupby
+from operator import itemgetter
 
 from coordinator.core.session_values.plans import (
     FREE,
@@ -111,9 +114,12 @@ class _Choice:
             if holder in self.losses[kind] and place not in demand.forced:
                 held.setdefault((holder, kind), []).append(place)
         chosen: dict[int, list[Partition]] = {}
-        for (holder, kind), places in held.items():
+        for places in held.values():
             places.sort(key=self.kinds.tie)
-            chosen.setdefault(holder, []).extend(places[: self.losses[kind][holder]])
+        taken: list[Counter[int]] = [Counter() for _ in self.losses]
+        for holder, kind in sorted(held, key=lambda key: (members[key[0]].name, key[1])):
+            given = self._evenly(kind, held[holder, kind], self.losses[kind][holder], taken[kind])
+            chosen.setdefault(holder, []).extend(given)
         shed: dict[bool, dict[Partition, tuple[int, MoveReason]]] = {False: {}, True: {}}
         for holder in sorted(chosen, key=lambda member: members[member].name):
             most = members[holder].max_partitions
@@ -122,6 +128,40 @@ class _Choice:
                 reason = MoveReason.ABOVE_MAXIMUM if rank < above else MoveReason.BALANCE
                 shed[rank >= above][place] = holder, reason
         return shed[False] | shed[True]
+
+    def _evenly(
+        self, kind: int, places: list[Partition], count: int, taken: Counter[int]
+    ) -> list[Partition]:
+        """Choose what a member gives of a kind: of the topic of which it has most beyond those who
+        take, one by one. So each topic is spread evenly, at no more moves.
+
+        Args:
+            places: what it has, in the order that decides ties. taken: by topic, chosen for the
+                same takers before; it is added to.
+        """
+        by_topic: dict[int, list[Partition]] = {}
+        for place in reversed(places):
+            by_topic.setdefault(place[0], []).append(place)
+        if len(by_topic) == 1:
+            return places[:count]
+        takers = len(self.gains[kind])
+
+        def rank(topic: int) -> tuple[int, tuple[int, tuple[str, int]], int]:
+            left = by_topic[topic]
+            return taken[topic] - len(left) * takers, self.kinds.tie(left[-1]), topic
+
+        chosen: list[Partition] = []
+        heap = [rank(topic) for topic in by_topic]
+        heapify(heap)
+        while len(chosen) < count:
+            topic = heap[0][-1]
+            chosen.append(by_topic[topic].pop())
+            taken[topic] += 1
+            if by_topic[topic]:
+                heapreplace(heap, rank(topic))
+            else:
+                heappop(heap)
+        return chosen
 
     def _candidates(self) -> Iterable[Partition]:
         """Partitions of members that give some of their kind, and perhaps others."""
@@ -157,12 +197,18 @@ class _Choice:
             spare = sum(room.values()) - len(shed[kind])
             players = deque(room)
             for topic, partitions in free.items():
+                self._turn_to_least(topic, players)
                 dealt = self._deal(topic, partitions[:spare], players, room)
                 spare -= dealt
                 rest = ((topic, partition) for partition in partitions[dealt:])
                 self.unplaced |= dict.fromkeys(rest, self._why(kind))
-            for place in (*urgent[kind][:spare], *shed[kind], *waiting[kind]):
-                self._seat(place, players, room)
+            for places in (urgent[kind][:spare], shed[kind], waiting[kind]):
+                # Topic by topic: those who take get an equal part of each.
+                in_order = sorted(places, key=self.kinds.topic_name)
+                for topic, of_topic in groupby(in_order, key=itemgetter(0)):
+                    self._turn_to_least(topic, players)
+                    for place in of_topic:
+                        self._seat(place, players, room)
 
     def _give_back(self, kind: int, room: dict[int, int], most: int) -> dict[int, list[int]]:
         """Grant up to `most` free partitions to the members that had them last; returns others."""
@@ -203,6 +249,15 @@ class _Choice:
                 players.clear()
                 players.extend(left_over)
         return position
+
+    def _turn_to_least(self, topic: int, players: deque[int]) -> None:
+        """Have those go first that have least of a topic."""
+        if len(self.kinds.topics) > 1 and len(players) > 1:
+            counts = Counter(self.demand.state.topics[topic].at)
+            if len(counts) > 1 or FREE not in counts:
+                in_order = sorted(players, key=counts.__getitem__)
+                players.clear()
+                players.extend(in_order)
 
     def _seat(self, place: Partition, players: deque[int], room: dict[int, int]) -> None:
         """Give a held partition to the member that is next, if one is."""

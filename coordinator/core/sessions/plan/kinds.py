@@ -75,6 +75,10 @@ class Kinds:
         """Key that sorts partitions by the names of their topics, whatever the input's order."""
         return self._state.topics[place[0]].name, place[1]
 
+    def topic_name(self, place: Partition) -> str:
+        """Name of a partition's topic."""
+        return self._state.topics[place[0]].name
+
     def tie(self, place: Partition) -> tuple[int, tuple[str, int]]:
         """Order among partitions that are equal otherwise, whatever the input's order."""
         order = self.order(place)
