@@ -1,7 +1,8 @@
 """gRPC channels to nodes: plain text or TLS, client certificate, bearer token.
 
 Used by the client library, the command line, and nodes among each other. Certificates are read when
-a channel is opened and the token at every call, so rotated files are picked up.
+a channel is opened and the token at every call, so rotated files are picked up. An HTTP proxy is
+used only if the credentials name one: gRPC by itself obeys `http_proxy`, for the loopback too.
 """
 
 from __future__ import annotations
@@ -16,6 +17,8 @@ import grpc
 from coordinator.environment import CLIENT_PREFIX
 
 Options = Sequence[tuple[str, Any]]  # Any: gRPC's own settings are of several types.
+NO_PROXY: Options = (("grpc.enable_http_proxy", 0),)
+"""Options of a channel that goes to its address, whatever the environment says."""
 Metadata = tuple[tuple[str, str], ...]
 FileState = tuple[int, int, int] | None
 
@@ -35,6 +38,7 @@ class Credentials:
         token_file: file with a bearer token, read again for every call.
         token: the token itself, if there is no file.
         insecure: send the token in plain text beyond the loopback too.
+        proxy: HTTP proxy to go through, http://[USER:PASSWORD@]HOST:PORT; empty: none.
     """
 
     tls: bool = False
@@ -44,10 +48,11 @@ class Credentials:
     token_file: str = ""
     token: str = field(default="", repr=False)
     insecure: bool = False
+    proxy: str = field(default="", repr=False)
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str] = os.environ) -> Credentials:
-        """Read COORDINATOR_CLIENT_TLS, _TLS_CA, _TLS_CERT, _TLS_KEY, _TOKEN_FILE, _INSECURE."""
+        """Read COORDINATOR_CLIENT_TLS, _TLS_CA, _TLS_CERT, _TLS_KEY, _TOKEN_FILE, _PROXY, …"""
 
         def text(name: str) -> str:
             return environment.get(CLIENT_PREFIX + name, "")
@@ -59,12 +64,18 @@ class Credentials:
             key_file=text("TLS_KEY"),
             token_file=text("TOKEN_FILE"),
             insecure=text("INSECURE").lower() in _YES,
+            proxy=text("PROXY"),
         )
 
     @property
     def is_tls(self) -> bool:
         """True if channels are encrypted."""
         return bool(self.tls or self.ca_file or self.cert_file or self.key_file)
+
+    @property
+    def through(self) -> str:
+        """The proxy as messages name it, without its password; empty: there is none."""
+        return f" through the proxy {self.proxy.rpartition('@')[2]}" if self.proxy else ""
 
     def state(self) -> tuple[FileState, ...]:
         """Fingerprint of the certificate files; differs when one of them was changed."""
@@ -85,7 +96,7 @@ class Credentials:
         Raises:
             CannotDial: a file cannot be read, or the token would travel in plain text.
         """
-        secured = self._secured(address)
+        secured, options = self._secured(address), self._with_proxy(options)
         if secured is None:
             channel = grpc.insecure_channel(address, options=options)
         else:
@@ -100,12 +111,16 @@ class Credentials:
         Raises:
             CannotDial: as `open`.
         """
-        secured = self._secured(address)
+        secured, options = self._secured(address), self._with_proxy(options)
         if secured is None:
             return grpc.aio.insecure_channel(address, options=options)
         return grpc.aio.secure_channel(address, secured, options=options)
 
     # --- Inside ---
+
+    def _with_proxy(self, options: Options | None) -> Options:
+        proxy: Options = (("grpc.http_proxy", self.proxy),) if self.proxy else NO_PROXY
+        return (*(options or ()), *proxy)
 
     @property
     def _files(self) -> tuple[str, str, str]:

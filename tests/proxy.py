@@ -99,7 +99,7 @@ async def _connected(address: str) -> tuple[asyncio.StreamReader, asyncio.Stream
 class Tunnel(Proxy):
     """Between one client and every server that it calls: an HTTP proxy, by CONNECT.
 
-    gRPC takes its address from the variable `http_proxy`.
+    Clients take its address from `Credentials.proxy`, or COORDINATOR_CLIENT_PROXY.
     """
 
     def __init__(self) -> None:

@@ -27,6 +27,7 @@ _SWITCHES = {
     "--tls": "use TLS, and trust the system's certificate authorities",
     "--insecure": "send the token even without TLS",
 }
+_PROXY = "--proxy"
 _ADDRESS = re.compile(
     r"(?:[^\s/:]+|\[[0-9A-Fa-f:.%\w]+\]):(\d{1,5})|(?:unix|dns|ipv4|ipv6|xds):\S+"
 )
@@ -64,6 +65,13 @@ def add_connection_flags(command: argparse.ArgumentParser, *, prefix: str = "") 
             metavar="FILE",
             help=f"{meaning} [{_variable(flag)}]",
         )
+    flags.add_argument(
+        _PROXY,
+        dest=prefix + _key(_PROXY),
+        metavar="URL",
+        help="HTTP proxy to go through, http://HOST:PORT; without it none is used, whatever "
+        f"http_proxy says [{_variable(_PROXY)}]",
+    )
     for flag, meaning in _SWITCHES.items():
         flags.add_argument(
             flag,
@@ -91,7 +99,7 @@ def resolve(options: argparse.Namespace) -> None:
     options.bootstrap = (
         options.bootstrap or environment.get(BOOTSTRAP) or profile.bootstrap or DEFAULT_BOOTSTRAP
     )
-    for flag in _FILES:
+    for flag in (*_FILES, _PROXY):
         key = _key(flag)
         told = getattr(options, key) or environment.get(_variable(flag)) or getattr(profile, key)
         setattr(options, key, told)
@@ -107,6 +115,7 @@ def resolve(options: argparse.Namespace) -> None:
         key_file=options.tls_key,
         token_file=options.token_file,
         insecure=options.insecure,
+        proxy=options.proxy,
     )
 
 

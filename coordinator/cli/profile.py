@@ -32,6 +32,7 @@ class ProfileRow:
     tls_key: str | None = column("File of its key; null: not given.", None)
     token_file: str | None = column("File of the bearer token; null: not given.")
     insecure: bool = column("True if the token is sent even without TLS.", None)
+    proxy: str | None = column("HTTP proxy to go through; null: none.", None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,7 +129,7 @@ def _delete(options: argparse.Namespace) -> Output:
 
 def _row(known: profiles.Profiles, name: str) -> ProfileRow:
     profile = known.profiles[name]
-    texts = {key: getattr(profile, key) or None for key in ("bootstrap", *FILES)}
+    texts = {key: getattr(profile, key) or None for key in ("bootstrap", "proxy", *FILES)}
     return ProfileRow(
         profile=name,
         is_current=name == known.current,

@@ -38,6 +38,7 @@ class Profile:
     tls_key: str = ""
     token_file: str = ""
     insecure: bool = False
+    proxy: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -86,7 +86,8 @@ def of_system(error: OSError) -> str:
 
 def complaint(options: argparse.Namespace, error: grpc.RpcError) -> str:
     """The sentence for a call that failed."""
-    nodes, code, details = options.bootstrap, error.code(), error.details() or ""
+    code, details, through = error.code(), error.details() or "", options.credentials.through
+    nodes = f"{options.bootstrap}{through}"
     if code in _REFUSED:
         return f"{nodes} refuses: {details}"
     if code is grpc.StatusCode.UNIMPLEMENTED:
@@ -94,7 +95,8 @@ def complaint(options: argparse.Namespace, error: grpc.RpcError) -> str:
     if code is grpc.StatusCode.DEADLINE_EXCEEDED:
         return f"no answer from {nodes} within {TIMEOUT_S:g} s"
     if code is grpc.StatusCode.UNAVAILABLE:
-        why = tls_trouble(nodes.split(",")[0], options.credentials)
+        first = options.bootstrap.split(",")[0]
+        why = "" if through else tls_trouble(first, options.credentials)
         return f"no answer from {nodes}: {why or _of_transport(details)}"
     return f"no answer from {nodes}: {details}"
 

@@ -17,7 +17,7 @@ from coordinator.runtime.garbage import collect_and_freeze, gc_paused
 from coordinator.runtime.payloads import PAYLOADS
 from coordinator.runtime.recording import RecordingShard
 from coordinator.runtime.shard_runner import Planner, ShardRunner
-from coordinator.runtime.standby import Fetch, Standby
+from coordinator.runtime.standby import Fetch, SilentLeaders, Standby
 from coordinator.runtime.watchers import Watchers
 from coordinator.settings import Settings
 from coordinator.shard.effects import StandbyShard
@@ -62,6 +62,10 @@ class ShardTable:
     _has_ended_recording: bool = field(default=False, init=False)
     # Two loads at once would not be faster, and need twice the memory.
     _load_slot: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(1), init=False)
+    _silent: SilentLeaders = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._silent = SilentLeaders(lambda what: self.watchers.failure(what, None), self.clock)
 
     @property
     def has_followers(self) -> bool:
@@ -128,7 +132,8 @@ class ShardTable:
                 clock=self.clock,
                 new_shard=partial(self._new_shard, shard),
                 fetch=self.fetch,
-                report=lambda what: self.watchers.failure(what, None),
+                report=self._silent.report,
+                silent=self._silent,
                 load_slot=self._load_slot,
             )
         standby.follow(leader, leader_epoch)

@@ -36,6 +36,36 @@ class Unreachable(Exception):
     """The leader did not answer."""
 
 
+SILENT_MS = 5_000
+"""Time without an answer after which it is reported: longer than a fail-over takes."""
+SILENT_AGAIN_MS = 60_000
+
+
+@dataclass(slots=True)
+class SilentLeaders:
+    """Reports of leaders that the standbys of a node cannot reach: once, and while it lasts."""
+
+    report: Callable[[str], None]
+    clock: Clock
+    _since: dict[str, tuple[int, int]] = field(default_factory=dict, init=False)
+    """Start of the silence and time of the next report, by the leader's incarnation."""
+
+    def heard(self, leader: NodeInfo) -> None:
+        """A leader has answered."""
+        self._since.pop(leader.incarnation, None)
+
+    def failed(self, leader: NodeInfo, why: str) -> None:
+        """A leader has not answered."""
+        now_ms = self.clock.now_ms()
+        since_ms, due_ms = self._since.setdefault(leader.incarnation, (now_ms, now_ms + SILENT_MS))
+        if now_ms >= due_ms:
+            self._since[leader.incarnation] = since_ms, now_ms + SILENT_AGAIN_MS
+            self.report(
+                f"standbys here have not reached node {leader.node_id} at {leader.host}:"
+                f"{leader.port} for {(now_ms - since_ms) / 1000:.1f} s, and fall behind: {why}"
+            )
+
+
 Fetch = Callable[[NodeInfo, ShardId, int, int, int, int], Awaitable[FetchedEntries]]
 """(leader, shard, epoch, offset, min_bytes, max_wait_ms) -> entries. Raises Unreachable."""
 
@@ -45,7 +75,7 @@ class Standby:
     """Follows one shard on the current loop, until it is stopped.
 
     Args:
-        report: called with a problem, in words.
+        report: called with a problem, in words. silent: of leaders that do not answer.
         load_slot: entered to load; shards that share one load one after the other.
     """
 
@@ -56,6 +86,7 @@ class Standby:
     new_shard: Callable[[], Shard]
     fetch: Fetch
     report: Callable[[str], None]
+    silent: SilentLeaders
     load_slot: AbstractAsyncContextManager[object] = field(default_factory=nullcontext)
     _followed: tuple[str | None, int] = field(default=(None, 0), init=False)
     _gathered: StandbyShard | None = field(default=None, init=False)
@@ -98,6 +129,7 @@ class Standby:
                     MIN_BYTES,
                     MAX_WAIT_MS,
                 )
+                self.silent.heard(leader)
                 if found.error is not ErrorCode.NONE:
                     await asyncio.sleep(RETRY_S)
                 elif found.is_gone:
@@ -105,7 +137,8 @@ class Standby:
                 for entry in found.entries:
                     add_entry(self._gathered, entry, self.clock.now_ms())
                 failures = 0
-            except Unreachable:
+            except Unreachable as error:
+                self.silent.failed(leader, str(error))
                 await asyncio.sleep(RETRY_S)
             except Exception as error:  # noqa: BLE001  # The log's trouble, damage, or our bug.
                 words = str(error) if isinstance(error, Damaged | LogError) else repr(error)

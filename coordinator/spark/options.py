@@ -67,6 +67,7 @@ _NAMES = {
         "tlsCert",
         "tlsKey",
         "tokenFile",
+        "proxy",
         *FILE_SETTINGS,
     )
 }
@@ -126,7 +127,8 @@ class StreamOptions:
     header, sep, escape: of directories, see `sources.location.file_log`.
     protocol: "classic", or "session": the coordinator assigns, under leases of sessionTimeoutMs.
     sessionTimeoutMs, rebalanceTimeoutMs (which is the hand-over deadline), maxPollIntervalMs
-    (the longest batch): see `MemberSettings`. tls, tlsCa, tlsCert, tlsKey, tokenFile: see
+    (the longest batch): see `MemberSettings`. tls, tlsCa, tlsCert, tlsKey, tokenFile,
+    proxy: see
     `Credentials`; files as the driver sees them; without them, what its environment says.
 
     Names of Spark's Kafka source work too: kafka.bootstrap.servers with subscribe for source (other
@@ -524,4 +526,5 @@ def _credentials(given: Mapping[str, str]) -> Credentials:
         cert_file=given.get("tlscert", told.cert_file),
         key_file=given.get("tlskey", told.key_file),
         token_file=given.get("tokenfile", told.token_file),
+        proxy=given.get("proxy", told.proxy),
     )

@@ -34,6 +34,7 @@ OPTIONS = (
     ("grpc.max_receive_message_length", -1),
     ("grpc.initial_reconnect_backoff_ms", 50),
     ("grpc.max_reconnect_backoff_ms", 1_000),
+    ("grpc.enable_http_proxy", 0),  # gRPC obeys `http_proxy` otherwise.
 )
 SILENCES = 6
 """Parts of a call's time limit; after one part without any answer another endpoint is asked too."""

@@ -18,6 +18,7 @@ from coordinator.cli.flags import WrongUsage
 from coordinator.cli.formats import as_json, as_yaml
 from coordinator.cli.output import Output, rendered, show
 from coordinator.cli.refusals import not_there, refusal
+from coordinator.dial import Credentials
 from coordinator.observe.rows import Change, Described, column, described
 
 
@@ -65,7 +66,8 @@ HEADINGS = "TOPIC CURRENT-OFFSET #MEMBERS REPLICAS LIVE SHARE STATUS".split()
 
 def options(**more) -> argparse.Namespace:
     return argparse.Namespace(
-        **{"output": "table", "bootstrap": "here:1", "credentials": None, "color": "auto"} | more
+        **{"output": "table", "bootstrap": "here:1", "credentials": Credentials(), "color": "auto"}
+        | more
     )
 
 

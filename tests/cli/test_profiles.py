@@ -51,6 +51,7 @@ def test_profiles_are_set_changed_listed_used_shown_and_deleted(capsys, folder):
         "tls_key": None,
         "token_file": None,
         "insecure": False,
+        "proxy": None,
     }
     profile(capsys, "set", "test", "--bootstrap", "c:3")
     assert profile(capsys, "use", "prod")[0]["is_current"]

@@ -88,7 +88,7 @@ class Campaign:
     async def start(self) -> None:
         """Start a worker more, with a wire of its own."""
         wire = await Tunnel().__aenter__()
-        worker = self._spawn({**os.environ, "http_proxy": f"http://{wire.address}"})
+        worker = self._spawn({**os.environ, "COORDINATOR_CLIENT_PROXY": f"http://{wire.address}"})
         self.workers.append(worker)
         self.wires[worker.pid] = wire
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import signal
+from collections.abc import Mapping
 
 from tests.serving import Process, free_port
 
@@ -14,8 +15,9 @@ SHARDS = 8
 class Nodes:
     """Coordinators by number, each at an address of its own."""
 
-    def __init__(self, store: str) -> None:
+    def __init__(self, store: str, variables: Mapping[str, str] | None = None) -> None:
         self._store = store
+        self._variables = variables
         self._ports: dict[int, int] = {}
         self.running: dict[int, Process] = {}
 
@@ -30,7 +32,7 @@ class Nodes:
             "--listen", f"127.0.0.1:{port}", "--metrics-listen", "", "--console-listen", "",
             "--group-initial-rebalance-delay-ms", "300", "--store-session-timeout-ms", "5000",
         )  # fmt: skip
-        self.running[number] = await asyncio.to_thread(Process, *flags)
+        self.running[number] = await asyncio.to_thread(Process, *flags, variables=self._variables)
 
     async def stop(self, number: int) -> None:
         process = self.running.pop(number)
@@ -46,8 +48,8 @@ class Nodes:
 
 
 @contextlib.asynccontextmanager
-async def three_nodes(store: str):
-    nodes = Nodes(store)
+async def three_nodes(store: str, variables: Mapping[str, str] | None = None):
+    nodes = Nodes(store, variables)
     try:
         for number in (1, 2, 3):
             await nodes.start(number)

@@ -13,7 +13,7 @@ from coordinator.core.requests import CommitOffsets, FetchOffsets, PartitionComm
 from coordinator.runtime.clock import AnchoredClock, RandomIds
 from coordinator.runtime.payloads import PAYLOADS
 from coordinator.runtime.shard_runner import ShardRunner
-from coordinator.runtime.standby import Standby, Unreachable
+from coordinator.runtime.standby import SilentLeaders, Standby, Unreachable
 from coordinator.runtime.watchers import Watchers
 from coordinator.shard.followers import AckPolicy, FetchedEntries, FetchEntries
 from coordinator.shard.shard import Shard
@@ -46,6 +46,7 @@ class Pair:
             new_shard=self.new_shard,
             fetch=self.fetch,
             report=self.failures.append,
+            silent=SilentLeaders(self.failures.append, self.clock),
         )
         self.calls = 0
 
@@ -185,3 +186,26 @@ async def test_it_follows_the_next_leader_and_the_same_one_only_once(pair):
     await pair.commit(2)
     await pair.has(2)
     assert pair.asked[-1] is OTHER
+
+
+async def test_a_leader_that_cannot_be_reached_is_reported_once_and_again_while_it_lasts(pair):
+    pair.standby.follow(LEADER, 1)
+    await pair.commit(1)
+    await pair.has(1)
+    pair.is_cut = True
+    await asyncio.sleep(4.5)
+    assert pair.failures == [], "a fail-over takes no longer"
+    await asyncio.sleep(1.5)
+    [told] = pair.failures
+    assert told.startswith("standbys here have not reached node 1 at h:1 for 5.")
+    assert told.endswith("and fall behind: cut")
+    await asyncio.sleep(50)
+    assert len(pair.failures) == 1
+    await asyncio.sleep(20)
+    assert len(pair.failures) == 2
+    pair.is_cut = False
+    await pair.commit(2)
+    await pair.has(2)
+    pair.is_cut = True
+    await asyncio.sleep(4.5)
+    assert len(pair.failures) == 2, "its silence has begun anew"

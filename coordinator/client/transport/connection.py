@@ -81,7 +81,7 @@ class Connection:
                 return decode(await self._batcher.beat(self._member, message, timeout_s))
             return decode(await self.call(METHODS[type(request)], message, timeout_s))
         except grpc.aio.AioRpcError as error:
-            return failure_of(error, self._tls_trouble)
+            return failure_of(error, self._why(error))
         except Exception as error:  # noqa: BLE001  # The machine decides who hears of it.
             return Broken(error)
 
@@ -125,7 +125,7 @@ class Connection:
             async for message in call:
                 yield message
         except grpc.aio.AioRpcError as error:
-            yield failure_of(error, self._tls_trouble)
+            yield failure_of(error, self._why(error))
         except asyncio.CancelledError:
             task = asyncio.current_task()
             if task is None or task.cancelling():
@@ -171,9 +171,15 @@ class Connection:
         self._batcher = batcher((found.address, self._credentials))
         return found
 
+    def _why(self, error: grpc.aio.AioRpcError) -> str:
+        """Reason of an error beyond what gRPC says; empty: there is none."""
+        through = self._credentials.through
+        return self._tls_trouble or (through and f"{error.details()},{through}")
+
     def _look_into_tls(self, address: str) -> None:
         """Log once what is wrong with TLS; in a thread, so that no call waits for it."""
-        if self._credentials.is_tls and not self._tls_trouble and not self._is_looking:
+        may_look = self._credentials.is_tls and not self._credentials.proxy
+        if may_look and not self._tls_trouble and not self._is_looking:
             self._is_looking = True
             threading.Thread(target=self._look, args=(address,), daemon=True).start()
 
