@@ -96,6 +96,8 @@ def follow(
             future.cancel()
         elif future.set_running_or_notify_cancel():
             copy_outcome(task, future)
+        else:
+            task.exception()  # Nobody waits any more; asyncio would log what is not retrieved.
 
     def withdraw(future: Future[T]) -> None:
         if future.cancelled() and not task.done():

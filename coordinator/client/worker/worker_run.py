@@ -329,7 +329,12 @@ class WorkerRun:
         """Run work of the protocol's loop for a handler on its own."""
         if asyncio.get_running_loop() is self._loop:
             return await work
-        return await asyncio.wrap_future(self._submit(work))
+        answer = asyncio.wrap_future(self._submit(work))
+        try:
+            return await answer
+        finally:
+            if answer.done() and not answer.cancelled():
+                answer.exception()  # It may have come when the handler was cancelled already.
 
     def commit_blocking(
         self, commits: Sequence[OneCommit], *, atomic: bool, manifest: bytes

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable
 from typing import Any, Protocol
 
@@ -103,6 +104,12 @@ class OtherTransport(Protocol):
         ...
 
 
+def _is_no_hang_up(record: logging.LogRecord) -> bool:
+    """False for the log record of a batch that failed because the peer of a stream has gone."""
+    error = record.exc_info[0] if record.exc_info else None
+    return error is None or error.__name__ != "ExecuteBatchError"
+
+
 class CoordinatorServer:
     """Serves a node over gRPC, with health and reflection.
 
@@ -154,6 +161,8 @@ class CoordinatorServer:
         """
         settings = self.node.settings
         before = newest_server()
+        # Idempotent; gRPC logs a traceback for each stream whose peer is gone in a write.
+        logging.getLogger("grpc._cython.cygrpc").addFilter(_is_no_hang_up)
         server = self._server = grpc.aio.server(options=server_options(settings.limits))
         self.accept_queue = AcceptQueue(before)
         server.add_generic_rpc_handlers([self.accept_queue])
