@@ -63,11 +63,11 @@ class EventSinks:
     """
 
     metrics: Metrics
-    on_store: Callable[[bool], object]
 
     def __init__(self, logger: Any) -> None:
         self._logger = logger
         self._event_log = EventLog(logger)
+        self.on_store: Callable[[bool], object] = lambda is_there: None
         self.malformed = RefusalLog(logger).refused
 
     def watchers(self) -> Watchers:
