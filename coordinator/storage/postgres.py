@@ -21,7 +21,6 @@ import struct
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any, TypeVar
 
 import psycopg
@@ -101,7 +100,7 @@ WHERE (greatest(f.epoch, %(first)s) + 1) / %(size)s = %(leader_epoch)s
 RETURNING epoch, sequence, (SELECT lineage_id FROM cluster)
 """
 STORED = """
-SELECT c.lineage_id, f.epoch, f.token, f.sequence
+SELECT c.lineage_id, coalesce(f.epoch, 0), coalesce(f.token, 0), coalesce(f.sequence, 0)
 FROM cluster c LEFT JOIN fence f ON f.shard = %s
 """
 RAISED = """
@@ -391,16 +390,16 @@ class PostgresLog:
 
     def _refusal_of(self, connection: PostgresConnection, append: _Append) -> LogError | None:
         """Reason why an entry was not appended; None: an earlier attempt has, and it is durable."""
-        fence, has_lost = append.fence, partial(self._has_lost, connection, append)
-        if has_lost():
-            self._store.check(connection, has_lost)
+        fence, stored = append.fence, _stored(connection, append)
+        if self._has_lost(append, stored):
+            self._store.check(
+                connection, lambda: self._has_lost(append, _stored(connection, append))
+            )
             return Fenced(f"the store has lost what shard {fence.shard} has had")
-        transaction = PostgresTransaction(connection)
-        stored = fence_row(transaction, fence.shard)
         is_locked = f"another session has locked shard {fence.shard} in the table fence"
-        if stored == (fence.fence_epoch, fence.token, append.sequence - 1):
+        if stored[1:] == (fence.fence_epoch, fence.token, append.sequence - 1):
             return _Locked(is_locked)
-        refused = refusal(transaction, fence, append.sequence, append.frame)
+        refused = refusal(PostgresTransaction(connection), fence, append.sequence, append.frame)
         if refused is None:
             # The entry may be on this server alone: a commit after it waits for the standby too.
             owner = fence.shard, fence.fence_epoch, fence.token
@@ -408,19 +407,27 @@ class PostgresLog:
                 return Ambiguous(is_locked)  # Or it was taken over: the next attempt says so.
         return refused
 
-    def _has_lost(self, connection: PostgresConnection, append: _Append) -> bool:
+    def _has_lost(self, append: _Append, stored: _Stored) -> bool:
         """True if the store has an older epoch than this owner's, or fewer entries than it was
         acknowledged, in the lineage in which it took the shard over: a copy was put back."""
-        row = connection.execute(STORED, (append.fence.shard,)).fetchone()
-        assert row is not None
-        lineage_id, *stored = row
+        lineage_id, epoch, token, last = stored
         fence = append.fence
         had_in, had = self._had.get(fence.shard, (None, 0))
         if lineage_id != had_in:
             return False
-        epoch, token, last = stored if stored[0] is not None else (0, 0, 0)
         is_owner = (epoch, token) == (fence.fence_epoch, fence.token)
         return epoch < fence.fence_epoch or (is_owner and last < had)
+
+
+_Stored = tuple[int, int, int, int]
+"""Id of the lineage; epoch, token and last sequence number of a shard, zeros without a row."""
+
+
+def _stored(connection: PostgresConnection, append: _Append) -> _Stored:
+    row = connection.execute(STORED, (append.fence.shard,)).fetchone()
+    assert row is not None
+    lineage_id, epoch, token, last = row
+    return lineage_id, epoch, token, last
 
 
 class _Locked(LogError):

@@ -299,17 +299,16 @@ class PostgresCoordination:
         with connection.transaction():
             row = connection.execute(LOCK).fetchone()
             assert row is not None
-            lineage_id, *values = row
-            agreed = _Agreed(*values)
-            self._store.note(lineage_id, agreed.version)
+            agreed = _Agreed(*row)
+            self._store.note(agreed.lineage_id, agreed.version)
             yield agreed
             if agreed.is_changed:
-                changed = agreed.controller_epoch, agreed.controller, agreed.version + 1
-                connection.execute(CHANGE, changed)
+                values = agreed.controller_epoch, agreed.controller, agreed.version + 1
+                connection.execute(CHANGE, values)
                 channel = self._store.server.target.schema
                 connection.execute("SELECT pg_notify(%s, '')", (channel,))
         if agreed.is_changed:
-            self._store.note(lineage_id, agreed.version + 1)
+            self._store.note(agreed.lineage_id, agreed.version + 1)
 
     @staticmethod
     def _living(connection: PostgresConnection) -> dict[int, str]:
@@ -397,6 +396,7 @@ class _Session(Session):
 class _Agreed:
     """The row of `cluster` inside a transaction."""
 
+    lineage_id: int
     controller_epoch: int
     controller: str | None
     version: int

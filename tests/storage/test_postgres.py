@@ -293,21 +293,19 @@ async def test_a_frozen_server_keeps_nobody_waiting_for_ever(own, monkeypatch):
             os.kill(pid, signal.SIGCONT)
 
 
+def await_a_standby(url: str) -> None:
+    """Have commits wait for a synchronous standby that is not there."""
+    by_hand(url, "ALTER SYSTEM SET synchronous_standby_names = 'absent'")
+    by_hand(url, "SELECT pg_reload_conf()")
+
+
 @pytest.mark.integration
-@pytest.mark.parametrize(
-    "own", [{"synchronous_standby_names": "absent"}], indirect=True, ids=["no standby"]
-)
 async def test_a_commit_whose_wait_for_a_standby_was_cancelled_is_ambiguous(own):
     """PostgreSQL reports success, with a warning."""
     url = own.url("primary", cluster="")
-    by_hand(url, "ALTER SYSTEM SET synchronous_standby_names = ''")
-    own.kill("primary")
-    own._settings.pop("synchronous_standby_names")
-    own.start("primary")
     async with opened(url) as log:
         fence = await log.fence(S0)
-        by_hand(url, "ALTER SYSTEM SET synchronous_standby_names = 'absent'")
-        by_hand(url, "SELECT pg_reload_conf()")
+        await_a_standby(url)
         appending = asyncio.ensure_future(log.append(fence, entry(1)))
         pid = log._connection.info.backend_pid
         waits = "SELECT 1 FROM pg_stat_activity WHERE pid = %s AND wait_event = 'SyncRep'"
@@ -318,21 +316,13 @@ async def test_a_commit_whose_wait_for_a_standby_was_cancelled_is_ambiguous(own)
 
 
 @pytest.mark.integration
-@pytest.mark.parametrize(
-    "own", [{"synchronous_standby_names": "absent"}], indirect=True, ids=["no standby"]
-)
 async def test_a_pooler_whose_server_dies_leaves_the_entry_in_doubt(own):
     """It answers with an error, although the entry is stored."""
     url = own.url("primary", cluster="")
-    by_hand(url, "ALTER SYSTEM SET synchronous_standby_names = ''")
-    own.kill("primary")
-    own._settings.pop("synchronous_standby_names")
-    own.start("primary")
     with pooler(own, "session") as pooled:
         async with opened(pooled) as log:
             fence = await log.fence(S0)
-            by_hand(url, "ALTER SYSTEM SET synchronous_standby_names = 'absent'")
-            by_hand(url, "SELECT pg_reload_conf()")
+            await_a_standby(url)
             appending = asyncio.ensure_future(log.append(fence, entry(1)))
             waiting = "SELECT pid FROM pg_stat_activity WHERE wait_event = 'SyncRep'"
             await until(lambda: by_hand(url, waiting), HANG_S)
