@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterable
@@ -97,6 +98,14 @@ class StoreFiles:
             self._reported = words
         if words:
             raise Unavailable(words, is_lasting=True)
+
+    def free_bytes(self) -> int:
+        """Free bytes of the volume; no end of them if the folder is gone, which `check` tells."""
+        try:
+            volume = os.statvfs(self._folder)
+        except OSError:
+            return sys.maxsize
+        return volume.f_bavail * volume.f_frsize
 
     def cut_log(self, size_bytes: int) -> None:
         """Shorten the write-ahead log and sync it. Raises OSError."""

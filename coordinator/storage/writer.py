@@ -1,7 +1,10 @@
 """The writer of SQLite: one transaction for all jobs of a group commit.
 
 Checkpoints run when the thread is idle, because an append that waits for one waits for tens of
-milliseconds; only a very long write-ahead log is checkpointed while it is busy.
+milliseconds; only a very long write-ahead log is checkpointed while it is busy, and one that has as
+many pages as the volume has free: a longer one might never get into the database. Where that fails,
+rows are refused: what is left of the log is kept for fences, which each start writes, and for
+snapshots, which make room.
 """
 
 from __future__ import annotations
@@ -9,8 +12,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import errno
+import itertools
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import apsw
@@ -33,6 +37,7 @@ WAL_FRAME_BYTES = 24
 """Size of the header before each page. Source: sqlite.org/fileformat2.html, section 4."""
 
 IDLE_S = 0.2
+FULL = "database or disk is full: its write-ahead log no longer gets into the database"
 CHECKPOINT_PAGES = 250
 """Length from which an idle writer checkpoints: a shorter log costs little to read back."""
 CHECKPOINT_PAGES_MAX = 16_384
@@ -71,7 +76,7 @@ class Writer:
         self._page_bytes = 0
         self._pages = 0  # Pages in the write-ahead log.
         self._to_checkpoint = 0  # Pages not known to be in the database.
-        self._to_cut = False
+        self._to_cut = self._is_full = False
         self._jobs = GroupCommit(
             self._commit, rest=self._rest, end=self._hang_up_in_peace, idle_s=IDLE_S
         )
@@ -119,7 +124,11 @@ class Writer:
 
     def _carry_out(self, connection: apsw.Connection, batch: list[Asked]) -> None:
         rows = [asked.job for asked in batch if isinstance(asked.job, tuple)]
-        refusals = iter(self._add_rows(connection, rows) if rows else ())
+        refusals: Iterator[LogError | None] = iter(())
+        if self._is_full:
+            refusals = itertools.repeat(Unavailable(FULL, is_lasting=True))
+        elif rows:
+            refusals = iter(self._add_rows(connection, rows))
         for asked in batch:
             if isinstance(asked.job, tuple):
                 asked.error = next(refusals)
@@ -130,10 +139,12 @@ class Writer:
                 asked.error = refused
 
     def _rest(self, is_busy: bool) -> None:
-        if not is_busy and not self._are_ours():
-            return
-        if self._to_checkpoint >= (CHECKPOINT_PAGES_MAX if is_busy else CHECKPOINT_PAGES):
+        is_short = self._to_checkpoint * self._page_bytes >= self._files.free_bytes()
+        most = CHECKPOINT_PAGES_MAX if is_busy else CHECKPOINT_PAGES
+        is_due = self._to_checkpoint > 0 and (is_short or self._to_checkpoint >= most)
+        if (is_due or not is_busy) and self._are_ours() and is_due:
             self._checkpoint()
+        self._is_full = is_short and self._to_checkpoint > 0
 
     def _end(self, connection: apsw.Connection) -> None:
         try:
@@ -201,11 +212,9 @@ class Writer:
         self._hang_up()
 
     def _checkpoint(self) -> None:
-        if self._connection is None:
-            return
         # A failed checkpoint loses nothing, and is tried again the next time.
-        with contextlib.suppress(apsw.Error):
-            pages, moved = self._connection.wal_checkpoint()
+        with contextlib.suppress(apsw.Error, OSError):
+            pages, moved = self._connect().wal_checkpoint()
             self._to_checkpoint = pages - moved
         self._files.note_checkpoint()
 

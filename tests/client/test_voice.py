@@ -10,7 +10,9 @@ import pytest
 from coordinator.client import RebalanceInProgress, StaleMember, Unavailable
 from coordinator.client.member.calls import (
     Beat,
+    Code,
     CommitOffsets,
+    Committed,
     FindCoordinator,
     Join,
     Level,
@@ -177,6 +179,25 @@ def test_it_is_told_when_the_coordinator_answers_again(world):
     silent = len(one.logged)
     world.advance(10_000)
     assert len(one.logged) == silent
+
+
+def test_heartbeats_that_a_loading_node_answers_are_not_told_as_its_return(world):
+    """It keeps its members, and refuses all else until it has loaded the group."""
+    one = world.member(session_timeout_ms=60_000)
+    world.share(one)
+    told = len(lines(one))
+    one.hold(CommitOffsets)
+    one.begin_commit({0: 5})
+    for _ in range(100):
+        world.advance(100)
+        for letter in list(one.letters):
+            letter.fail(Committed(codes=(Code.COORDINATOR_LOAD_IN_PROGRESS,), message="it loads"))
+    assert lines(one)[told:] == []
+    assert any("COORDINATOR_LOAD_IN_PROGRESS: it loads" in line for line in warnings(one))
+    one.release()
+    world.advance(5_000)
+    (line,) = (line for line in lines(one) if "answers again" in line)
+    assert 10 <= float(line.split()[-2]) < 16
 
 
 def test_a_coordinator_that_goes_away_later_is_told_of_too(world):

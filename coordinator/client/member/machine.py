@@ -264,7 +264,8 @@ class MemberMachine:
         call, result = answer.call, answer.result
         if self._out.pop(call, None) is None:
             return  # It was cancelled.
-        self.note_result(result, now_ms)
+        is_beat = isinstance(call.request, calls.Beat) and bool(self._operations)
+        self._log_if(Level.INFO, self._reachability.take_in(result, now_ms, is_beat=is_beat))
         if isinstance(result, calls.Unreachable):
             self.hang_up(call.connection)
         asker = cast("Asker | Discovery", call.asker)

@@ -36,9 +36,12 @@ class Reachability:
         self._tell_ms = now_ms + FIRST_MS
         self._awaits = self._is_told = False
 
-    def take_in(self, result: calls.Result, now_ms: int) -> str:
+    def take_in(self, result: calls.Result, now_ms: int, *, is_beat: bool = False) -> str:
         """Take in the result of a call.
 
+        Args:
+            is_beat: the call was a heartbeat while operations wait. A node that loads the group
+                answers heartbeats too, so it ends no silence of one that loads.
         Returns:
             A message for the log, if coordinators answer again after their silence was told; else
             empty.
@@ -49,6 +52,8 @@ class Reachability:
                 return ""
             case calls.Found():
                 self._awaits = True
+                return ""
+            case calls.Acknowledged(code=calls.Code.NONE) if is_beat and self._loads:
                 return ""
             case _ if trouble:
                 self.trouble = trouble
@@ -61,6 +66,10 @@ class Reachability:
         if since_ms is None or not was_told:
             return ""
         return f"the coordinator answers again, after {(now_ms - since_ms) / 1000:.1f} s"
+
+    @property
+    def _loads(self) -> bool:
+        return self.trouble.startswith(calls.Code.COORDINATOR_LOAD_IN_PROGRESS)
 
     def next_deadline(self) -> int | None:
         """Time of the next message; None: there is none to come."""

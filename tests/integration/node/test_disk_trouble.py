@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import subprocess
+import time
 
 import apsw
 import grpc
@@ -82,11 +83,12 @@ async def test_commits_are_refused_in_plain_words_and_beats_answered(tmp_path, d
 
 
 @pytest.fixture
-def small_disk(tmp_path):
-    """A real file system of one megabyte."""
+def small_disk(tmp_path, request):
+    """A real file system, of one megabyte unless the test says more."""
     folder = tmp_path / "small"
     folder.mkdir()
-    command = ["mount", "-t", "tmpfs", "-o", "size=1m", "none", str(folder)]
+    size = getattr(request, "param", "1m")
+    command = ["mount", "-t", "tmpfs", "-o", f"size={size}", "none", str(folder)]
     if os.geteuid() != 0 or subprocess.run(command, capture_output=True, check=False).returncode:
         pytest.skip("only root may mount a small file system, and not everywhere")
     yield folder
@@ -122,3 +124,45 @@ async def test_a_disk_that_is_really_full(small_disk):
     with await asyncio.to_thread(Process, *flags) as server:
         with GroupAdmin(server.address) as admin:
             assert await asyncio.to_thread(admin.offsets, "g") == {T0: stored + 1_000}
+
+
+@pytest.mark.parametrize("small_disk", ["6m"], indirect=True)
+@pytest.mark.parametrize("groups", [100, 5_000])
+def test_a_node_serves_again_on_a_disk_that_its_own_log_has_filled(small_disk, groups):
+    """It starts, serves what is stored, refuses commits, and goes on once there is room."""
+    flags = ("--data-dir", str(small_disk / "data"))
+    stored: dict[str, int] = {}
+
+    def commit(node: Process, offset: int) -> pb.OffsetCommitResponse:
+        group_id = f"g{offset % groups}"
+        partitions = [
+            {"partition_index": number, "committed_offset": offset, "committed_metadata": "x" * 400}
+            for number in range(20)
+        ]
+        request = pb.OffsetCommitRequest(
+            group_id=group_id,
+            generation_id=-1,
+            topics=[{"name": "t", "partitions": partitions}],
+        )
+        with grpc.insecure_channel(node.address) as channel:
+            answer = group_pb2_grpc.GroupCoordinatorStub(channel).OffsetCommit(request)
+        if not answer.topics[0].partitions[0].error_code:
+            stored[group_id] = offset
+        return answer
+
+    with Process(*flags) as node:
+        for offset in range(5_000):
+            refused = commit(node, offset)
+            if refused.topics[0].partitions[0].error_code:
+                break
+        assert "full" in refused.error_message
+        node.kill()
+    with Process(*flags) as node:
+        assert "full" in commit(node, 6_000).error_message
+        with GroupAdmin(node.address) as admin:
+            assert {group_id: admin.offsets(group_id)[T0] for group_id in stored} == stored
+        subprocess.run(["mount", "-o", "remount,size=12m", small_disk], check=True)
+        while commit(node, 7_000).topics[0].partitions[0].error_code:
+            time.sleep(0.1)  # Until the writer has looked again.
+        for offset in range(7_001, 7_200):
+            assert commit(node, offset).topics[0].partitions[0].error_code == ErrorCode.NONE

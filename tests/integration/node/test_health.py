@@ -38,6 +38,29 @@ def test_health_is_1_if_one_of_several_does_not_answer(capsys):
     assert statuses == {node.address: "SERVING", nobody: "UNREACHABLE"}
 
 
+async def test_health_waits_until_a_node_serves(capsys):
+    address = f"127.0.0.1:{free_port()}"
+    late = Running(listen=address)
+    command = ["health", "--bootstrap", address, "--wait", "60", "-o", "json"]
+    waits = asyncio.create_task(asyncio.to_thread(main, command))
+    await asyncio.sleep(0.5)  # At first nothing listens, then the node loads.
+    await late.server.listen()
+    await asyncio.sleep(0.5)
+    assert not waits.done()
+    await late.server.load()
+    try:
+        assert await waits == 0
+    finally:
+        await late.server.stop()
+    assert json.loads(capsys.readouterr().out) == [{"node": address, "status": "SERVING"}]
+
+
+def test_health_waits_no_longer_than_it_was_told(capsys):
+    nobody = f"127.0.0.1:{free_port()}"
+    assert main(["health", "--bootstrap", nobody, "--wait", "0.3"]) == 1
+    assert "UNREACHABLE" in capsys.readouterr().out
+
+
 async def test_health_is_1_while_a_node_loads(capsys):
     loading = Running()
     await loading.server.listen()

@@ -25,7 +25,7 @@ PORTS = (7400, 7401, 7402)
 """Ports that the pages name."""
 LOOK_AGAIN_S = 0.3
 DONE = "-- exit status: "
-ASKING = re.compile(r"(?:\S*/)?coordinator (?:explain|groups|health|timeline|cluster describe)\b")
+ASKING = re.compile(r"(?:\S*/)?coordinator (?:explain|groups|timeline|cluster describe)\b")
 """Commands that may be repeated until they print what the page does: readers wait too."""
 SIGNAL = re.compile(r"kill\b")
 """Commands that print nothing themselves: what a page shows below one is printed by a program in

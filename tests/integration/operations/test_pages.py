@@ -54,7 +54,7 @@ def test_the_tutorial_works_as_printed(shell, tmp_path):
 def test_a_page_works_as_printed(page, shell, tmp_path):
     shell.run("export COORDINATOR_GROUP_INITIAL_REBALANCE_DELAY_MS=500")
     shell.check(Command("coordinator serve 2> coordinator.log &"))
-    shell.check(Command("coordinator groups list"))
+    shell.check(Command("coordinator health --wait 30"))
     play_page(page, shell, tmp_path)
 
 
