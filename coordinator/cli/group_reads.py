@@ -14,6 +14,7 @@ from coordinator.cli.group_views import (
     member_rows,
     partition_rows,
     sentences,
+    short_logs,
     summary_row,
 )
 from coordinator.cli.output import Output, complain
@@ -51,6 +52,7 @@ def describe(admin: GroupAdmin, options: argparse.Namespace) -> Output:
     seen = [GroupView.of(admin, group) for group in selected.groups]
     found = [row for each in seen for row in partition_rows(admin, each, logs)]
     notes = [note for each in seen for note in sentences(each)]
+    notes += short_logs(found)
     if found and [group.group_state for group in selected.groups] == ["Empty"]:
         notes.append(f"Consumer group {quoted(found[0].group)} has no active members.")
     return Output(

@@ -95,6 +95,9 @@ class PartitionRow:
         "unknown."
     )
     lag: int | None = column("Rows not yet read; null: the end of the log is unknown.")
+    log_is_short: bool = column(
+        "The log ends before what is committed: it was made anew or has lost rows.", None
+    )
     consumer_id: str | None = column(_CONSUMER)
     host: str | None = column(_HOST)
     client_id: str | None = column(_CLIENT)

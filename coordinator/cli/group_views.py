@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -18,9 +18,16 @@ from coordinator.cli import group_rows as rows
 from coordinator.cli import session_views
 from coordinator.cli.log_offsets import LogOffsets
 from coordinator.cli.session_views import SessionView
-from coordinator.client.member.classic.declarations import differences, read_declarations
+from coordinator.client.member.classic.declarations import differences, listed, read_declarations
 from coordinator.observe.spelling import quoted, spell
-from coordinator.operator.admin import GroupAdmin, GroupDescription, MemberDescription, Phase
+from coordinator.operator.admin import (
+    GroupAdmin,
+    GroupDescription,
+    MemberDescription,
+    Phase,
+    ReportedEnd,
+    lag_of,
+)
 from coordinator.operator.session_admin import GroupNotFound
 from coordinator.printable import printable
 
@@ -83,7 +90,13 @@ def partition_rows(admin: GroupAdmin, seen: GroupView, logs: LogOffsets) -> list
     """Partitions with an owner or an offset, then members without partitions."""
     group = seen.group
     ends = admin.log_ends(group.group_id)
-    ends |= {key: logs.latest(key) for key in logs.rows}
+    ends |= {
+        # One row alone does not tell where the log begins.
+        key: ReportedEnd(
+            log_begin_offset=offsets[0][0] * (len(offsets) > 1), log_end_offset=offsets[-1][0]
+        )
+        for key, offsets in logs.rows.items()
+    }
     committed = admin.offsets(group.group_id)
     owners: dict[TopicPartition, MemberDescription] = {}
     idle: list[MemberDescription] = []
@@ -103,9 +116,9 @@ def partition_rows(admin: GroupAdmin, seen: GroupView, logs: LogOffsets) -> list
             topic=key.topic if key is not None else None,
             partition=key.partition if key is not None else None,
             current_offset=current,
-            log_end_offset=end,
-            # Ends are reported now and then, so an offset may be ahead of its log's.
-            lag=None if end is None else max(0, end - (current or 0)),
+            log_end_offset=None if end is None else end.log_end_offset,
+            lag=None if end is None else lag_of(end, current),
+            log_is_short=end is not None and end.is_short,
             consumer_id=member.member_id or None,
             host=member.client_host or None,
             client_id=member.client_id or None,
@@ -235,6 +248,7 @@ def sentences(seen: GroupView) -> Iterator[str]:
         yield from session_views.sentences(seen.session)
     else:
         yield from _declared_differently(group)
+        yield from unassigned_topics(group)
     if phase is None:
         return
     now_ms = round(time.time() * 1_000)
@@ -264,6 +278,47 @@ def sentences(seen: GroupView) -> Iterator[str]:
     )
 
 
+def short_logs(found: Iterable[rows.PartitionRow]) -> Iterator[str]:
+    """Partitions whose logs end before what is committed."""
+    told = [
+        f"The log of {printable(f'{row.topic}-{row.partition}')} ends at {row.log_end_offset}, and "
+        f"{row.current_offset} is committed: it was made anew or has lost rows, and rows below "
+        "that offset are not worked on. 'coordinator groups reset-offsets' sets another."
+        for row in found
+        if row.log_is_short
+    ]
+    return _first(told, "partitions")
+
+
+def unassigned_topics(group: GroupDescription) -> Iterator[str]:
+    """Topics that members subscribe to and nobody is assigned, while the group is Stable.
+
+    A static member that comes back with another subscription begins no rebalance (KIP-345).
+    """
+    assigned = {
+        key.topic for m in group.members for key in partitions_in(m.member_assignment) or ()
+    }
+    wanted: dict[str, list[str]] = {}
+    for member in group.members if assigned and group.group_state == "Stable" else ():
+        with suppress(ConsumerProtocolError):
+            for topic in set(decode_subscription(member.member_metadata).topics) - assigned:
+                wanted.setdefault(topic, []).append(quoted(_instance(member) or member.member_id))
+    told = [
+        f"In consumer group {quoted(group.group_id)} nobody is assigned {quoted(topic)}, which "
+        f"{listed(names)} subscribed to: it has no partitions, or a static member has come back "
+        "with a new subscription, which the next rebalance takes in."
+        for topic, names in sorted(wanted.items())
+    ]
+    return _first(told, "topics")
+
+
+def _first(told: Sequence[str], of: str) -> Iterator[str]:
+    """The first sentences of many."""
+    yield from told[:NAMED_MAX]
+    if len(told) > NAMED_MAX:
+        yield f"So it is with {len(told) - NAMED_MAX} more {of}."
+
+
 def _declared_differently(group: GroupDescription) -> Iterator[str]:
     """Warnings of the leader; metadata that are no subscriptions declare nothing."""
     subscribed: dict[str, Subscription] = {}
@@ -277,11 +332,8 @@ def _declared_differently(group: GroupDescription) -> Iterator[str]:
         {name[m]: one for m, one in declared.items()},
         undeclared if group.leader in declared else None,
     )
-    head = f"consumer group {quoted(group.group_id)}"
-    for words in found[:NAMED_MAX]:
-        yield f"In {head} {printable(words, SENTENCE_MAX)}."
-    if len(found) > NAMED_MAX:
-        yield f"In {head} so it is with {len(found) - NAMED_MAX} more topics."
+    head = f"In consumer group {quoted(group.group_id)}"
+    return _first([f"{head} {printable(words, SENTENCE_MAX)}." for words in found], "topics")
 
 
 def _named(member: Phase.Member, now_ms: int) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import time
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -72,6 +73,7 @@ def _number(text: str) -> int:
 
 
 def _explain(options: argparse.Namespace) -> int:
+    from coordinator.cli.group_views import unassigned_topics
     from coordinator.cli.rebalance_views import refused
 
     def explain(admin: GroupAdmin) -> Output:
@@ -82,6 +84,8 @@ def _explain(options: argparse.Namespace) -> int:
             return Output(ExplainedPlan, [plan_row(plan) for plan in chosen], text=text)
         told = [_lines(r.explanation) for r in chosen]
         told += [_lines([join.explanation]) for join in journal.refused_joins]
+        with suppress(LookupError):
+            told += unassigned_topics(admin.existing_group(options.group))
         return Output(
             Explained,
             [

@@ -125,15 +125,18 @@ def timeout_ms_of(timeout: object) -> int:
     return round(timeout * 1000)
 
 
-def offsets_told(what: str, told: object) -> dict[TopicPartition, int]:
-    """Offsets that a user's function of partitions returned, one for each that it knows."""
+def logs_told(what: str, told: object) -> dict[TopicPartition, range]:
+    """Offsets that logs have, of ends or ranges that a user's function of partitions returned."""
     example = "{partition: 100 for partition in partitions}"
     if not isinstance(told, Mapping):
         raise TypeError(f"{what} returned {told!r}; return offsets by partition: {example}")
-    return {
-        partition_of(key): offset_told(f"{what} for {key[0]}[{key[1]}]", offset, example)
-        for key, offset in told.items()
-    }
+    found = {}
+    for key, log in told.items():
+        begin, end = (log.start, log.stop) if isinstance(log, range) else (0, log)
+        partition = partition_of(key)
+        end = offset_told(f"{what} for {partition.topic}[{partition.partition}]", end, example)
+        found[partition] = range(max(0, begin), end)
+    return found
 
 
 def offset_told(what: str, told: object, example: str = "100") -> int:

@@ -11,14 +11,15 @@ from coordinator.assignors import TopicPartition
 from coordinator.client.member.ledger import Ledger
 
 LOGGER = logging.getLogger(__name__)
-LogEnds = Callable[[Collection[TopicPartition]], Mapping[TopicPartition, int]]
-"""Function that returns the log end offset of each of the partitions; called in its own thread."""
+LogEnds = Callable[[Collection[TopicPartition]], Mapping[TopicPartition, int | range]]
+"""Function that returns the log end offset of each of the partitions, or the range of offsets that
+its log has, where the first rows are gone; called in its own thread."""
 
 
 async def report_log_ends(
     log_ends: LogEnds,
     ledger: Ledger,
-    report: Callable[[Mapping[TopicPartition, int]], Awaitable[bool]],
+    report: Callable[[Mapping[TopicPartition, int | range]], Awaitable[bool]],
     interval_s: float,
 ) -> None:
     """Report every `interval_s`, until cancelled. Failures are only logged.

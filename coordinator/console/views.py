@@ -17,7 +17,7 @@ from coordinator.dial import address_of
 from coordinator.observe.journal_rows import explained
 from coordinator.observe.rows import plain
 from coordinator.observe.spelling import name_of, partitions_of, spell_between
-from coordinator.operator.admin import GroupAdmin, GroupOrder, Rebalance
+from coordinator.operator.admin import GroupAdmin, GroupOrder, Rebalance, lag_of
 from coordinator.operator.nodes import Nodes
 
 Row = TypeVar("Row")
@@ -115,7 +115,7 @@ def group(
         for member in found.members
         for key in owned[member.member_id]
     }
-    lags = {key: max(0, end - offsets.get(key, 0)) for key, end in ends.items()}
+    lags = {key: lag_of(end, offsets.get(key)) for key, end in ends.items()}
     everything = owners.keys() | offsets.keys() | ends.keys()
     is_session = found.group_type == SESSION
     is_stable = found.group_state == "Stable" or is_session
@@ -163,7 +163,7 @@ def group(
                 "topic": key.topic,
                 "partition": key.partition,
                 "offset": _text(offsets.get(key)),
-                "end": _text(ends.get(key)),
+                "end": _text(ends[key].log_end_offset if key in ends else None),
                 "lag": _text(lags.get(key)),
                 "owner": owners.get(key),
             },

@@ -135,8 +135,8 @@ class Group(ABC):
         """Rows behind the reported ends of logs, in sum; UNKNOWN_LAG if no end is known."""
         if not self.log_ends:
             return UNKNOWN_LAG
-        found = ((end.offset, self.offsets.get(key)) for key, end in self.log_ends.items())
-        return sum(max(0, end - (0 if stored is None else stored.offset)) for end, stored in found)
+        found = ((end, self.offsets.get(key)) for key, end in self.log_ends.items())
+        return sum(end.lag(None if stored is None else stored.offset) for end, stored in found)
 
     def is_subscribed(self, topic: str) -> bool:
         """True if a member reads `topic`; assumed of a consumer group with unreadable metadata."""

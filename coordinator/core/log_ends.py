@@ -15,20 +15,31 @@ from coordinator.core.group import Group, GroupState
 from coordinator.core.outcome import Outcome
 from coordinator.core.replies import ListLogEndsReply, LogEnd, ReportLogEndsReply
 from coordinator.core.requests import ListLogEnds, ReportLogEnds
+from coordinator.core.session_values.requests import ReportedLog
 
 
 def take_in(group: Group, command: ReportLogEnds, now_ms: int, out: Outcome) -> None:
     """Store the ends that a member reports. Unlike a heartbeat it does not extend the session."""
-    store(group, command.ends, now_ms)
+    store(group, command.logs, now_ms)
     out.reply(command.call_id, ReportLogEndsReply())
 
 
-def store(group: Group, ends: Iterable[tuple[str, int, int]], now_ms: int) -> None:
-    """Store ends: topic, partition, and the offset after its last row."""
+def store(group: Group, logs: Iterable[ReportedLog], now_ms: int) -> None:
+    """Store reports. One is compared with what was committed by the report before: rows that were
+    committed since may have come after the member looked.
+    """
     if group.log_ends is None:
         group.log_ends = {}
-    for topic, partition, offset in ends:
-        group.log_ends[(topic, partition)] = LogEnd(topic, partition, offset, now_ms)
+    for topic, partition, log in logs:
+        before, stored = (
+            group.log_ends.get((topic, partition)),
+            group.offsets.get((topic, partition)),
+        )
+        committed = 0 if stored is None else stored.offset
+        is_short = before is not None and log.stop < min(before.committed, committed)
+        group.log_ends[(topic, partition)] = LogEnd(
+            topic, partition, log.stop, now_ms, log.start, committed, is_short
+        )
 
 
 def list_all(group: Group, command: ListLogEnds, out: Outcome) -> None:

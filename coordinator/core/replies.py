@@ -187,12 +187,23 @@ class ReportLogEndsReply(_Reply):
 
 @dataclass(frozen=True, slots=True)
 class LogEnd:
-    """Log end offset of a partition, as a member reported it at `told_at_ms` (epoch)."""
+    """Log end offset of a partition, as a member reported it at `told_at_ms` (epoch).
+
+    `begin`: offset of the first row. `committed`: offset that was stored at that time, 0 if none
+    was. `is_short`: the log ends before what was stored at the report before.
+    """
 
     topic: str
     partition: int
     offset: int
     told_at_ms: int
+    begin: int = 0
+    committed: int = 0
+    is_short: bool = False
+
+    def lag(self, committed: int | None) -> int:
+        """Rows behind the end. `committed`: the stored offset; None: there is none."""
+        return max(0, self.offset - max(self.begin, committed or 0))
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,7 +28,7 @@ from coordinator.core.replies import (
     SyncReply,
 )
 from coordinator.core.session_values.operators import OperatorRequest
-from coordinator.core.session_values.requests import Attach
+from coordinator.core.session_values.requests import Attach, ReportedLog
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -206,13 +206,13 @@ class DeleteGroup(_GroupRequest):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReportLogEnds(_GroupRequest):
-    """Report of log end offsets: `ends` holds (topic, partition, offset after the last row)."""
+    """Report of the offsets that logs have."""
 
     REFUSAL = ReportLogEndsReply
     generation: int
     member_id: str
     instance_id: str | None = None
-    ends: tuple[tuple[str, int, int], ...] = ()
+    logs: tuple[ReportedLog, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

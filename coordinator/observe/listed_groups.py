@@ -87,7 +87,7 @@ class ListedGroups(Collector):
         )
         lags = GaugeMetricFamily(
             "coordinator_group_lag",
-            "Log end offset minus committed offset of a partition.",
+            "Rows of a partition from its committed offset, or its log's begin, to the log's end.",
             labels=labels,
         )
         for group in groups:
@@ -95,8 +95,8 @@ class ListedGroups(Collector):
                 offsets.add_metric([group.group_id, topic, str(partition)], offset)
             for key, end in group.log_ends.items():
                 values = [group.group_id, key[0], str(key[1])]
-                ends.add_metric(values, end)
-                lags.add_metric(values, max(0, end - group.offsets.get(key, 0)))
+                ends.add_metric(values, end.offset)
+                lags.add_metric(values, end.lag(group.offsets.get(key)))
         yield from (offsets, ends, lags)
 
     def _prune(self, present: Set[str]) -> None:

@@ -36,6 +36,7 @@ GroupOrder = Literal["GROUP_ID", "STATE", "MEMBERS", "LAG", "LAST_REBALANCE"]
 
 GroupDescription = pb.DescribeGroupsResponse.Group
 MemberDescription = pb.DescribeGroupsResponse.Member
+ReportedEnd = pb.ListLogEndsResponse.Partition
 Phase = pb.DescribePhaseResponse
 Rebalance = pb.Rebalance
 RebalanceParticipant = pb.RebalanceParticipant
@@ -43,6 +44,11 @@ RemovedMember = pb.RemovedMember
 PartitionMove = pb.PartitionMove
 Advice = pb.Advice
 RefusedJoin = pb.RefusedJoin
+
+
+def lag_of(log: ReportedEnd, committed: int | None) -> int:
+    """Rows behind the end of a log. `committed`: None: no offset is stored."""
+    return int(max(0, log.log_end_offset - max(log.log_begin_offset, committed or 0)))
 
 
 class GroupAdmin(SessionGroupAdmin):
@@ -246,11 +252,11 @@ class GroupAdmin(SessionGroupAdmin):
         """
         return self._fetched(group_id, partitions)[0]
 
-    def log_ends(self, group_id: str) -> dict[TopicPartition, int]:
-        """Log end offsets of a group's partitions, as its members reported them; may be empty."""
+    def log_ends(self, group_id: str) -> dict[TopicPartition, ReportedEnd]:
+        """Ends of the logs of a group's partitions, as members reported them; may be empty."""
         request = pb.ListLogEndsRequest(group_id=group_id)
         response = self._admin(group_id).ListLogEnds(request, timeout=TIMEOUT_S)
-        return {key: p.log_end_offset for key, p in by_partition(response).items()}
+        return by_partition(response)
 
     def journal(self, group_id: str, limit: int = 0) -> pb.ListRebalancesResponse:
         """Rebalances and recently refused members of a group, newest first, with explanations.

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from coordinator.core.replies import LogEnd
+
 BOUNDS_MS = (1, 2, 5, 10, 25, 50, 100, 250, 500, 1_000, 2_500, 5_000, 10_000, 30_000, 60_000,
              300_000)  # fmt: skip
 """Upper bounds of the histogram of waits, inclusive."""
@@ -71,7 +73,7 @@ class GroupStats:
     group_id: str
     members: int
     offsets: dict[tuple[str, int], int]
-    log_ends: dict[tuple[str, int], int]
+    log_ends: dict[tuple[str, int], LogEnd]
 
 
 @dataclass(frozen=True, slots=True)

@@ -641,20 +641,29 @@ class ListLogEndsResponse(_message.Message):
         PARTITION_INDEX_FIELD_NUMBER: _builtins.int
         LOG_END_OFFSET_FIELD_NUMBER: _builtins.int
         TOLD_AT_MS_FIELD_NUMBER: _builtins.int
+        LOG_BEGIN_OFFSET_FIELD_NUMBER: _builtins.int
+        IS_SHORT_FIELD_NUMBER: _builtins.int
         partition_index: _builtins.int
         log_end_offset: _builtins.int
         told_at_ms: _builtins.int
         """Time of the report, milliseconds since the epoch."""
+        log_begin_offset: _builtins.int
+        is_short: _builtins.bool
+        """The log ends before an offset that had been committed by the report before: it was made anew,
+        or has lost rows.
+        """
         def __init__(
             self,
             *,
             partition_index: _builtins.int = ...,
             log_end_offset: _builtins.int = ...,
             told_at_ms: _builtins.int = ...,
+            log_begin_offset: _builtins.int = ...,
+            is_short: _builtins.bool = ...,
         ) -> None: ...
         _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
         def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-        _ClearFieldArgType: _TypeAlias = _typing.Literal["log_end_offset", b"log_end_offset", "partition_index", b"partition_index", "told_at_ms", b"told_at_ms"]  # noqa: Y015
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["is_short", b"is_short", "log_begin_offset", b"log_begin_offset", "log_end_offset", b"log_end_offset", "partition_index", b"partition_index", "told_at_ms", b"told_at_ms"]  # noqa: Y015
         def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
         def WhichOneof(self, oneof_group: _Never) -> None: ...
 

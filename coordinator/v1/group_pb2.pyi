@@ -764,18 +764,22 @@ class ReportLogEndsRequest(_message.Message):
 
         PARTITION_INDEX_FIELD_NUMBER: _builtins.int
         LOG_END_OFFSET_FIELD_NUMBER: _builtins.int
+        LOG_BEGIN_OFFSET_FIELD_NUMBER: _builtins.int
         partition_index: _builtins.int
         log_end_offset: _builtins.int
         """The offset after the last row."""
+        log_begin_offset: _builtins.int
+        """The offset of the first row. Lag of a partition without a committed offset counts from here."""
         def __init__(
             self,
             *,
             partition_index: _builtins.int = ...,
             log_end_offset: _builtins.int = ...,
+            log_begin_offset: _builtins.int = ...,
         ) -> None: ...
         _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
         def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-        _ClearFieldArgType: _TypeAlias = _typing.Literal["log_end_offset", b"log_end_offset", "partition_index", b"partition_index"]  # noqa: Y015
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["log_begin_offset", b"log_begin_offset", "log_end_offset", b"log_end_offset", "partition_index", b"partition_index"]  # noqa: Y015
         def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
         def WhichOneof(self, oneof_group: _Never) -> None: ...
 

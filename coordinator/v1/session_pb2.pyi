@@ -563,19 +563,22 @@ class SessionHeartbeat(_message.Message):
         TOPIC_FIELD_NUMBER: _builtins.int
         PARTITION_FIELD_NUMBER: _builtins.int
         LOG_END_OFFSET_FIELD_NUMBER: _builtins.int
+        LOG_BEGIN_OFFSET_FIELD_NUMBER: _builtins.int
         topic: _builtins.str
         partition: _builtins.int
         log_end_offset: _builtins.int
+        log_begin_offset: _builtins.int
         def __init__(
             self,
             *,
             topic: _builtins.str = ...,
             partition: _builtins.int = ...,
             log_end_offset: _builtins.int = ...,
+            log_begin_offset: _builtins.int = ...,
         ) -> None: ...
         _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
         def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-        _ClearFieldArgType: _TypeAlias = _typing.Literal["log_end_offset", b"log_end_offset", "partition", b"partition", "topic", b"topic"]  # noqa: Y015
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["log_begin_offset", b"log_begin_offset", "log_end_offset", b"log_end_offset", "partition", b"partition", "topic", b"topic"]  # noqa: Y015
         def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
         def WhichOneof(self, oneof_group: _Never) -> None: ...
 

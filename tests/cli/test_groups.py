@@ -48,8 +48,9 @@ def stable(desk: Desk, group: str = "g", instance: str | None = None) -> str:
     return member
 
 
-def report_end(desk: Desk, member: str, end: int) -> None:
-    ends = [{"name": "t", "partitions": [{"partition_index": 0, "log_end_offset": end}]}]
+def report_end(desk: Desk, member: str, end: int, begin: int = 0, partition: int = 0) -> None:
+    told = {"partition_index": partition, "log_end_offset": end, "log_begin_offset": begin}
+    ends = [{"name": "t", "partitions": [told]}]
     desk.send(pb.ReportLogEndsRequest(group_id="g", generation_id=1, member_id=member, topics=ends))
 
 
@@ -209,6 +210,7 @@ def test_describe_shows_offsets_lag_and_owners(desk):
         "current_offset": 40,
         "log_end_offset": 100,
         "lag": 60,
+        "log_is_short": False,
         "consumer_id": member,
         "host": "/127.0.0.1",
         "client_id": "etl",
@@ -243,6 +245,53 @@ def test_the_library_of_a_kafka_client_has_a_column_where_there_is_one(desk):
 def test_no_lag_is_negative(desk):
     report_end(desk, stable(desk), 30)  # Reported before the commit.
     assert desk.rows("describe g")[0]["lag"] == 0
+
+
+def test_lag_of_a_log_whose_first_rows_are_gone_counts_from_its_begin(desk):
+    member = stable(desk)
+    report_end(desk, member, 1_000_050, 1_000_000)
+    assert desk.rows("describe g")[0]["lag"] == 50  # 40 was committed before the log was trimmed.
+    report_end(desk, member, 1_000_050, 1_000_000, partition=1)
+    assert [row["lag"] for row in desk.rows("describe g")] == [50, 50]
+
+
+def test_a_log_that_ends_before_what_is_committed_is_named(desk):
+    member = stable(desk)
+    report_end(desk, member, 30)  # The member may have looked before rows came.
+    assert not desk.rows("describe g")[0]["log_is_short"]
+    report_end(desk, member, 30)
+    assert desk.rows("describe g")[0]["log_is_short"]
+    told = desk.groups("describe g")[2]
+    assert told.startswith("The log of t-0 ends at 30, and 40 is committed: it was made anew or")
+    report_end(desk, member, 41)
+    assert "ends at" not in desk.groups("describe g")[2]
+
+
+def test_rows_that_were_committed_since_a_member_looked_make_no_log_short(desk):
+    member = stable(desk)
+    report_end(desk, member, 41)
+    desk.commit({T0: 60}, member_id=member, generation=1)
+    report_end(desk, member, 50)
+    assert not desk.rows("describe g")[0]["log_is_short"]
+
+
+def test_an_offset_that_was_set_back_makes_no_log_short(desk):
+    member = stable(desk)
+    report_end(desk, member, 30)
+    desk.commit({T0: 20}, member_id=member, generation=1)
+    report_end(desk, member, 30)
+    assert not desk.rows("describe g")[0]["log_is_short"]
+
+
+def test_a_topic_that_a_static_member_has_added_and_nobody_is_assigned_is_named(desk):
+    """Faithful to Kafka: its return begins no rebalance, and its new subscription waits for one."""
+    stable(desk, instance="i")
+    told = "nobody is assigned 'new', which 'i' subscribed to"
+    assert told not in desk.groups("describe g")[2]
+    desk.join(instance="i", metadata=consumer(["t", "new"]), client_id="etl")
+    assert desk.state == "Stable"
+    assert told in desk.groups("describe g")[2]
+    assert told in desk.command("explain g")[1]
 
 
 def test_describe_takes_ends_from_a_file(desk, tmp_path):
@@ -372,7 +421,7 @@ def test_of_many_differences_five_topics_are_named_with_few_members():
     told = members_with(desk, *(counting(dict.fromkeys("abcdefg", n)) for n in range(1, 10)))
     assert told.count("declare different") == 5
     assert "of a: 1 by w0, 2 by w1, 3 by w2 and 6 more; 9 are assigned." in told
-    assert told.endswith("In consumer group 'g' so it is with 2 more topics.\n")
+    assert told.endswith("So it is with 2 more topics.\n")
 
 
 @pytest.mark.parametrize("harm", [b"", b"\0\3", b"\xff" * 40, counting({"t": 4})[:-1]])

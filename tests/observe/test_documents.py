@@ -9,6 +9,7 @@ from types import SimpleNamespace
 
 from coordinator.core.events import RebalanceJournaled
 from coordinator.core.records import RebalanceRecord
+from coordinator.core.replies import LogEnd
 from coordinator.observe.kafka_metrics import KafkaStats
 from coordinator.observe.metrics import Metrics
 from coordinator.observe.overload_gauges import OverloadStats
@@ -34,7 +35,7 @@ def everything() -> Metrics:
     names = ("join", "sync", "heartbeat", "produce", "fetch")
     numbers = dict.fromkeys(names, 0)
     waits = dict.fromkeys(("join", "sync", "produce", "fetch"), WaitStats())
-    group = GroupStats("g", 1, {("t", 0): 1}, {("t", 0): 2})
+    group = GroupStats("g", 1, {("t", 0): 1}, {("t", 0): LogEnd("t", 0, 2, 0)})
     metrics = Metrics(
         stats=lambda: [ShardStats(watched=numbers, delayed=numbers, purged=numbers, waits=waits)],
         loop_lag_s=lambda: 0.0,

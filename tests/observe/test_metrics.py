@@ -12,16 +12,22 @@ from prometheus_client.openmetrics.exposition import generate_latest as openmetr
 from coordinator.core.events import RETURNS, EvictionCause, RebalanceCause, RebalanceJournaled
 from coordinator.core.group import GroupState
 from coordinator.core.records import RETURNED, RebalanceMember, RebalanceRecord
+from coordinator.core.replies import LogEnd
 from coordinator.observe.labels import snake_case
 from coordinator.observe.listed_groups import PRUNE_AT, Listed, ListedGroups
 from coordinator.observe.metrics import Metrics
 from coordinator.service.latency import Latency
 from coordinator.shard.stats import GroupStats, ShardStats, WaitStats
 
+
+def ends(offsets: dict[tuple[str, int], int]) -> dict[tuple[str, int], LogEnd]:
+    return {key: LogEnd(*key, offset, 0) for key, offset in offsets.items()}
+
+
 GROUPS = [
-    GroupStats("orders-1", 2, {("t", 0): 40, ("t", 1): 9}, {("t", 0): 100, ("u", 0): 7}),
+    GroupStats("orders-1", 2, {("t", 0): 40, ("t", 1): 9}, ends({("t", 0): 100, ("u", 0): 7})),
     GroupStats("billing", 1, {}, {}),
-    GroupStats("secret", 5, {("t", 0): 1}, {("t", 0): 2}),
+    GroupStats("secret", 5, {("t", 0): 1}, ends({("t", 0): 2})),
 ]
 
 

@@ -120,10 +120,10 @@ class FetchOffsets:
 
 @dataclass(frozen=True, slots=True)
 class ReportLogEnds:
-    """A ReportLogEnds: log end offsets by partition."""
+    """A ReportLogEnds: the offsets that logs have."""
 
     member: Identity
-    ends: Mapping[TopicPartition, int]
+    logs: Mapping[TopicPartition, range]
 
 
 Request = (

@@ -461,10 +461,13 @@ class Member(MemberView):
         self._machine.part.subscribe(forms.topics_of(topics), self._clock())
         self._driver.turn()
 
-    async def report(self, ends: Mapping[TopicPartition, int]) -> bool:
-        """Report log end offsets, for lag; False: the coordinator does not know the method."""
+    async def report(self, ends: Mapping[TopicPartition, int | range]) -> bool:
+        """Report log end offsets, or the ranges of offsets that logs have, for lag.
+
+        False: the coordinator does not know the method.
+        """
         self._check_loop()
-        report = self._machine.report(forms.offsets_told("report", ends), self._clock())
+        report = self._machine.report(forms.logs_told("report", ends), self._clock())
         if report is None:
             return True
         await self._driver.result_of(report)

@@ -205,11 +205,11 @@ class MemberMachine:
             FetchOperation(self.group_id, partitions, self.random, now_ms, timeout_ms)
         )
 
-    def report(self, ends: Mapping[TopicPartition, int], now_ms: int) -> ReportOperation | None:
+    def report(self, logs: Mapping[TopicPartition, range], now_ms: int) -> ReportOperation | None:
         """Begin a report of log end offsets; None: a message of the protocol carries it."""
-        if self.part.report(ends):
+        if self.part.report(logs):
             return None
-        return self._begin(ReportOperation(self.part.identity(), ends, self.random, now_ms))
+        return self._begin(ReportOperation(self.part.identity(), logs, self.random, now_ms))
 
     def abandon(self, operation: Operation) -> None:
         """End an operation that its caller does not wait for any more."""

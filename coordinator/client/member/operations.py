@@ -302,13 +302,13 @@ class ReportOperation(Operation):
     def __init__(
         self,
         member: calls.Identity,
-        ends: Mapping[TopicPartition, int],
+        logs: Mapping[TopicPartition, range],
         random: Callable[[], float],
         now_ms: int,
     ) -> None:
         super().__init__(random, now_ms)
         self._member = member
-        self._ends = ends
+        self._logs = logs
         self.is_known = True
 
     def handle(self, request: calls.Request | None, result: calls.Result, now_ms: int) -> Next:
@@ -317,7 +317,7 @@ class ReportOperation(Operation):
         return Next.GO_ON
 
     def _request(self) -> calls.ReportLogEnds:
-        return calls.ReportLogEnds(self._member, self._ends)
+        return calls.ReportLogEnds(self._member, self._logs)
 
     def _answered(self, reply: calls.Reply, now_ms: int) -> None:
         """Not called: `handle` ends the operation after its only attempt."""

@@ -303,7 +303,7 @@ class ProtocolPart(ABC):
         """Take in the refusal of a commit; True if the member goes on from what it speaks of."""
         return False
 
-    def report(self, ends: Mapping[TopicPartition, int]) -> bool:
+    def report(self, logs: Mapping[TopicPartition, range]) -> bool:
         """Tell where logs end with a message of the protocol's own; False: it has none."""
         return False
 

@@ -32,8 +32,9 @@ class ProcessConfig:
     """Settings of a member that are not its machine's."""
 
     log_ends: LogEnds | None = setting(None, kinds.FUNCTION,
-        "Returns the log end offsets of partitions; reported to the coordinator every "
-        "`log_ends_interval_s`, so that it can compute lag. Called in a thread of its own.")
+        "Returns the log end offsets of partitions, or the ranges of offsets that logs have where "
+        "their first rows are gone; reported to the coordinator every `log_ends_interval_s`, so "
+        "that it can compute lag. Called in a thread of its own.")
     log_ends_interval_s: float = setting(5.0, kinds.SECONDS,
         "Interval of the reports of `log_ends`.")
     credentials: Credentials = setting(Credentials(), SettingKind(_credentials),

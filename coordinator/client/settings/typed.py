@@ -150,9 +150,9 @@ class MemberSettings(TypedDict, total=False):
     """Policy that the group gets if it has none yet; see `PolicyWishes`. [session groups only;
     default: the coordinator's]"""
     log_ends: LogEnds | None
-    """Returns the log end offsets of partitions; reported to the coordinator every
-    `log_ends_interval_s`, so that it can compute lag. Called in a thread of its own. [default:
-    None]"""
+    """Returns the log end offsets of partitions, or the ranges of offsets that logs have where
+    their first rows are gone; reported to the coordinator every `log_ends_interval_s`, so that it
+    can compute lag. Called in a thread of its own. [default: None]"""
     log_ends_interval_s: float
     """Interval of the reports of `log_ends`. [unit: s; above 0; default: 5.0]"""
     credentials: Credentials | None

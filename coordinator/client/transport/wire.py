@@ -89,9 +89,12 @@ def encode(request: calls.Request) -> Any:  # Any: one of the stub's messages.
             )
         case calls.FetchOffsets(group_id, partitions):
             return fetch_request(group_id, partitions or ())
-        case calls.ReportLogEnds(member, ends):
+        case calls.ReportLogEnds(member, logs):
             message = pb.ReportLogEndsRequest
-            told = {p: {"log_end_offset": end} for p, end in ends.items()}
+            told = {
+                p: {"log_begin_offset": log.start, "log_end_offset": log.stop}
+                for p, log in logs.items()
+            }
             return message(**_named(member), topics=request_topics(message, told))
 
 

@@ -251,6 +251,8 @@ class WorkerCore:
                 f"{position} are handled again",
             )
         scope.stored, scope.committed, scope.metadata = stored, position, metadata
+        if stored < 0:
+            scope.log_begin = position  # Nobody will handle what is before.
         scope.is_located = True
         self._look_at_rows(scope, now_ms)
         self._queue_up(scope, now_ms)
@@ -296,6 +298,16 @@ class WorkerCore:
     def log_end(self, scope: Scope, offset: int, now_ms: int) -> None:
         """The log of a partition ends at this offset."""
         risen, scope.log_end = offset > scope.log_end, offset
+        # Rows that were committed since the last time may have come after somebody looked.
+        was_short, scope.is_short = scope.is_short, offset < min(scope.compared, scope.committed)
+        scope.compared = scope.committed
+        if scope.is_short and not was_short:
+            self._say(
+                WARNING,
+                f"the log of {named(scope.key)} ends at {offset}, and {scope.committed} is "
+                "committed: it was made anew or has lost rows, and rows below that offset are "
+                "not handled; 'coordinator groups reset-offsets' sets another",
+            )
         self._look_at_rows(scope, now_ms)
         if risen and scope.stage is Stage.IDLE and scope.waits_since_ms is not None:
             self._begin(scope, now_ms)

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Collection, Mapping
 from typing import Literal
 
 from coordinator.assignors import TopicPartition
-from coordinator.client.forms import offset_told, offsets_told
+from coordinator.client.forms import logs_told, offset_told
 from coordinator.client.log_ends import LogEnds
 from coordinator.client.offsets import OffsetAndMetadata
 from coordinator.client.worker.scope import Scope, named
@@ -77,12 +77,13 @@ class StartPolicy:
 
 
 async def _asked(
-    calls: UserCalls, name: str, ask: BeginOffsets | None, keys: Collection[TopicPartition]
+    calls: UserCalls, name: str, ask: LogEnds | None, keys: Collection[TopicPartition]
 ) -> dict[TopicPartition, int]:
     """Offsets that a function returns for partitions; 0 without a function."""
     if ask is None or not keys:
         return dict.fromkeys(keys, 0)
-    told = offsets_told(name, await calls.in_thread(ask, frozenset(keys)))
+    logs = logs_told(name, await calls.in_thread(ask, frozenset(keys)))
+    told = {key: log.stop for key, log in logs.items()}
     for key in keys:
         if key not in told:
             raise ValueError(f"{name} returned no offset of {named(key)}")

@@ -41,6 +41,8 @@ class Scope:
     Attributes:
         ends_ms: time at which it ends at the latest; 0: it has ended. Read by any thread.
         committed: the next offset to read: the last one committed, or where the start policy says.
+        compared: `committed` when the end of the log was told the last time.
+        is_short: the log was found to end before that.
     """
 
     key: TopicPartition
@@ -61,7 +63,10 @@ class Scope:
     committed: int = -1
     stored: int = -1
     metadata: str = ""
+    log_begin: int = 0
     log_end: int = -1
+    compared: int = -1
+    is_short: bool = False
     progress_ms: int = 0
     waits_since_ms: int | None = None
     attempts: int = 0

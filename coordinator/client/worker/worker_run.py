@@ -16,7 +16,7 @@ from concurrent.futures import CancelledError, Future
 from typing import Any, TypeVar
 
 from coordinator.client.errors import StaleMember
-from coordinator.client.forms import offsets_told
+from coordinator.client.forms import logs_told
 from coordinator.client.member.events import Granted, Stopping
 from coordinator.client.member.face import Member
 from coordinator.client.member.ledger import FOREVER_MS
@@ -483,16 +483,17 @@ class WorkerRun:
             scopes = dict(self.core.scopes)
             if plan.log_ends is not None and scopes:
                 try:
-                    ends = await self._user_calls.in_thread(plan.log_ends, frozenset(scopes))
-                    ends = offsets_told("log_ends", ends)
+                    told = await self._user_calls.in_thread(plan.log_ends, frozenset(scopes))
+                    logs = logs_told("log_ends", told)
                 except Exception as error:  # noqa: BLE001  # Sources may raise anything.
                     self._log(logging.WARNING, f"where the logs end cannot be asked: {error!r}")
                     continue
                 now_ms = self.environment.now_ms()
                 for key, scope in scopes.items():
-                    if key in ends and not scope.has_ended:
-                        self.core.log_end(scope, ends[key], now_ms)
+                    if key in logs and not scope.has_ended:
+                        scope.log_begin = max(scope.log_begin, logs[key].start)
+                        self.core.log_end(scope, logs[key].stop, now_ms)
                 self._wake()
-            told = {key: s.log_end for key, s in self.core.scopes.items() if s.log_end >= 0}
-            if told:
-                await member.report(told)
+            known = [scope for scope in self.core.scopes.values() if scope.log_end >= 0]
+            if known:
+                await member.report({it.key: range(it.log_begin, it.log_end) for it in known})

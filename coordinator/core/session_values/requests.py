@@ -14,6 +14,9 @@ from coordinator.core.ids import NO_OFFSET, NO_TIME, CallId, TopicPartition
 from coordinator.core.session_values.messages import Wanted
 from coordinator.core.session_values.policy import Policy
 
+ReportedLog = tuple[str, int, range]
+"""Topic and partition of a log, and the offsets that it has, as a member reports it."""
+
 
 class Standing(Enum):
     """Standing of an attached process. The values are codes."""
@@ -89,7 +92,6 @@ class SessionHeartbeat:
     """A sign of life. `applied`: version of the wanted state that the member has taken in.
 
     `held`: as in Attach; None: unchanged. `progress`: rises while its working side gets on.
-    `log_ends`: topic, partition and the offset after its last row.
     """
 
     stream_id: CallId
@@ -101,7 +103,7 @@ class SessionHeartbeat:
     ready: bool = True
     overloaded: bool = False
     held: tuple[tuple[str, int, int], ...] | None = None
-    log_ends: tuple[tuple[str, int, int], ...] = ()
+    log_ends: tuple[ReportedLog, ...] = ()
 
 
 class AckKind(Enum):

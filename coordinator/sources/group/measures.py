@@ -14,10 +14,13 @@ from coordinator.sources.base import Source, partitions_of, snapshots_of
 def ends_of(source: Source) -> LogEnds:
     """The `log_ends` function of a member that reads one source."""
 
-    def log_ends(partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+    def log_ends(partitions: Collection[TopicPartition]) -> dict[TopicPartition, range]:
         numbers = [p.partition for p in partitions if p.topic == source.topic]
         found = snapshots_of(source, numbers)
-        return {TopicPartition(source.topic, n): found[n].end() for n in numbers}
+        return {
+            TopicPartition(source.topic, n): range(found[n].begin(), found[n].end())
+            for n in numbers
+        }
 
     return log_ends
 

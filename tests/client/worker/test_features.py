@@ -225,6 +225,81 @@ async def test_a_topic_may_have_a_handler_of_its_own():
         assert seen == {("any", "t"), ("refund", "refunds")}
 
 
+# --- Where logs end ---
+
+
+async def test_a_log_that_was_made_anew_is_told_once_until_it_has_grown(caplog):
+    town = Town(1)
+    ends = {T0: 100}
+    worker = town.worker(idle_ms=60_000, log_ends=lambda keys: dict(ends), log_ends_interval_s=1.0)
+
+    @worker.handler
+    async def handle(p: Partition) -> None:
+        await p.commit(100)
+
+    def told() -> list[str]:
+        return [it for it in caplog.messages if "the log of t[0] ends at 40" in it]
+
+    async with town.serving(worker):
+        await asyncio.sleep(10)
+        assert told() == []
+        ends[T0] = 40
+        await asyncio.sleep(10)
+        assert len(told()) == 1
+        assert "100 is committed: it was made anew or has lost rows" in told()[0]
+        ends[T0] = 120
+        await asyncio.sleep(2)
+        ends[T0] = 40
+        await asyncio.sleep(2)
+        assert len(told()) == 2
+
+
+async def test_an_end_that_was_looked_up_before_rows_were_committed_is_no_short_log(caplog):
+    """The function may have looked before the rows came that a handler has committed since."""
+    town = Town(1)
+    seen = [0]
+    worker = town.worker(log_ends=lambda keys: {T0: seen[0]}, log_ends_interval_s=1.0)
+
+    @worker.handler
+    async def handle(p: Partition) -> None:
+        while True:
+            seen[0] = p.position
+            await p.commit(p.position + 1)
+            await asyncio.sleep(0.7)
+
+    async with town.serving(worker):
+        await asyncio.sleep(30)
+    assert "made anew" not in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("settings", "lag"),
+    [
+        ({"log_ends": lambda keys: dict.fromkeys(keys, range(1_000_000, 1_000_050))}, 50),
+        (
+            {
+                "log_ends": lambda keys: dict.fromkeys(keys, 1_000_050),
+                "begin_offsets": lambda keys: dict.fromkeys(keys, 1_000_000),
+            },
+            50,
+        ),
+        ({"log_ends": lambda keys: dict.fromkeys(keys, 50)}, 50),
+    ],
+    ids=["range", "begins", "whole"],
+)
+async def test_lag_of_a_log_whose_first_rows_are_gone_counts_those_that_are_there(settings, lag):
+    town = Town(1)
+    worker = town.worker(log_ends_interval_s=1.0, **settings)
+
+    @worker.handler
+    async def handle(p: Partition) -> None:
+        await asyncio.sleep(10_000)
+
+    async with town.serving(worker):
+        await asyncio.sleep(5)
+        assert town.coordinator.shard.machine.groups["g"].lag() == lag
+
+
 # --- Idle, done, concurrency ---
 
 

@@ -125,7 +125,7 @@ def differences(
     for topic, names_by_count in sorted(counted.items()):
         if len(names_by_count) > 1:
             by_count = sorted(names_by_count.items())
-            found = _listed([f"{count} by {_listed(names)}" for count, names in by_count])
+            found = listed([f"{count} by {listed(names)}" for count, names in by_count])
             assigned = "" if undeclared is None else f"; {max(names_by_count)} are assigned"
             said.append(
                 f"members declare different numbers of partitions of {topic}: {found}{assigned}"
@@ -136,12 +136,13 @@ def differences(
             unknown.setdefault(topic, []).append(name)
     said += [
         f"no member declares the number of partitions of {topic}, so none is assigned; "
-        f"subscribed: {_listed(names)}"
+        f"subscribed: {listed(names)}"
         for topic, names in sorted(unknown.items())
     ]
     return said
 
 
-def _listed(names: Sequence[str]) -> str:
+def listed(names: Sequence[str]) -> str:
+    """The first of some names, and how many more there are."""
     more = len(names) - _NAMED_MAX
     return ", ".join(names[:_NAMED_MAX]) + (f" and {more} more" if more > 0 else "")

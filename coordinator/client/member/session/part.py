@@ -291,9 +291,9 @@ class SessionPart(ProtocolPart):
             if held.partition != MEMBERSHIP and now_ms >= ends_ms(held)
         ]  # fmt: skip
 
-    def report(self, ends: Mapping[TopicPartition, int]) -> bool:
+    def report(self, logs: Mapping[TopicPartition, range]) -> bool:
         """See `ProtocolPart`: with the next heartbeats."""
-        self.stream.report(dict(ends))
+        self.stream.report(logs)
         return True
 
     # --- Closing ---

@@ -11,7 +11,7 @@ What becomes of each partition is in `partitions.py`, until when they may be wor
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 
 from coordinator.assignors import TopicPartition
@@ -81,7 +81,7 @@ class SessionStream:
         self.has_stream = False
         self.moved_to = ""
         """HOST:PORT that coordinates the group now, as the last one has said; empty: not known."""
-        self._log_ends: dict[TopicPartition, int] = {}
+        self._logs: dict[TopicPartition, range] = {}
         self._out: deque[pb.SessionRequest] = deque()
         self._stream_number = 0
         self._epoch = 0
@@ -256,9 +256,9 @@ class SessionStream:
         """Topics that it declares, to numbers of partitions."""
         return {topic.name: topic.partitions for topic in self._attach.topics}
 
-    def report(self, log_ends: dict[TopicPartition, int]) -> None:
+    def report(self, logs: Mapping[TopicPartition, range]) -> None:
         """Tell where logs end, with the next heartbeats."""
-        self._log_ends.update(log_ends)
+        self._logs.update(logs)
 
     # --- Inside: messages ---
 
@@ -407,10 +407,10 @@ class SessionStream:
             beat.held.topics.extend(self.partitions.claims())
             beat.held.SetInParent()
             self.partitions.has_changed = False
-        for partition in list(self._log_ends)[:LOG_ENDS_A_BEAT]:
-            topic, number = partition
-            end = self._log_ends.pop(partition)
-            beat.log_ends.add(topic=topic, partition=number, log_end_offset=end)
+        for key in list(self._logs)[:LOG_ENDS_A_BEAT]:
+            log = self._logs.pop(key)
+            end = beat.log_ends.add(topic=key.topic, partition=key.partition)
+            end.log_begin_offset, end.log_end_offset = log.start, log.stop
         self._out.append(pb.SessionRequest(heartbeat=beat))
         self._next_beat_ms = now_ms + self.interval_ms
 

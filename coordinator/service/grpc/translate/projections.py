@@ -54,7 +54,7 @@ _DIFFERS: Exceptions = {
         "holder_id": Differs("holder_member_id"),
         "holder_name": Differs("holder_member_name"),
     },
-    r.LogEnd: {"offset": Differs("log_end_offset")},
+    r.LogEnd: {"offset": Differs("log_end_offset"), "begin": Differs("log_begin_offset")},
     RefusedJoin: {"needed": Differs("needed_protocols")},
     RebalanceRecord: {
         "members": Differs("participants"),

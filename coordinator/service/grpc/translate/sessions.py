@@ -176,7 +176,10 @@ def _heartbeat(
         ready=beat.ready if beat.HasField("ready") else True,
         overloaded=beat.overloaded,
         held=held,
-        log_ends=tuple((end.topic, end.partition, end.log_end_offset) for end in beat.log_ends)
+        log_ends=tuple(
+            (end.topic, end.partition, range(end.log_begin_offset, end.log_end_offset))
+            for end in beat.log_ends
+        )
         if beat.log_ends
         else (),
     )
