@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from coordinator.cli.flags import WrongUsage, add_output_flag
 from coordinator.cli.output import DONE, Output, show
 from coordinator.cli.parser import add_actions
+from coordinator.core.limits import SHARDS
 from coordinator.observe.rows import column
 
 if TYPE_CHECKING:
@@ -36,6 +37,9 @@ def add_parsers(commands: Any) -> None:  # Any: argparse does not name its type.
     command = actions.add_parser("sql", help=text, description=text)
     command.set_defaults(run=_sql, kinds=())
     command.add_argument("--cluster", default="coordinator", help="name of the schema")
+    command.add_argument(
+        "--shards", type=_shards, help="number of shards, for good (default: that of the setting)"
+    )
     command.add_argument("--role", default="", help="role that nodes log in as")
     text = "have nodes raise all numbers, after a copy of the database was put back"
     command = actions.add_parser("restored", help=text, description=text)
@@ -45,10 +49,18 @@ def add_parsers(commands: Any) -> None:  # Any: argparse does not name its type.
 
 
 def _sql(options: argparse.Namespace) -> int:
+    from coordinator.settings.sections import StorageConfig
     from coordinator.storage.postgres_schema import ddl
 
-    print(ddl(options.cluster, options.role), end="")
+    shards = options.shards or StorageConfig().shards
+    print(ddl(options.cluster, shards, options.role), end="")
     return DONE
+
+
+def _shards(text: str) -> int:
+    if not text.isdecimal() or not 1 <= int(text) <= SHARDS.items:
+        raise argparse.ArgumentTypeError(f"{text!r} is no number from 1 to {SHARDS.items}")
+    return int(text)
 
 
 def _restored(options: argparse.Namespace) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ipaddress
 import re
 from dataclasses import dataclass
-from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
+from urllib.parse import unquote
 
 
 def address(value: str) -> tuple[str, int]:
@@ -72,27 +72,52 @@ def shared_store(value: str) -> SharedStore | None:
 
 
 def _postgres(value: str) -> SharedStore:
-    """The cluster of a PostgreSQL URL is ours; everything else in it is libpq's."""
-    url = urlsplit(value)
-    parameters = parse_qsl(url.query, keep_blank_values=True)
-    names = [given for key, given in parameters if key == "cluster"] or ["coordinator"]
-    if len(names) > 1 or not re.fullmatch(r"[A-Za-z_][\w-]{0,62}", names[0]):
-        raise ValueError("cluster names a schema: a letter, then up to 62 letters, digits, _ and -")
-    rest = urlencode([(key, given) for key, given in parameters if key != "cluster"])
-    servers = url.netloc.rpartition("@")[2]
-    return SharedStore(
-        "postgresql", tuple(servers.split(",")), names[0], urlunsplit(url._replace(query=rest))
-    )
+    """The cluster of a PostgreSQL URL is ours; everything else in it is libpq's, as it stands."""
+    scheme, who, where, query = _parts_of_url(value)
+    names = [unquote(it.partition("=")[2]) for it in query if _key(it) == "cluster"]
+    names = names or ["coordinator"]
+    # Longer names would be cut by the server.
+    if len(names) > 1 or not re.fullmatch(r"[A-Za-z_][\w-]*", names[0]) or _is_long(names[0]):
+        raise ValueError(
+            "cluster names a schema: a letter, then letters, digits, _ and -, in 63 bytes"
+        )
+    kept = "&".join(it for it in query if _key(it) != "cluster")
+    url = f"{scheme}{who}{where}{'?' * bool(kept)}{kept}"
+    return SharedStore("postgresql", tuple(where.partition("/")[0].split(",")), names[0], url)
+
+
+def _is_long(name: str) -> bool:
+    return len(name.encode()) > 63
 
 
 def without_password(value: str) -> str:
-    """A store as it may be shown: passwords in its URL are left out."""
-    url = urlsplit(value)
-    who, at, servers = url.netloc.rpartition("@")
-    kept = [(key, given) for key, given in parse_qsl(url.query) if key != "password"]
-    return urlunsplit(
-        url._replace(netloc=f"{who.partition(':')[0]}{at}{servers}", query=urlencode(kept))
-    )
+    """A store as it may be shown: passwords in its URL are left out.
+
+    So they are from a URL that libpq refuses since a character of the password is not encoded.
+    """
+    if "://" not in value:
+        return value
+    scheme, who, where, query = _parts_of_url(value)
+    asked = "&".join(query)
+    if "@" in where or "@" in asked.partition("=")[0] or ("@" in asked and not who):
+        text = value.removeprefix(scheme)
+        user = re.split("[:/?@]", text, maxsplit=1)[0]
+        return f"{scheme}{user}@{text.rpartition('@')[2]}"
+    user, at = who.rstrip("@").partition(":")[0], "@" * bool(who)
+    kept = "&".join(it for it in query if not re.search("password|secret", _key(it)))
+    return f"{scheme}{user}{at}{where}{'?' * bool(kept)}{kept}"
+
+
+def _parts_of_url(url: str) -> tuple[str, str, str, list[str]]:
+    """Scheme, user with `@`, hosts with database, and the query's parts: as libpq divides a URL."""
+    found = re.fullmatch(r"(\w*://)([^/@]*@)?([^?]*)\??(.*)", url, re.DOTALL)
+    assert found is not None, "a URL has a scheme"
+    scheme, who, where, query = found.groups(default="")
+    return scheme, who, where, query.split("&") if query else []
+
+
+def _key(part: str) -> str:
+    return unquote(part.partition("=")[0]).lower()
 
 
 def fixed_share(value: str) -> tuple[int, int]:

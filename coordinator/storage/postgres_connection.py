@@ -24,7 +24,7 @@ from ipaddress import ip_address
 from typing import Any, TypeAlias
 
 import psycopg
-from psycopg import sql
+from psycopg import pq, sql
 from psycopg.conninfo import conninfo_to_dict
 
 from coordinator.storage.access import StoreAccess
@@ -95,17 +95,9 @@ class Database:
         """
         try:
             parameters: dict[str, Any] = dict(conninfo_to_dict(url))
-        except psycopg.Error as error:
-            raise CannotOpen(f"libpq does not understand the URL of the store: {error}") from None
-        names = str(parameters.pop("host", "")).split(",")
-        ports = str(parameters.pop("port", "")).split(",")
-        ports = ports * len(names) if len(ports) == 1 else ports
-        if len(ports) != len(names):
-            raise CannotOpen("the URL of the store names hosts and ports in different numbers")
-        hosts = tuple(
-            {key: value for key, value in (("host", name), ("port", port)) if value}
-            for name, port in zip(names, ports, strict=True)
-        )
+        except psycopg.Error:  # Its text has parts of the URL, a password among them.
+            raise CannotOpen(_NOT_UNDERSTOOD) from None
+        hosts = _hosts_of(parameters)
         given = {
             "user": access.user,
             "password": access.password,
@@ -114,7 +106,7 @@ class Database:
             "sslkey": access.key_file,
         }
         parameters |= {key: str(value) for key, value in given.items() if value}
-        if "service" not in parameters and not all(_is_local(name) for name in names):
+        if "service" not in parameters and not all(map(_is_local, hosts)):
             parameters.setdefault("sslmode", "verify-full")
         return cls(parameters, hosts, schema, session_s)
 
@@ -124,12 +116,61 @@ class Database:
             host.get("host", "") + (f":{host['port']}" if "port" in host else "")
             for host in self.hosts
         )
-        database = self.parameters.get("dbname", "")
+        database = str(self.parameters.get("dbname", "")).rpartition("@")[2]
         return f"postgresql://{hosts}/{database}, cluster {self.schema}"
 
 
-def _is_local(name: str) -> bool:
+_NOT_UNDERSTOOD = (
+    "libpq does not understand the URL of the store: a parameter is unknown, or a character of a "
+    "name or password has to be encoded, such as / as %2F"
+)
+HOST_KEYS = ("host", "hostaddr", "port")
+_SERVICE = threading.Lock()
+
+
+def _hosts_of(parameters: dict[str, Any]) -> tuple[dict[str, str], ...]:
+    """Take the hosts out of parameters: one set each. A service, or the environment, may name them.
+
+    Raises:
+        CannotOpen: the lists have different lengths, or have parts of a password.
+    """
+    known = {key: str(parameters.pop(key)) for key in HOST_KEYS if key in parameters}
+    if "host" not in known and "hostaddr" not in known:
+        known = _defaults(parameters.get("service")) | known
+    lists = {key: told.split(",") for key, told in known.items()}
+    count = max((len(told) for told in lists.values()), default=1)
+    if len(lists.get("port", ())) == 1:
+        lists["port"] *= count
+    if any(len(told) != count for told in lists.values()):
+        raise CannotOpen("the URL of the store names hosts and ports in different numbers")
+    if not all(port.isdecimal() for port in lists.get("port", ()) if port):
+        raise CannotOpen(_NOT_UNDERSTOOD)
+    if any("@" in name[1:] for name in lists.get("host", ())):
+        raise CannotOpen(_NOT_UNDERSTOOD)
+    return tuple(
+        {key: told[number] for key, told in lists.items() if told[number]}
+        for number in range(count)
+    )
+
+
+def _defaults(service: str | None) -> dict[str, str]:
+    """Hosts that libpq connects to if none is named. It tells a service's to its variable alone."""
+    with _SERVICE:
+        before = os.environ.get("PGSERVICE")
+        try:
+            if service is not None:
+                os.environ["PGSERVICE"] = service
+            found = {it.keyword.decode(): it.val for it in pq.Conninfo.get_defaults()}
+        finally:
+            os.environ.pop("PGSERVICE", None)
+            if before is not None:
+                os.environ["PGSERVICE"] = before
+    return {key: told.decode() for key in HOST_KEYS if (told := found.get(key))}
+
+
+def _is_local(host: dict[str, str]) -> bool:
     """True for a socket's folder and for the loopback."""
+    name = host.get("hostaddr") or host.get("host", "")
     if not name or name.startswith(("/", "@")) or name == "localhost":
         return True
     with contextlib.suppress(ValueError):
@@ -320,7 +361,8 @@ class Server:
 
     @staticmethod
     def _host_of(connection: PostgresConnection) -> dict[str, str]:
-        return {"host": connection.info.host, "port": str(connection.info.port)}
+        info = connection.info
+        return {"host": info.host, "hostaddr": info.hostaddr, "port": str(info.port)}
 
 
 def _pid(connection: PostgresConnection) -> int:

@@ -13,13 +13,11 @@ snapshot  one row a shard: the last entry that it covers, and the number of its 
 
 from __future__ import annotations
 
-import secrets
-
 from psycopg import sql
 
 from coordinator.storage.log import CannotOpen
-from coordinator.storage.postgres_connection import PostgresConnection
-from coordinator.storage.postgres_lineage import FIRST_LINEAGE, server_position
+from coordinator.storage.postgres_connection import POSITION, PostgresConnection
+from coordinator.storage.postgres_lineage import FIRST_LINEAGE
 
 FORMAT = 1
 
@@ -60,10 +58,20 @@ _BOOT_LOCK = 0x636F6F7264  # The one advisory lock, held while tables are made.
 TABLE_NAMES = ("cluster", "node", "shard", "fence", "entry", "chunk", "snapshot")
 
 
-def ddl(schema: str, role: str = "") -> str:
-    """SQL that makes the tables, and grants a role all it needs at run time."""
+def ddl(schema: str, shards: int, role: str = "") -> str:
+    """SQL that makes the tables of an empty store, and grants a role all it needs at run time."""
     name = _quoted(schema)
-    lines = [f"CREATE SCHEMA IF NOT EXISTS {name};", f"SET search_path = {name};", TABLES.strip()]
+    lines = [
+        f"CREATE SCHEMA IF NOT EXISTS {name};",
+        f"SET search_path = {name};",
+        TABLES.strip(),
+        "INSERT INTO cluster (format, shards, lineage, lineage_id, raised, system, timeline,",
+        "    controller_epoch, version)",
+        f"SELECT {FORMAT}, {shards}, {FIRST_LINEAGE}, (random() * {2**62})::bigint, 0, system,",
+        "    ('x' || timeline)::bit(32)::bigint, 0, 0",
+        f"FROM ({POSITION}) AS position (system, timeline, flushed)",
+        "ON CONFLICT DO NOTHING;",
+    ]
     if role:
         lines += [
             f"GRANT USAGE ON SCHEMA {name} TO {_quoted(role)};",
@@ -94,21 +102,8 @@ def prepare(connection: PostgresConnection, schema: str, shards: int | None) -> 
             connection.execute("SELECT pg_advisory_xact_lock(%s)", (_BOOT_LOCK,))
             found = _format(connection, schema)
             if found is None:
-                connection.execute(ddl(schema).encode())
-                where = server_position(connection)
+                connection.execute(ddl(schema, shards).encode())
                 found = FORMAT, shards
-                connection.execute(
-                    "INSERT INTO cluster (format, shards, lineage, lineage_id, raised, system, "
-                    "timeline, controller_epoch, version) VALUES (%s, %s, %s, %s, 0, %s, %s, 0, 0) "
-                    "ON CONFLICT DO NOTHING",
-                    (
-                        *found,
-                        FIRST_LINEAGE,
-                        secrets.randbits(62),
-                        str(where.system),
-                        where.timeline,
-                    ),
-                )
     if found is None:
         raise CannotOpen("there is no store of this name")
     stored, made_for = found

@@ -84,17 +84,85 @@ def test_the_cluster_names_the_schema_and_the_rest_is_libpqs():
     assert shared_store("postgres://h/db").name == "coordinator"
 
 
-@pytest.mark.parametrize("name", ["", "1st", "a b", "x" * 64, "a;drop"])
+@pytest.mark.parametrize("name", ["", "1st", "a b", "x" * 64, "a" + "é" * 32, "a;drop"])
 def test_a_cluster_that_is_no_name_is_refused(name):
     with pytest.raises(ValueError, match="cluster names a schema"):
         shared_store(f"postgresql://h/db?cluster={name}")
 
 
-def test_passwords_are_not_shown():
-    url = "postgresql://u:secret@h:1/db?password=secret&cluster=jobs"
-    assert without_password(url) == "postgresql://u@h:1/db?cluster=jobs"
-    target = Database.of("postgresql://u:secret@h:1/db", "jobs", StoreAccess(()))
-    assert "secret" not in str(target)
+@pytest.mark.parametrize(
+    ("url", "shown"),
+    [
+        ("u:geheim@h:1/db?password=geheim&cluster=jobs", "u@h:1/db?cluster=jobs"),
+        ("u:geheim@h/db?sslpassword=geheim&p%61ssword=geheim", "u@h/db"),
+        ("h:1,[::1]:2/db?options=a%20b&host=/run/x", "h:1,[::1]:2/db?options=a%20b&host=/run/x"),
+        ("/db?service=s", "/db?service=s"),
+        # Passwords with characters that are to be encoded: libpq refuses most of these.
+        ("u:ge%zzheim@h/db", "u@h/db"),
+        ("u:ge/heim@h/db", "u@h/db"),
+        ("u:ge@heim@h/db", "u@h/db"),
+        ("u:ge?heim@h/db?x=y", "u@h/db?x=y"),
+        ("u:ge/he?im@h/db", "u@h/db"),
+        ("u:ge=h/eim@h/db", "u@h/db"),
+        ("u:ge/h?e=im@h/db", "u@h/db"),
+        ("u:ge:heim#@h/db", "u@h/db"),
+        ("u:123/heim@h/db", "u@h/db"),
+    ],
+)
+def test_passwords_are_not_shown(url, shown):
+    assert without_password(f"postgresql://{url}") == f"postgresql://{shown}"
+    try:
+        target = Database.of(
+            f"postgresql://{url.replace('&cluster=jobs', '')}", "c", StoreAccess(())
+        )
+    except CannotOpen as refused:
+        target = refused
+    for part in ("geheim", "heim", "ge%", "he?im", "eim"):
+        assert part not in str(target).replace("does not understand", "")
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "postgresql:///db?service=s",
+        "postgresql://u@/db?host=/run/postgresql",
+        "postgresql://u:a%2Fb@%2Frun%2Fpostgresql/db",
+        "postgresql://u@h/db?options=-c%20work_mem%3D4MB",
+        "postgres://[::1]:1,h2:2/db",
+    ],
+)
+def test_what_is_libpqs_is_handed_on_as_it_stands(url):
+    divider = "&" if "?" in url else "?"
+    assert shared_store(url).url == url
+    assert shared_store(f"{url}{divider}cluster=jobs").url == url
+    assert shared_store(f"{url}{divider}cluster=jobs").name == "jobs"
+
+
+def test_a_service_names_the_hosts_unless_the_url_does(tmp_path, monkeypatch):
+    file = tmp_path / "services"
+    file.write_text("[s]\nhost=db-1,db-2\nport=1,2\ndbname=app\n")
+    monkeypatch.setenv("PGSERVICEFILE", str(file))
+    named = ({"host": "db-1", "port": "1"}, {"host": "db-2", "port": "2"})
+    assert Database.of("postgresql://?service=s", "c", StoreAccess(())).hosts == named
+    assert "PGSERVICE" not in os.environ
+    one = Database.of("postgresql://h:9/?service=s", "c", StoreAccess(()))
+    assert one.hosts == ({"host": "h", "port": "9"},)
+    monkeypatch.setenv("PGHOST", "db-3,db-4")
+    assert len(Database.of("postgresql:///db", "c", StoreAccess(())).hosts) == 2
+
+
+@pytest.mark.parametrize(
+    "url", ["postgresql:///db?hostaddr=10.0.0.1", "postgresql://localhost/?hostaddr=10.0.0.1"]
+)
+def test_an_address_beyond_the_loopback_needs_certificates_whatever_the_name(url):
+    assert Database.of(url, "c", StoreAccess(())).parameters["sslmode"] == "verify-full"
+    inside = url.replace("10.0.0.1", "127.0.0.1")
+    assert "sslmode" not in Database.of(inside, "c", StoreAccess(())).parameters
+
+
+def test_hosts_and_ports_in_different_numbers_are_refused():
+    with pytest.raises(CannotOpen, match="different numbers"):
+        Database.of("postgresql://h1:1,h2:2/?hostaddr=127.0.0.1", "c", StoreAccess(()))
 
 
 @pytest.mark.parametrize(
@@ -142,12 +210,12 @@ async def test_clusters_share_a_database(postgres):
 
 
 @pytest.mark.integration
-async def test_a_role_with_the_printed_grants_can_do_all(postgres):
+async def test_a_role_with_the_printed_grants_and_nothing_else_can_do_all(postgres):
     url = postgres.url("primary", cluster="")
     by_hand(url, "CREATE ROLE worker LOGIN")
-    async with opened(url, cluster="granted"):
-        pass
-    by_hand(url, ddl("granted", "worker"))
+    by_hand(url, "REVOKE CREATE, TEMPORARY ON DATABASE postgres FROM PUBLIC")
+    for _ in range(2):
+        by_hand(url, ddl("granted", SHARDS, "worker"))
     async with opened(url.replace("postgres@", "worker@"), cluster="granted") as log:
         fence = await log.fence(S0)
         await log.append(fence, entry(1))
@@ -415,6 +483,20 @@ async def lose_the_newest(server: Postgres, log: PostgresLog, fence, sequence: i
     server.kill("primary")
     server.start("standby")
     server.promote("standby")
+
+
+@pytest.mark.integration
+async def test_the_first_host_of_a_service_may_be_a_standby(own, tmp_path, monkeypatch):
+    own.add_standby("standby")
+    async with opened(own.url("primary", cluster="")):
+        pass
+    _until_caught_up(own)
+    file = tmp_path / "services"
+    ports = f"{own.ports['standby']},{own.ports['primary']}"
+    file.write_text(f"[s]\nhost=127.0.0.1,127.0.0.1\nport={ports}\nuser=postgres\n")
+    monkeypatch.setenv("PGSERVICEFILE", str(file))
+    async with opened("postgresql:///postgres?service=s") as log:
+        await log.append(await log.fence(S0), entry(1))
 
 
 @pytest.mark.integration
