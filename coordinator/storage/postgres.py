@@ -20,7 +20,9 @@ import secrets
 import struct
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, TypeVar
 
 import psycopg
@@ -71,6 +73,8 @@ CALL_S = 10.0
 READ_S = 60.0
 """Time limit of a load, or of a step of a snapshot."""
 IDLE_S = 5.0
+THREADS = 4
+"""Loads and snapshots at a time, each with a connection."""
 LOCKED_S = 0.01
 """Interval of attempts to append to a shard whose row is locked, for a third of a session."""
 BATCH_MAX = 4_096
@@ -135,6 +139,7 @@ class PostgresLog:
         self._warnings: list[str] = []
         self._had: dict[ShardId, tuple[int, int]] = {}
         """Lineage id and last sequence number of each shard taken over, as acknowledged."""
+        self._threads = ThreadPoolExecutor(THREADS, "store-read")
         self._writer = GroupCommit(
             self._commit, rest=lambda _: None, end=self._hang_up, idle_s=IDLE_S, most=BATCH_MAX
         )
@@ -207,17 +212,33 @@ class PostgresLog:
             ((raised,),) = reading.rows(RAISED, fence.shard)
             return replace(read_shard(reading, fence.shard, after), raised=raised)
 
-        return await asyncio.to_thread(self._read, read)
+        return await self._read(read)
 
     async def read(self, shard: ShardId, after: int = 0) -> Loaded:
-        return await asyncio.to_thread(self._read, lambda it: read_shard(it, shard, after))
+        return await self._read(lambda it: read_shard(it, shard, after))
 
     async def write_snapshot(self, fence: Fence, snapshot: Snapshot) -> None:
-        await asyncio.to_thread(self._write_snapshot, fence, snapshot)
+        await self._in_thread(self._write_snapshot, fence, snapshot)
 
     async def close(self) -> None:
         await self._writer.close()
+        self._threads.shutdown(wait=False)
         await asyncio.to_thread(self._store.server.watchdog.close)
+
+    async def _read(self, read: Callable[[PostgresTransaction], T]) -> T:
+        """Read as of one moment: over a connection of its own, or over the writer's if the server
+        gives no other."""
+        try:
+            return await self._in_thread(self._read_apart, read)
+        except _NoConnection:
+            if self._connection is None:
+                raise
+            found: T = await self._writer.ask(partial(_read_from, read))
+            return found
+
+    async def _in_thread(self, function: Callable[..., T], *given: object) -> T:
+        """Run a function in a thread of the log: connections that stall take nobody else's."""
+        return await asyncio.get_running_loop().run_in_executor(self._threads, function, *given)
 
     # --- In threads ---
 
@@ -240,44 +261,36 @@ class PostgresLog:
     @contextlib.contextmanager
     def _another(self) -> Iterator[PostgresConnection]:
         """A connection for one load or snapshot. Errors of the server become those of a log."""
-        connection = self._store.connect()
         try:
-            with self._limit(connection, READ_S):
-                yield connection
+            connection = self._store.connect()
+        except Unavailable as error:
+            raise _NoConnection(str(error), is_lasting=error.is_lasting) from error
+        try:
+            yield connection
         except psycopg.Error as error:
             raise failure_of(error, is_sent=True) from error
         finally:
             connection.close()
 
-    def _read(self, read: Callable[[PostgresTransaction], Loaded]) -> Loaded:
-        with self._another() as connection:
-            # A large load may pause for long between two rows.
-            connection.execute("SET idle_in_transaction_session_timeout = 0")
-            connection.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
-            with connection.transaction():
-                return read(PostgresTransaction(connection))
+    def _read_apart(self, read: Callable[[PostgresTransaction], T]) -> T:
+        with self._another() as connection, self._limit(connection, READ_S):
+            return _read_from(read, connection)
 
     def _write_snapshot(self, fence: Fence, snapshot: Snapshot) -> None:
         with self._another() as connection:
             transaction = PostgresTransaction(connection)
-            with connection.transaction():
-                if not make_room(transaction, fence, snapshot.sequence):
-                    return
+
+            def step(run: Callable[..., T], *given: object) -> T:
+                with self._limit(connection, READ_S), connection.transaction():
+                    return run(transaction, *given)
+
+            if not step(make_room, fence, snapshot.sequence):
+                return
             count = 0
             for count, frame in enumerate(chunks(fence, snapshot), 1):
-                with connection.transaction():
-                    check_fence(transaction, fence)
-                    transaction.run(
-                        "INSERT INTO chunk VALUES (?, ?, ?, ?)",
-                        fence.shard,
-                        snapshot.sequence,
-                        count - 1,
-                        frame,
-                    )
-            with connection.transaction():
-                seal(transaction, fence, snapshot, count)
-            with connection.transaction():
-                trim(transaction, fence, snapshot.sequence)
+                step(_add_chunk, fence, snapshot.sequence, count - 1, frame)
+            step(seal, fence, snapshot, count)
+            step(trim, fence, snapshot.sequence)
 
     # --- The writer's thread ---
 
@@ -428,6 +441,25 @@ def _stored(connection: PostgresConnection, append: _Append) -> _Stored:
     assert row is not None
     lineage_id, epoch, token, last = row
     return lineage_id, epoch, token, last
+
+
+def _read_from(read: Callable[[PostgresTransaction], T], connection: PostgresConnection) -> T:
+    with connection.transaction():
+        connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+        # A large load may pause for long between two rows.
+        connection.execute("SET LOCAL idle_in_transaction_session_timeout = 0")
+        return read(PostgresTransaction(connection))
+
+
+def _add_chunk(
+    transaction: PostgresTransaction, fence: Fence, sequence: int, number: int, frame: bytes
+) -> None:
+    check_fence(transaction, fence)
+    transaction.run("INSERT INTO chunk VALUES (?, ?, ?, ?)", fence.shard, sequence, number, frame)
+
+
+class _NoConnection(Unavailable):
+    """No connection could be opened beside those that are held."""
 
 
 class _Locked(LogError):

@@ -19,6 +19,7 @@ import socket
 import threading
 import time
 from collections.abc import Iterator
+from concurrent import futures
 from dataclasses import dataclass, field
 from ipaddress import ip_address
 from typing import Any, TypeAlias
@@ -34,6 +35,8 @@ PostgresConnection: TypeAlias = psycopg.Connection[tuple[Any, ...]]
 
 CONNECT_S = 2
 """Time limit of a connection attempt to one host, in whole seconds, as libpq has it."""
+GRACE_S = 0.25
+"""Time that other hosts have for an answer after one that suits."""
 LOOK_S = 0.05
 """Interval at which the watchdog looks at deadlines."""
 LASTING = ("53100", "3D000", "42501")
@@ -225,6 +228,19 @@ def _shut_down(connection: PostgresConnection) -> None:
 # --- Connecting ---------------------------------------------------------------------------------
 
 
+_Candidate = tuple[tuple[int, int], str, PostgresConnection]
+"""Lineage and timeline, name and connection of a host that can be written."""
+
+
+def _close(late: futures.Future[_Candidate | LogError | None]) -> None:
+    if isinstance(answer := late.result(), tuple):
+        answer[2].close()
+
+
+def _name_of(host: dict[str, str]) -> str:
+    return ":".join(host.values()) or "the server"
+
+
 @dataclass(slots=True)
 class Server:
     """The database of a cluster: opens connections to the host that may be written.
@@ -237,14 +253,17 @@ class Server:
     host: str = ""
     rivals: tuple[str, ...] = ()
 
-    def connect(self) -> PostgresConnection:
+    def connect(self, least: int = 0) -> PostgresConnection:
         """Open a connection, in a thread.
 
+        Args:
+            least: a lineage that is known to have begun; 0: none is. Once a host of it, or of a
+                later one, has answered, the others have `GRACE_S` left. With 0 all are awaited.
         Raises:
             Unavailable: no host can be written.
             CannotOpen: the server cannot keep a log, or a pooler is in the way.
         """
-        connection = self._best()
+        connection = self._best(least)
         try:
             with self._bounded(connection):
                 self._prepare(connection)
@@ -261,27 +280,11 @@ class Server:
     def _bounded(self, connection: PostgresConnection) -> contextlib.AbstractContextManager[None]:
         return self.watchdog.limit(connection, CONNECT_S)
 
-    def _best(self) -> PostgresConnection:
+    def _best(self, least: int) -> PostgresConnection:
         """A connection to the host of the latest lineage and timeline."""
-        found: list[tuple[tuple[int, int], str, PostgresConnection]] = []
-        failures: list[LogError] = []
-        for host in self.target.hosts:
-            name = ":".join(host.values()) or "the server"
-            try:
-                connection = self._open(host)
-            except psycopg.Error as error:
-                failures.append(failure_of(error, is_sent=False))
-                continue
-            try:
-                with self._bounded(connection):
-                    rank = self._rank(connection)
-            except psycopg.Error as error:
-                failures.append(failure_of(error, is_sent=False))
-                rank = None
-            if rank is None:
-                connection.close()
-            else:
-                found.append((rank, name, connection))
+        answers = self._answers(least)
+        failures = [it for it in answers if isinstance(it, LogError)]
+        found = [it for it in answers if isinstance(it, tuple)]
         if not found:
             words = "; ".join(str(failure) for failure in failures) or "every host is a standby"
             lasting = bool(failures) and all(getattr(it, "is_lasting", False) for it in failures)
@@ -290,8 +293,45 @@ class Server:
         *others, (_, self.host, best) = found
         for _, _, connection in others:
             connection.close()
-        self.rivals = tuple(name for _, name, _ in others)
+        if not least:
+            self.rivals = tuple(name for _, name, _ in others)
         return best
+
+    def _answers(self, least: int) -> list[_Candidate | LogError | None]:
+        """The answers of hosts, all asked at once; see `connect`."""
+        hosts = self.target.hosts
+        threads = futures.ThreadPoolExecutor(len(hosts), "store-connect")
+        waiting = {threads.submit(self._candidate, host) for host in hosts}
+        threads.shutdown(wait=False)
+        found: list[_Candidate | LogError | None] = []
+        wait_s = None
+        while waiting:
+            done, waiting = futures.wait(waiting, wait_s, futures.FIRST_COMPLETED)
+            if not done:
+                break
+            found += [it.result() for it in done]
+            if least and any(isinstance(it, tuple) and it[0][0] >= least for it in found):
+                wait_s = GRACE_S
+        for late in waiting:
+            late.add_done_callback(_close)
+        return found
+
+    def _candidate(self, host: dict[str, str]) -> _Candidate | LogError | None:
+        """Rank, name and connection of a host; None: it is a standby."""
+        try:
+            connection = self._open(host)
+        except psycopg.Error as error:
+            return failure_of(error, is_sent=False)
+        rank = None
+        try:
+            with self._bounded(connection):
+                rank = self._rank(connection)
+        except psycopg.Error as error:
+            return failure_of(error, is_sent=False)
+        finally:
+            if rank is None:
+                connection.close()
+        return None if rank is None else (rank, _name_of(host), connection)
 
     def _open(self, host: dict[str, str]) -> PostgresConnection:
         given = {"connect_timeout": CONNECT_S, "application_name": "coordinator"}

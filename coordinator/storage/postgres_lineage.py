@@ -180,14 +180,17 @@ class PostgresStore:
     _host: str = ""  # The one that connections are to be made to, as of the last survey.
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def connect(self) -> PostgresConnection:
+    def connect(self, *, to_survey: bool = False) -> PostgresConnection:
         """A new connection, in the lineage that is noted here.
 
+        Args:
+            to_survey: wait for the answers of all hosts.
         Raises:
             Unavailable: no host can be written, or none suits; an old primary never does.
         """
         try:
-            connection = self.server.connect()
+            known = self.lineage
+            connection = self.server.connect(0 if known is None or to_survey else known.number)
         except CannotOpen as error:
             raise Unavailable(str(error), is_lasting=True) from error
         try:
@@ -248,7 +251,7 @@ class PostgresStore:
 
     def survey(self) -> None:
         """Ask all hosts again which of them can be written; leave one that has been overtaken."""
-        self.connect().close()
+        self.connect(to_survey=True).close()
         if self.server.host != self._host:
             self._host = self.server.host
             self.moves += 1

@@ -8,7 +8,9 @@ import dataclasses
 import os
 import shutil
 import signal
+import socket
 import subprocess
+import time
 from pathlib import Path
 
 import psycopg
@@ -17,6 +19,7 @@ import pytest
 from coordinator.core.ids import ShardId
 from coordinator.settings.forms import shared_store, without_password
 from coordinator.storage import postgres as postgres_module
+from coordinator.storage import postgres_connection
 from coordinator.storage.access import StoreAccess
 from coordinator.storage.coordination import NOBODY, NodeInfo, ShardState
 from coordinator.storage.log import (
@@ -497,6 +500,95 @@ async def test_the_first_host_of_a_service_may_be_a_standby(own, tmp_path, monke
     monkeypatch.setenv("PGSERVICEFILE", str(file))
     async with opened("postgresql:///postgres?service=s") as log:
         await log.append(await log.fence(S0), entry(1))
+
+
+@contextlib.contextmanager
+def frozen_host():
+    """HOST:PORT of a socket that never answers, as that of a stopped server."""
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        yield f"127.0.0.1:{listening.getsockname()[1]}"
+
+
+@pytest.mark.integration
+async def test_a_frozen_host_keeps_nobody_waiting_once_a_lineage_is_known(postgres, monkeypatch):
+    """All hosts are asked at once, and the others have a short grace after the first that suits."""
+    url = postgres.url("primary", cluster="")
+    async with opened(url) as log:
+        with frozen_host() as frozen:
+            store = postgres_store(url.replace("@", f"@{frozen},"), CLUSTER)
+            monkeypatch.setattr(postgres_connection, "CONNECT_S", 10 * HANG_S)
+            store.lineage = log._store.lineage
+            connection = await asyncio.to_thread(store.connect)
+            assert str(connection.info.port) == url.rpartition(":")[2].partition("/")[0]
+            connection.close()
+            store.server.watchdog.close()
+
+
+@pytest.mark.integration
+async def test_all_hosts_are_waited_for_while_no_lineage_is_known(postgres, monkeypatch):
+    """The one that is slow may be the later primary."""
+    url = postgres.url("primary", cluster="")
+    async with opened(url):
+        asked: list[int] = []
+        with frozen_host() as frozen:
+            store = postgres_store(url.replace("@", f"@{frozen},"), CLUSTER)
+            candidate = store.server._candidate
+
+            def counted(host):
+                try:
+                    return candidate(host)
+                finally:
+                    asked.append(int(host["port"]))
+
+            monkeypatch.setattr(type(store.server), "_candidate", lambda _, host: counted(host))
+            (await asyncio.to_thread(store.connect)).close()
+            assert len(asked) == 2
+            store.server.watchdog.close()
+
+
+@pytest.mark.integration
+async def test_a_later_primary_that_is_slow_is_waited_for_by_who_knows_its_lineage(
+    own, monkeypatch
+):
+    """An old primary that answers first suits nobody, so it does not begin the grace."""
+    own.add_standby("standby")
+    async with opened(own.url("primary", cluster="")):
+        pass
+    _until_caught_up(own)
+    own.promote("standby")
+    _begin_a_lineage(own.url("standby", cluster=""))
+    store = postgres_store(own.url("primary", "standby", cluster=""), CLUSTER)
+    (await asyncio.to_thread(store.connect)).close()
+    opening = Server._open
+
+    def slow(server, host):
+        if host["port"] == str(own.ports["standby"]):
+            time.sleep(4 * postgres_connection.GRACE_S)
+        return opening(server, host)
+
+    monkeypatch.setattr(Server, "_open", slow)
+    connection = await asyncio.to_thread(store.connect)
+    assert connection.info.port == own.ports["standby"]
+    connection.close()
+    store.server.watchdog.close()
+
+
+@pytest.mark.integration
+async def test_a_server_without_a_free_connection_still_gives_up_shards_and_their_entries(postgres):
+    """Take-overs and loads go over the connections that a node holds."""
+    url = postgres.url("primary", cluster="")
+    by_hand(url, "CREATE ROLE poor LOGIN")
+    by_hand(url, ddl("crowded", SHARDS, "poor"))
+    async with opened(url.replace("postgres@", "poor@"), cluster="crowded") as log:
+        fence = await log.fence(S0)
+        await log.append(fence, entry(1))
+        by_hand(url, "ALTER ROLE poor CONNECTION LIMIT 1")
+        with pytest.raises(psycopg.OperationalError, match="too many connections"):
+            by_hand(url.replace("postgres@", "poor@"), "SELECT 1")
+        fence = await log.fence(S0)
+        assert [it.sequence for it in (await log.load(fence)).entries] == [1]
+        await log.append(fence, entry(2, fence.fence_epoch))
+        assert (await log.read(S0)).sequence == 2
 
 
 @pytest.mark.integration
