@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from coordinator.cli.flags import WrongUsage, add_output_flag
-from coordinator.cli.output import DONE, Output, show
+from coordinator.cli.output import DONE, Output, refused_in_words, show
 from coordinator.cli.parser import add_actions
 from coordinator.core.limits import SHARDS
 from coordinator.observe.rows import column
@@ -36,7 +36,9 @@ def add_parsers(commands: Any) -> None:  # Any: argparse does not name its type.
     text = "print the SQL that makes the tables, and grants a role what nodes need"
     command = actions.add_parser("sql", help=text, description=text)
     command.set_defaults(run=_sql, kinds=())
-    command.add_argument("--cluster", default="coordinator", help="name of the schema")
+    command.add_argument(
+        "--cluster", type=_cluster, default="coordinator", help="name of the schema"
+    )
     command.add_argument(
         "--shards", type=_shards, help="number of shards, for good (default: that of the setting)"
     )
@@ -49,12 +51,17 @@ def add_parsers(commands: Any) -> None:  # Any: argparse does not name its type.
 
 
 def _sql(options: argparse.Namespace) -> int:
+    from coordinator.runtime.stores import needs_psycopg
     from coordinator.settings.sections import StorageConfig
-    from coordinator.storage.postgres_schema import ddl
 
-    shards = options.shards or StorageConfig().shards
-    print(ddl(options.cluster, shards, options.role), end="")
-    return DONE
+    def act() -> int:
+        with needs_psycopg():
+            from coordinator.storage.postgres_schema import ddl
+        shards = options.shards or StorageConfig().shards
+        print(ddl(options.cluster, shards, options.role), end="")
+        return DONE
+
+    return refused_in_words(options, act)
 
 
 def _shards(text: str) -> int:
@@ -63,12 +70,24 @@ def _shards(text: str) -> int:
     return int(text)
 
 
+def _cluster(text: str) -> str:
+    from coordinator.settings.forms import cluster_name
+
+    try:
+        return cluster_name(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from error
+
+
 def _restored(options: argparse.Namespace) -> int:
     def act() -> Output:
         store = _store_of(options.store)
+        from coordinator.storage.postgres_schema import prepare
+
         try:
-            connection = store.connect()
+            connection = store.server.connect()
             try:
+                prepare(connection, store.server.target.schema, None)
                 store.check(connection, lambda: True)  # Nothing else shows it.
             finally:
                 connection.close()

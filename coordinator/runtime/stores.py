@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+import contextlib
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -146,19 +147,26 @@ async def _open_postgres(
     return Stores(log, PostgresCoordination(store, timeout_s=timeout_s))
 
 
+@contextlib.contextmanager
+def needs_psycopg() -> Iterator[None]:
+    """Translate the error of imports inside. Raises `CannotOpen` without psycopg."""
+    try:
+        yield
+    except ImportError as error:
+        raise CannotOpen(
+            "PostgreSQL needs psycopg: pip install 'consumer-group-coordinator[postgres]'"
+        ) from error
+
+
 def postgres_store(config: StorageConfig, shared: SharedStore) -> PostgresStore:
     """The PostgreSQL store that the settings name; nothing is connected yet.
 
     Raises:
         CannotOpen: psycopg is missing, or libpq does not understand the URL.
     """
-    try:
+    with needs_psycopg():
         from coordinator.storage.postgres_connection import Database, Server
         from coordinator.storage.postgres_lineage import PostgresStore
-    except ImportError as error:
-        raise CannotOpen(
-            "PostgreSQL needs psycopg: pip install 'consumer-group-coordinator[postgres]'"
-        ) from error
     session_s = config.store_session_timeout_ms / 1000
     return PostgresStore(
         Server(Database.of(shared.url, shared.name, _access(config, shared), session_s))

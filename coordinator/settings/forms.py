@@ -76,18 +76,25 @@ def _postgres(value: str) -> SharedStore:
     scheme, who, where, query = _parts_of_url(value)
     names = [unquote(it.partition("=")[2]) for it in query if _key(it) == "cluster"]
     names = names or ["coordinator"]
-    # Longer names would be cut by the server.
-    if len(names) > 1 or not re.fullmatch(r"[A-Za-z_][\w-]*", names[0]) or _is_long(names[0]):
+    if len(names) > 1:
+        raise ValueError("cluster names one schema")
+    name = cluster_name(names[0])
+    kept = "&".join(it for it in query if _key(it) != "cluster")
+    url = f"{scheme}{who}{where}{'?' * bool(kept)}{kept}"
+    return SharedStore("postgresql", tuple(where.partition("/")[0].split(",")), name, url)
+
+
+def cluster_name(name: str) -> str:
+    """The name of a cluster, which is that of its schema.
+
+    Raises:
+        ValueError: it is none, or so long that the server would cut it.
+    """
+    if not re.fullmatch(r"[A-Za-z_][\w-]*", name) or len(name.encode()) > 63:
         raise ValueError(
             "cluster names a schema: a letter, then letters, digits, _ and -, in 63 bytes"
         )
-    kept = "&".join(it for it in query if _key(it) != "cluster")
-    url = f"{scheme}{who}{where}{'?' * bool(kept)}{kept}"
-    return SharedStore("postgresql", tuple(where.partition("/")[0].split(",")), names[0], url)
-
-
-def _is_long(name: str) -> bool:
-    return len(name.encode()) > 63
+    return name
 
 
 def without_password(value: str) -> str:

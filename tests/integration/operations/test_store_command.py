@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 
 import psycopg
 import pytest
@@ -60,6 +61,29 @@ def test_a_restored_store_begins_a_lineage(capsys, postgres):
     status, out, err = run(capsys, "store", "restored", url)
     assert "load their shards anew" in out + err
     assert " 3 " in out
+
+
+def test_a_cluster_that_nobody_has_made_cannot_be_restored(capsys, postgres):
+    url = postgres.url("primary", cluster="nowhere")
+    status, out, err = run(capsys, "store", "restored", url)
+    assert (status, out) == (1, "")
+    assert err == "coordinator: there is no store of this name\n"
+
+
+def test_without_psycopg_the_command_names_the_extra(capsys, monkeypatch):
+    for name in [it for it in sys.modules if it.startswith("coordinator.storage.postgres")]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "psycopg", None)
+    status, out, err = run(capsys, "store", "sql")
+    assert (status, out) == (1, "")
+    assert err.startswith("coordinator: PostgreSQL needs psycopg: pip install ")
+
+
+@pytest.mark.parametrize("name", ["a b", "x" * 64])
+def test_a_cluster_that_is_no_name_is_refused(capsys, name):
+    status, out, err = run(capsys, "store", "sql", "--cluster", name)
+    assert (status, out) == (2, "")
+    assert "cluster names a schema" in err
 
 
 @pytest.mark.parametrize("store", ["sqlite", "etcd://127.0.0.1:1/x", "nothing"])
