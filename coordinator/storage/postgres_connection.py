@@ -228,8 +228,10 @@ def _shut_down(connection: PostgresConnection) -> None:
 # --- Connecting ---------------------------------------------------------------------------------
 
 
-_Candidate = tuple[tuple[int, int], str, PostgresConnection]
-"""Lineage and timeline, name and connection of a host that can be written."""
+_Rank = tuple[int, int, str]
+"""Lineage, timeline, and when the server began to run, which tells it from others."""
+_Candidate = tuple[_Rank, str, PostgresConnection]
+"""Rank, name and connection of a host that can be written."""
 
 
 def _close(late: futures.Future[_Candidate | LogError | None]) -> None:
@@ -267,7 +269,7 @@ class Server:
         try:
             with self._bounded(connection):
                 self._prepare(connection)
-                if connection.info.backend_pid != _pid(connection):
+                if connection.info.backend_pid != server_pid(connection):
                     self._refuse_transaction_pooler(connection)
         except psycopg.Error as error:
             connection.close()
@@ -290,11 +292,11 @@ class Server:
             lasting = bool(failures) and all(getattr(it, "is_lasting", False) for it in failures)
             raise Unavailable(f"{self.target}: {words}", is_lasting=lasting)
         found.sort(key=lambda one: one[0])
-        *others, (_, self.host, best) = found
+        *others, ((*_, taken), self.host, best) = found
         for _, _, connection in others:
             connection.close()
-        if not least:
-            self.rivals = tuple(name for _, name, _ in others)
+        if not least:  # A server may have two names.
+            self.rivals = tuple(name for (*_, server), name, _ in others if server != taken)
         return best
 
     def _answers(self, least: int) -> list[_Candidate | LogError | None]:
@@ -340,15 +342,15 @@ class Server:
             autocommit=True,
         )
 
-    def _rank(self, connection: PostgresConnection) -> tuple[int, int] | None:
-        """Lineage and timeline; None: a standby, or another server that refuses writes."""
+    def _rank(self, connection: PostgresConnection) -> _Rank | None:
+        """Rank of a host; None: a standby, or another server that refuses writes."""
         row = connection.execute(
             "SELECT pg_is_in_recovery() OR current_setting('default_transaction_read_only') = 'on',"
-            " to_regclass(%s)",
+            " to_regclass(%s), pg_postmaster_start_time()::text",
             (f'"{self.target.schema}".cluster',),
         ).fetchone()
         assert row is not None
-        is_standby, table = row
+        is_standby, table, started = row
         if is_standby:
             return None
         lineage = 0
@@ -357,7 +359,7 @@ class Server:
             lineage = (connection.execute(named).fetchone() or (0,))[0]
         position = connection.execute(POSITION).fetchone()
         assert position is not None
-        return lineage, position_of(position).timeline
+        return lineage, position_of(position).timeline, started
 
     @property
     def _schema(self) -> sql.Identifier:
@@ -379,23 +381,27 @@ class Server:
             "search_path": f'"{self.target.schema}"',
             "statement_timeout": "0",
             "lock_timeout": str(third_ms),
+            "default_transaction_isolation": "read committed",
+            "idle_session_timeout": "0",
             "idle_in_transaction_session_timeout": str(third_ms),
         }
         if synchronous in ("off", "local"):
             settings["synchronous_commit"] = "on"
+        if connection.info.server_version >= 170_000:
+            settings["transaction_timeout"] = "0"
         for name, value in settings.items():
             connection.execute("SELECT set_config(%s, %s, false)", (name, value))
 
     def _refuse_transaction_pooler(self, connection: PostgresConnection) -> None:
         """Raise `CannotOpen` unless the connection keeps one server process to itself."""
         why = f"{self.target}: a pooler in transaction mode is in the way: use session mode"
-        pid = _pid(connection)
+        pid = server_pid(connection)
         with contextlib.closing(self._open(self._host_of(connection))) as other:
             with self._bounded(other), other.transaction():
                 other.execute("SELECT 1")
                 connection.execute("LISTEN probe_of_the_pooler")
                 listens = connection.execute("SELECT pg_listening_channels()").fetchall()
-                if _pid(connection) != pid or ("probe_of_the_pooler",) not in listens:
+                if server_pid(connection) != pid or ("probe_of_the_pooler",) not in listens:
                     raise CannotOpen(why)
         connection.execute("UNLISTEN probe_of_the_pooler")
 
@@ -405,7 +411,8 @@ class Server:
         return {"host": info.host, "hostaddr": info.hostaddr, "port": str(info.port)}
 
 
-def _pid(connection: PostgresConnection) -> int:
+def server_pid(connection: PostgresConnection) -> int:
+    """Number of the server process that answers now; poolers may change it."""
     row = connection.execute("SELECT pg_backend_pid()").fetchone()
     assert row is not None
     return int(row[0])

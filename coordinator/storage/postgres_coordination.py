@@ -39,7 +39,7 @@ from coordinator.storage.coordination import (
     signals,
 )
 from coordinator.storage.log import Ambiguous, LogError, Unavailable
-from coordinator.storage.postgres_connection import PostgresConnection, failure_of
+from coordinator.storage.postgres_connection import PostgresConnection, failure_of, server_pid
 from coordinator.storage.postgres_lineage import PostgresStore, StoreWentBack
 
 T = TypeVar("T")
@@ -60,7 +60,7 @@ CHANGE = "UPDATE cluster SET controller_epoch = %s, controller = %s, version = %
 RENEW = """
 WITH hurried AS (SELECT set_config('synchronous_commit', 'off', true))
 UPDATE node SET beat = beat + 1 FROM hurried, cluster WHERE id = %s AND session = %s
-RETURNING version, lineage_id, pg_wal_lsn_diff(pg_current_wal_flush_lsn(), '0/0')
+RETURNING version, lineage_id, pg_wal_lsn_diff(pg_current_wal_flush_lsn(), '0/0'), pg_backend_pid()
 """
 JOIN = """
 INSERT INTO node VALUES (%(id)s, %(session)s, %(info)s, 1)
@@ -84,7 +84,7 @@ class PostgresCoordination:
         self._timeout_s = timeout_s
         self._thread = ThreadPoolExecutor(1, "store-coordination")
         self._connection: PostgresConnection | None = None  # Used in that thread.
-        self._moves = 0
+        self._pid = self._moves = 0
         self._joins = itertools.count(1)
         self._work: dict[Session, list[asyncio.Task[None]]] = {}
         self._listeners: dict[asyncio.Event, None] = {}
@@ -276,6 +276,7 @@ class PostgresCoordination:
         if self._connection is None:
             self._moves = self._store.moves
             self._connection = self._store.connect()
+            self._pid = server_pid(self._connection)
         connection = self._connection
         try:
             # Longer than the time limit of a lock, which is a third of a session.
@@ -331,7 +332,10 @@ class PostgresCoordination:
         row = connection.execute(RENEW, (session.node.node_id, _token(session))).fetchone()
         if row is None:
             return None
-        version, lineage_id, flushed = row
+        version, lineage_id, flushed, pid = row
+        if pid != self._pid:
+            self._hang_up()
+            raise Unavailable("a pooler gives statements to any server process: use session mode")
         self._store.note(lineage_id, version, int(flushed))
         return version, lineage_id
 

@@ -592,6 +592,53 @@ async def test_a_server_without_a_free_connection_still_gives_up_shards_and_thei
 
 
 @pytest.mark.integration
+async def test_two_names_of_one_server_are_no_two_primaries(postgres):
+    url = postgres.url("primary", cluster="")
+    async with opened(url):
+        pass
+    store = postgres_store(url.replace("@127.0.0.1", "@127.0.0.1,localhost"), CLUSTER)
+    assert len(store.server.target.hosts) == 2
+    await asyncio.to_thread(store.survey)
+    assert store.server.rivals == ()
+    store.server.watchdog.close()
+
+
+@pytest.mark.integration
+async def test_what_a_role_has_set_for_its_sessions_does_not_count(postgres):
+    url = postgres.url("primary", cluster="")
+    by_hand(url, "CREATE ROLE odd LOGIN SUPERUSER")
+    by_hand(url, "ALTER ROLE odd SET default_transaction_isolation = 'serializable'")
+    by_hand(url, "ALTER ROLE odd SET idle_session_timeout = '50ms'")
+    by_hand(url, "ALTER ROLE odd SET statement_timeout = '50ms'")
+    async with opened(url.replace("postgres@", "odd@"), cluster="odd") as log:
+        fence = await log.fence(S0)
+        await log.append(fence, entry(1))
+        await asyncio.sleep(0.3)
+        connection = log._connection
+        await log.append(fence, entry(2))
+        assert log._connection is connection
+        shown = await log._writer.ask(
+            lambda held: held.execute("SHOW transaction_isolation").fetchone()
+        )
+        assert shown == ("read committed",)
+
+
+@pytest.mark.integration
+async def test_a_renewal_that_another_server_process_answers_finds_the_pooler(
+    postgres, monkeypatch
+):
+    async with opened(postgres.url("primary", cluster=""), cluster="pooled") as log:
+        coordination = PostgresCoordination(log._store, timeout_s=HANG_S)
+        session = await coordination.join(NodeInfo(1, "h", 1, "first"))
+        assert await coordination._renew(session)
+        coordination._pid += 1
+        with pytest.raises(Unavailable, match="use session mode"):
+            await coordination._renew(session)
+        assert await coordination._renew(session)
+        await coordination.close()
+
+
+@pytest.mark.integration
 async def test_a_standby_is_never_taken(own):
     own.add_standby("standby")
     url = own.url("standby", "primary", cluster="")
