@@ -596,8 +596,8 @@ async def test_two_names_of_one_server_are_no_two_primaries(postgres):
     url = postgres.url("primary", cluster="")
     async with opened(url):
         pass
-    store = postgres_store(url.replace("@127.0.0.1", "@127.0.0.1,localhost"), CLUSTER)
-    assert len(store.server.target.hosts) == 2
+    port = postgres.ports["primary"]
+    store = postgres_store(f"postgresql://postgres@127.0.0.1:{port},localhost:{port}/", CLUSTER)
     await asyncio.to_thread(store.survey)
     assert store.server.rivals == ()
     store.server.watchdog.close()
