@@ -221,6 +221,43 @@ async def test_a_leave_of_a_worker_that_drains(group, assignor):
     assert {move.known_by for move in moved} & {"left", "rejoined"}
 
 
+def hanging_worker(notes: Notes, who: str, hangs: dict[str, int], *, commits: bool) -> Worker:
+    """A worker that hangs with one of its partitions, once `hangs` has somebody."""
+    ends = {"log_ends": lambda keys: dict.fromkeys(keys, 10**6), "log_ends_interval_s": 0.5}
+    worker = Worker(
+        "anywhere:1", "g", topics=TOPICS, client_id=who, progress_timeout_ms=4_000,
+        on_error="release", **SETTINGS, **ends,
+    )  # fmt: skip
+
+    @worker.handler
+    async def handle(p: Partition) -> None:
+        while not p.revoking.is_set():
+            if hangs and hangs.setdefault(who, p.number) == p.number:
+                await asyncio.sleep(10_000)
+            notes.write(p.number, who)
+            await (p.commit(p.position + 1) if commits else p.alive())
+            await asyncio.sleep(STEP_S)
+
+    return worker
+
+
+@pytest.mark.parametrize("commits", [True, False])
+async def test_two_workers_that_hang_in_one_rebalance(group, commits):
+    """One of them begins it, the other hangs in it as well; nobody has told them to stop."""
+    notes, hangs = Notes(group), {}
+    for name in "ab":
+        group.start(hanging_worker(notes, name, hangs, commits=commits), name=name)
+    await group.advance(15)
+    hangs["nobody"] = -1
+    await group.advance(20)
+    began_ms = EPOCH_NS // 1_000_000 + 15_000
+    newest = [record for record in journal(group) if record.started_at_ms > began_ms]
+    moved = [move for record in newest for move in check(group, notes, record)]
+    assert sum(move.partition_count for move in moved) == 2
+    assert {move.from_client_id for move in moved} == {"a", "b"}
+    assert {move.known_by for move in moved} == {"gave_up"}
+
+
 async def test_a_leave_of_a_member(group):
     notes = Notes(group)
     for name in "ab":

@@ -8,7 +8,8 @@ stopped depends on how it stopped:
     left                    when it left, or committed it last, when it left
                             if it committed others later
     not heard since an outage               a session before its last record    as above
-    gave it up by itself                    when it committed it last           when it said so
+    gave it up by itself                    when it committed it last, else     when it said so
+                                            when it was given it
     was removed, but lives  when it was told of the rebalance   when its next heartbeat is due
     joined without it       when it was told of the rebalance   when it joined
     it was taken away       when that assignment was durable    when it joined without it
@@ -101,6 +102,7 @@ def rejoined(
     owned = _claimed(member.protocols[0][1] if member.protocols else b"", trace, read.owned)
     told_ms = trace.told.setdefault(member_id, NO_TIME)
     is_unheard = trace.taken_over is not None and member.last_beat_ms == NO_TIME
+    has_to_stop = not _is_cooperative(trace) and trace.started.member_id != member_id
     for partition, rest in _held(group, trace, member_id, read.assigned).items():
         is_kept = (
             rest.known_by is not StopKnownBy.TAKEN_AWAY if owned is None else partition in owned
@@ -109,21 +111,15 @@ def rejoined(
             continue
         if rest.known_by is not StopKnownBy.TAKEN_AWAY:
             rest.known_by = StopKnownBy.REJOINED
-            if told_ms != NO_TIME:
-                rest.earliest_ms = told_ms
-            elif is_unheard:
+            if is_unheard and told_ms == NO_TIME:
                 rest.known_by = StopKnownBy.NOT_HEARD
-            elif trace.started.member_id == member_id:
+            elif has_to_stop:  # With all its partitions, whoever began the rebalance.
+                rest.earliest_ms = now_ms if told_ms == NO_TIME else told_ms
+            else:
                 # It has stopped by itself; others of its partitions may have kept it until now.
                 rest.known_by = StopKnownBy.GAVE_UP
                 longest_ms = max(member.rebalance_timeout_ms, DRAIN_MAX_MS)
                 rest.earliest_ms = _gave_up_ms(group, trace, partition, longest_ms, now_ms)
-            elif owned:
-                # It keeps others, and says at once what it gives back, unless it was joining.
-                is_at_rest = member.beat_before_ms != NO_TIME or not group.journal
-                rest.earliest_ms = now_ms if is_at_rest else _began_ms(group, member_id)
-            else:
-                rest.earliest_ms = now_ms
         _close(group, trace, partition, rest, now_ms)
 
 
@@ -299,23 +295,15 @@ def _drained(
 def _gave_up_ms(
     group: ClassicGroup, trace: Trace, partition: Partition, longest_ms: int, now_ms: int
 ) -> int:
-    """Last commit of a partition that its owner gave up by itself; `now_ms` if there is none."""
-    committed_ms = _committed_ms(group, trace, partition)
-    return now_ms if committed_ms == NO_TIME else max(committed_ms, now_ms - longest_ms)
+    """Last commit of a partition that its owner gave up by itself, else when it was given it."""
+    began_ms = _committed_ms(group, trace, partition)
+    if began_ms == NO_TIME and trace.before is not None:
+        began_ms = trace.before.state_changed_at_ms
+    return now_ms if began_ms == NO_TIME else max(began_ms, now_ms - longest_ms)
 
 
 def _committed_ms(group: ClassicGroup, trace: Trace, partition: Partition) -> int:
     return committed_ms(group, trace.before, partition)
-
-
-def _began_ms(group: ClassicGroup, member_id: str) -> int:
-    """Time from which a member has had its generation: of the last rebalance, or its return."""
-    for record in reversed(group.journal):
-        if record.is_return and record.member_id == member_id:
-            return record.ended_at_ms
-        if not record.is_return:
-            return record.joined_at_ms
-    return NO_TIME
 
 
 def _claimed(
@@ -325,9 +313,12 @@ def _claimed(
     owned = read_owned(metadata)
     if owned is not None:
         return frozenset(owned)
+    return None if _is_cooperative(trace) else frozenset()
+
+
+def _is_cooperative(trace: Trace) -> bool:
     before = trace.before
-    name = before.protocol_name if before is not None else None
-    return None if COOPERATIVE in (name or "") else frozenset()
+    return before is not None and COOPERATIVE in (before.protocol_name or "")
 
 
 def _end_of(event: MemberEvicted | MemberLeft, trace: Trace, now_ms: int) -> Span:
