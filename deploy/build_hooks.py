@@ -18,13 +18,17 @@ import shutil
 import subprocess
 import sys
 import tempfile
-import tomllib
 from pathlib import Path
 from typing import Any
 
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 from hatchling.metadata.plugin.interface import MetadataHookInterface
 from packaging.requirements import Requirement  # hatchling brings it.
+
+try:
+    import tomllib
+except ImportError:  # An older Python: hatchling brings tomli there, and pip checks the version.
+    import tomli as tomllib
 
 COMPILE, ONLY_SERVER, URL = "COMPILE_TIMER", "ONLY_SERVER", "PROJECT_URL"
 ROOT = Path(__file__).parents[1]

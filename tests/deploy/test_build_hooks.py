@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import sys
+from types import ModuleType
+
 import pytest
 
 from tests.wheels import build_hooks
@@ -26,3 +29,10 @@ def test_links_lead_into_the_repository_or_nowhere(text, with_url, without):
     hooks = build_hooks()
     assert hooks.with_absolute_links(text, URL) == with_url
     assert hooks.with_absolute_links(text, "") == without
+
+
+def test_an_older_python_comes_to_pips_check_of_the_version(monkeypatch):
+    """Up to 3.10 the standard library reads no TOML; there hatchling brings a package that does."""
+    monkeypatch.setitem(sys.modules, "tomllib", None)
+    monkeypatch.setitem(sys.modules, "tomli", ModuleType("tomli"))
+    assert build_hooks.__wrapped__().tomllib is sys.modules["tomli"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 import textwrap
@@ -253,3 +254,29 @@ def test_the_tools_of_developers_start_with_their_extra_alone(wheel, tmp_path, e
     python = installed(wheel, extra, tmp_path / "home")
     for command in COMMANDS[extra]:
         run(python, *command, cwd=ROOT)
+
+
+AGREE = ("grpcio-health-checking", "grpcio-reflection", "grpcio-status", "ortools", "protobuf")
+"""Packages that ask for ranges of protobuf, so that their newest releases may not go together."""
+
+
+def resolved(requirements: str, *flags: str) -> dict[str, str]:
+    """Versions that a resolver takes, by package."""
+    command = ["uv", "pip", "compile", "--no-header", "--no-annotate", "--quiet", *flags, "-"]
+    done = subprocess.run(
+        command, cwd=ROOT, input=requirements, capture_output=True, text=True, check=False
+    )
+    if done.returncode != 0 and any(sign in done.stderr for sign in NO_INDEX):
+        pytest.skip(f"no index answers: {done.stderr.splitlines()[-1]}")
+    assert done.returncode == 0, done.stderr
+    return dict(line.split("==", 1) for line in done.stdout.split("\n") if "==" in line)
+
+
+def test_the_extra_for_tests_is_resolved_without_a_search():
+    """Resolvers that try release after release, as pip 23 does, took more than ten minutes."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    told = [*project["dependencies"], *EXTRAS["test"]]
+    bounds = [it for it in told if re.split(r"[<>=!\[; ]", it, maxsplit=1)[0] in AGREE]
+    newest = resolved("\n".join(bounds), "--no-deps")
+    together = resolved(".[test]")
+    assert {name: together[name] for name in AGREE} == newest
