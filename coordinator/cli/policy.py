@@ -131,7 +131,10 @@ def _setting(text: str) -> tuple[str, int | str | bool]:
     if isinstance(default, Enum):
         return key, _one_of(key, word, {each.value: each.name for each in type(default)})
     if not value.isascii() or not value.isdigit() or int(value) >= _INT32:
-        raise argparse.ArgumentTypeError(f"{key} is a whole number below 2^31, and not {value!r}")
+        others = f", or {', '.join(PROFILES)}" if key == "lease_ms" else ""
+        raise argparse.ArgumentTypeError(
+            f"{key} is a whole number below 2^31{others}, and not {value!r}"
+        )
     return key, int(value)
 
 

@@ -20,7 +20,7 @@ from coordinator.core.session_values.requests import ReportedLog
 
 def take_in(group: Group, command: ReportLogEnds, now_ms: int, out: Outcome) -> None:
     """Store the ends that a member reports. Unlike a heartbeat it does not extend the session."""
-    store(group, command.logs, now_ms)
+    store(group, command.ends, now_ms)
     out.reply(command.call_id, ReportLogEndsReply())
 
 
@@ -30,15 +30,15 @@ def store(group: Group, logs: Iterable[ReportedLog], now_ms: int) -> None:
     """
     if group.log_ends is None:
         group.log_ends = {}
-    for topic, partition, log in logs:
+    for topic, partition, end, *begin in logs:
         before, stored = (
             group.log_ends.get((topic, partition)),
             group.offsets.get((topic, partition)),
         )
         committed = 0 if stored is None else stored.offset
-        is_short = before is not None and log.stop < min(before.committed, committed)
+        is_short = before is not None and end < min(before.committed, committed)
         group.log_ends[(topic, partition)] = LogEnd(
-            topic, partition, log.stop, now_ms, log.start, committed, is_short
+            topic, partition, end, now_ms, sum(begin), committed, is_short
         )
 
 

@@ -212,7 +212,7 @@ class ReportLogEnds(_GroupRequest):
     generation: int
     member_id: str
     instance_id: str | None = None
-    logs: tuple[ReportedLog, ...] = ()
+    ends: tuple[ReportedLog, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

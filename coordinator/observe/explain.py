@@ -182,7 +182,8 @@ def _outage(record: RebalanceRecord) -> Iterator[str]:
     if record.taken_over_at_ms:
         away = spell(max(0, record.taken_over_at_ms - record.silent_since_ms))
         yield (
-            f"The group had no coordinator before, for up to {away}: the log has nothing from "
+            f"The group had no coordinator before, for up to {away} by the nodes' clocks: the log "
+            "has nothing from "
             f"{time_of_day(record.silent_since_ms)} until this node took the group over at "
             f"{time_of_day(record.taken_over_at_ms)}."
         )

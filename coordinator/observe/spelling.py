@@ -24,12 +24,15 @@ class _Range(Protocol):
 
 
 def spell(ms: int) -> str:
-    """A duration for people: 12 ms, 4.1 s, 3 min 20 s."""
+    """A duration for people: 12 ms, 4.1 s, 3 min 20 s, 2 h 5 min, 3 d 4 h."""
     if ms < 1_000:
         return f"{ms} ms"
     if ms < 60_000:
         return f"{ms / 1_000:.1f} s"
-    return f"{ms // 60_000} min {ms % 60_000 // 1_000} s"
+    minutes, hours = ms // 60_000, ms // 3_600_000
+    if hours < 1:
+        return f"{minutes} min {ms % 60_000 // 1_000} s"
+    return f"{hours} h {minutes % 60} min" if hours < 48 else f"{hours // 24} d {hours % 24} h"
 
 
 def spell_between(shortest_ms: int, longest_ms: int) -> str:

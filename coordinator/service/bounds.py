@@ -336,7 +336,7 @@ _PARTS: dict[type[c.Request], Callable[[Any], Parts]] = {
     c.CommitOffsets: _of_commit,
     c.FetchOffsets: lambda request: _of_topics(request.partitions or ()),
     c.DeleteOffsets: lambda request: _of_topics(request.partitions),
-    c.ReportLogEnds: lambda request: _of_topics(log[:2] for log in request.logs),
+    c.ReportLogEnds: lambda request: _of_topics(end[:2] for end in request.ends),
     c.ListGroups: _of_list,
     SetGroupPolicy: _of_policy,
 }

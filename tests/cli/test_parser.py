@@ -154,3 +154,9 @@ def test_a_bug_is_reported_in_a_file(capsys, monkeypatch, tmp_path):
     assert err.endswith(f"details: {file}\n")
     assert "KeyError: 'x'" in file.read_text()
     assert "KeyError" not in err
+
+
+def test_a_lease_that_is_no_number_names_the_profiles(capsys):
+    with pytest.raises(SystemExit):
+        main(["policy", "set", "g", "lease_ms=quick"])
+    assert "or fast, standard, patient, and not 'quick'" in capsys.readouterr().err

@@ -224,6 +224,17 @@ def test_a_recording_has_the_heartbeats_that_are_no_steps(tmp_path):
     assert replay(without).rebalances[-1].ended_at_ms < ended_at, "its session ends earlier"
 
 
+def test_a_heartbeat_that_is_missing_is_a_difference(tmp_path):
+    """The state is the same without it: a later one has come."""
+    path = tmp_path / "recording"
+    record_heartbeats(path)
+    recorded = lines(path)
+    beats = [number for number, line in enumerate(recorded) if "beat" in line]
+    del recorded[beats[3]]
+    (difference,) = replay(text_of(recorded).splitlines()).differences
+    assert difference.startswith("1 inputs are missing before the state after ")
+
+
 def test_a_heartbeat_that_would_be_a_step_now_is_a_difference(tmp_path):
     path = tmp_path / "recording"
     record_heartbeats(path)

@@ -197,7 +197,7 @@ async def test_groups_tell_topics_by_offsets_log_ends_and_assignments():
         await desk.ask(
             c.ReportLogEnds(
                 call_id=desk.node.new_call_id(), group_id="g2", generation=generation,
-                member_id=member, logs=(("by_end", 6, range(100)),),
+                member_id=member, ends=(("by_end", 6, 100),),
             )
         )  # fmt: skip
         told = {"by_offset": 5, "by_assignment": 3, "by_end": 7, "not legal": 1}
@@ -326,11 +326,11 @@ async def test_log_ends_are_the_largest_that_groups_know():
         for number, desk in enumerate(desks):
             group = next(f"g{n}" for n in range(99) if desk.node.is_loaded(f"g{n}"))
             member, generation = await desk.member(group, "t", 3)
-            logs = (("t", 0, range(100 + number)),)
+            ends = (("t", 0, 100 + number),)
             await desk.ask(
                 c.ReportLogEnds(
                     call_id=desk.node.new_call_id(), group_id=group, generation=generation,
-                    member_id=member, logs=logs,
+                    member_id=member, ends=ends,
                 )
             )  # fmt: skip
         plain = next(f"h{n}" for n in range(99) if desks[0].node.is_loaded(f"h{n}"))

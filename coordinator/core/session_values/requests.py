@@ -14,8 +14,8 @@ from coordinator.core.ids import NO_OFFSET, NO_TIME, CallId, TopicPartition
 from coordinator.core.session_values.messages import Wanted
 from coordinator.core.session_values.policy import Policy
 
-ReportedLog = tuple[str, int, range]
-"""Topic and partition of a log, and the offsets that it has, as a member reports it."""
+ReportedLog = tuple[str, int, int] | tuple[str, int, int, int]
+"""Topic and partition of a log, the offset after its last row, and that of its first (else 0)."""
 
 
 class Standing(Enum):

@@ -203,8 +203,8 @@ def _report_log_ends(request: group_pb2.ReportLogEndsRequest, call_id: CallId, _
         generation=request.generation_id,
         member_id=request.member_id,
         instance_id=_optional(request, "group_instance_id"),
-        logs=tuple(
-            (t.name, p.partition_index, range(p.log_begin_offset, p.log_end_offset))
+        ends=tuple(
+            (t.name, p.partition_index, p.log_end_offset, p.log_begin_offset)
             for t in request.topics
             for p in t.partitions
         ),

@@ -177,7 +177,7 @@ def _heartbeat(
         overloaded=beat.overloaded,
         held=held,
         log_ends=tuple(
-            (end.topic, end.partition, range(end.log_begin_offset, end.log_end_offset))
+            (end.topic, end.partition, end.log_end_offset, end.log_begin_offset)
             for end in beat.log_ends
         )
         if beat.log_ends
