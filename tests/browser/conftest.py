@@ -62,6 +62,17 @@ def named(name: str, count: int) -> list[str]:
     return [f"{name}-{number:02}" for number in range(1, count + 1)]
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item):
+    """Keep what the node has logged, but for what is usual, beside a test that failed."""
+    report = yield
+    for node in item.funcargs.values() if report.failed else ():
+        if isinstance(node, Process):
+            lines = [line for line in node.lines if line.get("level") != "info"]
+            report.sections.append(("the node's log", "\n".join(map(str, lines[-20:]))))
+    return report
+
+
 # Playwright keeps a loop running in this thread, so it ends before other modules' tests begin.
 @pytest.fixture(scope="module")
 def browser():
