@@ -1,6 +1,6 @@
 """Break a deployment in every way, again and again, under load; then check every claim.
 
-    python -m tests.faults.cluster [ci|full|long] [etcd|zookeeper] [SEED]
+    python -m tests.faults.cluster [ci|full|long] [etcd|zookeeper|postgresql] [SEED]
 
 The suite runs `ci`, a tenth of `full`, in which everything that can break does so at least once
 on one of the stores.
@@ -85,6 +85,33 @@ PROFILES = {
         controllers_restarted=1,
         store_majority_losses=1,
         store_stops=1,
+    ),
+    # One server, so there is no majority.
+    ("ci", "postgresql"): _ci(
+        node_kills=2,
+        node_stops=2,
+        store_kills=2,
+        partitions=2,
+        node_restarts=1,
+        controllers_deposed=1,
+        controllers_restarted=1,
+        store_stops=1,
+    ),
+    ("full", "postgresql"): Profile(
+        {
+            "node kills": 25,
+            "node stops": 10,
+            "store kills": 10,
+            "partitions": 5,
+            "node restarts": 4,
+            "store stops": 3,
+            "controllers deposed": 3,
+            "controllers restarted": 3,
+        },
+        quiet=30,
+        busy=20,
+        members=3,
+        pause_s=0.3,
     ),
     ("full", "etcd"): _profile(0.7),
     ("full", "zookeeper"): _profile(0.3),

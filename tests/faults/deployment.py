@@ -13,14 +13,24 @@ from coordinator.storage.access import StoreAccess
 from coordinator.storage.coordination import ClusterView
 from coordinator.storage.etcd_coordination import EtcdCoordination
 from coordinator.storage.log import Ambiguous, CannotOpen, Unavailable
+from coordinator.storage.postgres_coordination import PostgresCoordination
 from coordinator.storage.zookeeper_coordination import ZooKeeperCoordination
 from tests.faults.nodes import Nodes
-from tests.faults.stores import Cluster, EtcdCluster, ZooKeeperCluster
+from tests.faults.stores import (
+    Cluster,
+    EtcdCluster,
+    LonePostgres,
+    ZooKeeperCluster,
+    url_of,
+)
 from tests.proxy import Proxy
 from tests.serving import Process, free_port
+from tests.storage.meetings import postgres_store
 
 COORDINATIONS: dict[str, Any] = {"etcd": EtcdCoordination, "zookeeper": ZooKeeperCoordination}
-STORES: dict[str, type[Cluster]] = {"etcd": EtcdCluster, "zookeeper": ZooKeeperCluster}
+STORES: dict[str, type[Cluster | LonePostgres]] = {
+    "etcd": EtcdCluster, "zookeeper": ZooKeeperCluster, "postgresql": LonePostgres,
+}  # fmt: skip
 NODES = (1, 2, 3)
 LOOK_S = 0.1
 SHARDS = 8
@@ -62,7 +72,7 @@ class Deployment(Nodes):
     @property
     def url(self) -> str:
         """URL of the store itself, past the proxies."""
-        return f"{self.kind}://{','.join(self.store.endpoints)}/{NAME}"
+        return url_of(self.kind, self.store.endpoints, NAME)
 
     async def __aenter__(self) -> Deployment:
         await asyncio.to_thread(self.store.__enter__)
@@ -83,9 +93,9 @@ class Deployment(Nodes):
 
     async def start(self, number: int) -> None:
         """Start a coordinator, and wait until it serves."""
-        store = ",".join(proxy.address for proxy in self.to_store[number])
+        store = url_of(self.kind, [proxy.address for proxy in self.to_store[number]], NAME)
         flags = (
-            "--store", f"{self.kind}://{store}/{NAME}", "--node-id", str(number),
+            "--store", store, "--node-id", str(number),
             "--listen", f"127.0.0.1:{self._ports[number]}", "--metrics-listen", "",
             "--console-listen", "",
             "--advertised-port", self.fronts[number].address.rpartition(":")[2],
@@ -101,12 +111,20 @@ class Deployment(Nodes):
         Raises:
             Unavailable, Ambiguous, CannotOpen: it does not answer.
         """
-        access = StoreAccess(self.store.endpoints)
-        coordination = COORDINATIONS[self.kind](access, prefix=NAME)
+        if isinstance(self.store, LonePostgres):
+            coordination = self._of_postgres()
+        else:
+            access = StoreAccess(self.store.endpoints)
+            coordination = COORDINATIONS[self.kind](access, prefix=NAME)
         try:
             return await coordination.read()
         finally:
             await coordination.close()
+
+    def _of_postgres(self) -> PostgresCoordination:
+        store = postgres_store(self.url.partition("?")[0], NAME)
+        self._stack.callback(store.server.watchdog.close)
+        return PostgresCoordination(store)
 
     async def controller(self) -> int:
         """The node that decides, as soon as there is one."""

@@ -8,8 +8,10 @@ import random
 import signal
 from collections.abc import Awaitable, Callable
 
+import psycopg
 from kazoo.client import KazooClient
 from kazoo.exceptions import NoNodeError
+from psycopg import sql
 
 from coordinator.storage.access import StoreAccess
 from coordinator.storage.etcd_api import rpc_pb2 as pb
@@ -122,7 +124,11 @@ async def cut_a_node_off(deployment: Deployment, dice: random.Random) -> str:
 
 async def depose_the_controller(deployment: Deployment, dice: random.Random) -> str:
     """An operator deletes its key by hand: another election, and the old one finds out."""
-    if deployment.kind == "etcd":
+    if deployment.kind == "postgresql":
+        with psycopg.connect(deployment.url.partition("?")[0], autocommit=True) as connection:
+            depose = "UPDATE {}.cluster SET controller = NULL, version = version + 1"
+            connection.execute(sql.SQL(depose).format(sql.Identifier(NAME)))
+    elif deployment.kind == "etcd":
         client = EtcdClient(StoreAccess(deployment.store.endpoints))
         with contextlib.suppress(Ambiguous):
             await client.txn(pb.TxnRequest(success=[delete(f"{NAME}/cluster/controller".encode())]))

@@ -13,6 +13,7 @@ import subprocess
 import tempfile
 import time
 import urllib.request
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Self
 
@@ -294,8 +295,35 @@ class Postgres:
         assert done.returncode == 0, told
 
 
+class LonePostgres(Postgres):
+    """A primary without standbys: the server with number 0, as the other stores count theirs."""
+
+    name = "postgresql"
+
+    @property
+    def endpoints(self) -> tuple[str, ...]:
+        return (f"127.0.0.1:{self.ports['primary']}",)
+
+    def start(self, name: str | int) -> None:
+        super().start(name or "primary")
+
+    def kill(self, name: str | int) -> None:
+        super().kill(name or "primary")
+
+    def signal(self, name: str | int, what: signal.Signals) -> None:
+        super().signal(name or "primary", what)
+
+
+def url_of(kind: str, servers: Sequence[str], name: str) -> str:
+    """The setting `store` of nodes whose cluster has a name."""
+    hosts = ",".join(servers)
+    if kind == "postgresql":
+        return f"postgresql://postgres@{hosts}/postgres?cluster={name}"
+    return f"{kind}://{hosts}/{name}"
+
+
 def store_url(store: Cluster | Postgres, name: str) -> str:
     """The setting `store` of nodes whose cluster has a name."""
     if isinstance(store, Postgres):
         return store.url(cluster=name)
-    return f"{store.name}://{','.join(store.endpoints)}/{name}"
+    return url_of(store.name, store.endpoints, name)
