@@ -112,7 +112,13 @@ def _nodes(admin: ClusterAdmin) -> Output:
         )
         for node in cluster.nodes
     ]
-    return Output(NodeRow, rows, empty="The cluster has no nodes.")
+    notes = []
+    if (lineage := cluster.store_lineage) > 1:
+        notes.append(
+            f"The store has lineage {lineage}: it has lost commits, {lineage - 1} times so far; "
+            "the nodes' logs say when (store_went_back)."
+        )
+    return Output(NodeRow, rows, empty="The cluster has no nodes.", notes=notes)
 
 
 def _shards(admin: ClusterAdmin, wanted: Collection[int] = ()) -> Output:

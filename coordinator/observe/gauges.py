@@ -192,6 +192,12 @@ def cluster_metrics(cluster: ClusterStats) -> Iterable[Metric]:
         "Session timeout of this node as granted by the shared store; 0 without a cluster.",
         value=cluster.session_timeout_s,
     )
+    yield GaugeMetricFamily(
+        "coordinator_store_lineage",
+        "Histories of the shared store, counted from 1: one more, and it has lost commits; "
+        "0 in stores that lose none.",
+        value=cluster.store_lineage,
+    )
 
 
 def memory_metrics() -> Iterable[Metric]:

@@ -344,6 +344,7 @@ class Node:
             self.cluster is not None and self.cluster.is_deciding,
             0.0 if self.cluster is None else self.cluster.undecided_s,
             0.0 if self.cluster is None else self.cluster.session_timeout_s,
+            view.lineage_number,
         )
 
     def group_stats(self, is_wanted: Callable[[str], bool]) -> list[GroupStats]:

@@ -86,3 +86,4 @@ class ClusterStats:
     is_controller: bool
     undecided_s: float = 0.0
     session_timeout_s: float = 0.0
+    store_lineage: int = 0

@@ -129,7 +129,7 @@ class ClusterView:
 
     `controller` is `NOBODY` while there is none, or the store names a session that has ended.
     `lineage` identifies the store's history: another one, and commits that were acknowledged may
-    be lost. 0 in stores that lose none.
+    be lost. 0 in stores that lose none. `lineage_number` counts its histories from 1.
     """
 
     nodes: dict[int, NodeInfo] = field(default_factory=dict)
@@ -137,6 +137,7 @@ class ClusterView:
     controller_epoch: int = 0
     shards: dict[ShardId, ShardState] = field(default_factory=dict)
     lineage: int = 0
+    lineage_number: int = 0
 
     def leader_of(self, shard: ShardId) -> NodeInfo | None:
         """Leader of a shard; None: it has none."""

@@ -50,7 +50,7 @@ SURVEY_S = 10.0
 """Interval at which all hosts are asked which of them can be written."""
 
 READ = """
-SELECT lineage_id, controller_epoch, controller,
+SELECT lineage_id, lineage, controller_epoch, controller,
     (SELECT json_agg(json_build_array(id, session, info)) FROM node),
     (SELECT json_agg(json_build_array(shard, version, state)) FROM shard)
 FROM cluster
@@ -163,7 +163,7 @@ class PostgresCoordination:
             assert row is not None
             return row
 
-        lineage, epoch, controller, nodes, shards = await self._ask(read)
+        lineage, number, epoch, controller, nodes, shards = await self._ask(read)
         living = {number: session for number, session, _ in nodes or ()}
         return ClusterView(
             {number: NodeInfo.from_bytes(info.encode()) for number, _, info in nodes or ()},
@@ -174,6 +174,7 @@ class PostgresCoordination:
                 for shard, version, state in shards or ()
             },
             lineage,
+            number,
         )
 
     async def write(self, controller_epoch: int, *states: ShardState) -> list[ShardState]:

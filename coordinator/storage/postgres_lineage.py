@@ -68,10 +68,17 @@ class WentBack:
         old, new = self.before.position, self.after.position
         was, now = (f"timeline {it.timeline} of system {it.system}" for it in (old, new))
         what = f"a copy of {now} was put back" if was == now else f"it was {was}, and is {now} now"
+        come = f", which had come to {_lsn(old)}" if old.flushed else ""
         return (
-            f"the store went back: {what}, so commits that were acknowledged last may be lost; "
-            f"numbers go on {self.after.raised:,} higher"
+            f"the store went back: {what}, at {_lsn(new)}{come}, so commits that were acknowledged "
+            f"last may be lost; lineage {self.after.number} begins, and numbers go on "
+            f"{self.after.raised:,} higher"
         )
+
+
+def _lsn(position: Position) -> str:
+    """Position in the write-ahead log as PostgreSQL's tools write it."""
+    return f"LSN {position.flushed >> 32:X}/{position.flushed & 0xFFFFFFFF:X}"
 
 
 class StoreWentBack(Unavailable):
@@ -112,7 +119,8 @@ def check_lineage(
     with connection.transaction():
         row = connection.execute(f"{_LINEAGE} FOR UPDATE").fetchone()
         assert row is not None
-        before = stored_lineage(row)
+        known = None if seen is None or seen.id != row[1] else seen
+        before = stored_lineage(row, 0 if known is None else known.position.flushed)
         if _is_same(before, position, seen) and not has_lost():  # Another node was faster.
             return replace(before, position=position), None
         raised = RAISE_MIN + secrets.randbelow(RAISE_RANDOM)
@@ -225,8 +233,11 @@ class PostgresStore:
                     f"{found.number}, and lineage {known.number} has begun elsewhere; if an older "
                     "copy was put back there, run `coordinator store restored`"
                 )
-            if known is None or found.id != known.id:
+            is_other = known is not None and found.id != known.id
+            if known is None or is_other:
                 self.lineage = found
+        if went_back is None and known is not None and is_other:
+            went_back = WentBack(known, found)  # Another node has noticed it first.
         if went_back is not None:
             self.report("store_went_back", str(went_back))
 

@@ -26,7 +26,7 @@ from coordinator.v1 import errors_pb2 as coordinator_dot_v1_dot_errors__pb2
 from coordinator.v1 import limits_pb2 as coordinator_dot_v1_dot_limits__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1c\x63oordinator/v1/cluster.proto\x12\x0e\x63oordinator.v1\x1a\x1b\x63oordinator/v1/errors.proto\x1a\x1b\x63oordinator/v1/limits.proto\"\x18\n\x16\x44\x65scribeClusterRequest\"\xe4\x02\n\x17\x44\x65scribeClusterResponse\x12;\n\x05nodes\x18\x01 \x03(\x0b\x32,.coordinator.v1.DescribeClusterResponse.Node\x12\x12\n\ncontroller\x18\x02 \x01(\x05\x12\x18\n\x10\x63ontroller_epoch\x18\x03 \x01(\x03\x12=\n\x06shards\x18\x04 \x03(\x0b\x32-.coordinator.v1.DescribeClusterResponse.Shard\x1a\x45\n\x04Node\x12\x0f\n\x07node_id\x18\x01 \x01(\x05\x12\x0c\n\x04host\x18\x02 \x01(\t\x12\x0c\n\x04port\x18\x03 \x01(\x05\x12\x10\n\x08\x64raining\x18\x04 \x01(\x08\x1aX\n\x05Shard\x12\r\n\x05shard\x18\x01 \x01(\x05\x12\x0e\n\x06leader\x18\x02 \x01(\x05\x12\r\n\x05\x65poch\x18\x03 \x01(\x03\x12\x10\n\x08replicas\x18\x04 \x03(\x05\x12\x0f\n\x07in_sync\x18\x05 \x03(\x05\",\n\x13\x45lectLeadersRequest\x12\x15\n\x06shards\x18\x01 \x03(\x05\x42\x05\x8a\xb5\x18\x01%\"\\\n\x14\x45lectLeadersResponse\x12-\n\nerror_code\x18\x01 \x01(\x0e\x32\x19.coordinator.v1.ErrorCode\x12\x15\n\rerror_message\x18\x02 \x01(\t\":\n\x10MoveShardRequest\x12\r\n\x05shard\x18\x01 \x01(\x05\x12\x17\n\x08replicas\x18\x02 \x03(\x05\x42\x05\x8a\xb5\x18\x01&\"Y\n\x11MoveShardResponse\x12-\n\nerror_code\x18\x01 \x01(\x0e\x32\x19.coordinator.v1.ErrorCode\x12\x15\n\rerror_message\x18\x02 \x01(\t\"1\n\x10\x44rainNodeRequest\x12\x0f\n\x07node_id\x18\x01 \x01(\x05\x12\x0c\n\x04undo\x18\x02 \x01(\x08\"Y\n\x11\x44rainNodeResponse\x12-\n\nerror_code\x18\x01 \x01(\x0e\x32\x19.coordinator.v1.ErrorCode\x12\x15\n\rerror_message\x18\x02 \x01(\t2\xf1\x02\n\x0c\x43lusterAdmin\x12\x62\n\x0f\x44\x65scribeCluster\x12&.coordinator.v1.DescribeClusterRequest\x1a\'.coordinator.v1.DescribeClusterResponse\x12Y\n\x0c\x45lectLeaders\x12#.coordinator.v1.ElectLeadersRequest\x1a$.coordinator.v1.ElectLeadersResponse\x12P\n\tMoveShard\x12 .coordinator.v1.MoveShardRequest\x1a!.coordinator.v1.MoveShardResponse\x12P\n\tDrainNode\x12 .coordinator.v1.DrainNodeRequest\x1a!.coordinator.v1.DrainNodeResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1c\x63oordinator/v1/cluster.proto\x12\x0e\x63oordinator.v1\x1a\x1b\x63oordinator/v1/errors.proto\x1a\x1b\x63oordinator/v1/limits.proto\"\x18\n\x16\x44\x65scribeClusterRequest\"\xfb\x02\n\x17\x44\x65scribeClusterResponse\x12;\n\x05nodes\x18\x01 \x03(\x0b\x32,.coordinator.v1.DescribeClusterResponse.Node\x12\x12\n\ncontroller\x18\x02 \x01(\x05\x12\x18\n\x10\x63ontroller_epoch\x18\x03 \x01(\x03\x12=\n\x06shards\x18\x04 \x03(\x0b\x32-.coordinator.v1.DescribeClusterResponse.Shard\x12\x15\n\rstore_lineage\x18\x05 \x01(\x03\x1a\x45\n\x04Node\x12\x0f\n\x07node_id\x18\x01 \x01(\x05\x12\x0c\n\x04host\x18\x02 \x01(\t\x12\x0c\n\x04port\x18\x03 \x01(\x05\x12\x10\n\x08\x64raining\x18\x04 \x01(\x08\x1aX\n\x05Shard\x12\r\n\x05shard\x18\x01 \x01(\x05\x12\x0e\n\x06leader\x18\x02 \x01(\x05\x12\r\n\x05\x65poch\x18\x03 \x01(\x03\x12\x10\n\x08replicas\x18\x04 \x03(\x05\x12\x0f\n\x07in_sync\x18\x05 \x03(\x05\",\n\x13\x45lectLeadersRequest\x12\x15\n\x06shards\x18\x01 \x03(\x05\x42\x05\x8a\xb5\x18\x01%\"\\\n\x14\x45lectLeadersResponse\x12-\n\nerror_code\x18\x01 \x01(\x0e\x32\x19.coordinator.v1.ErrorCode\x12\x15\n\rerror_message\x18\x02 \x01(\t\":\n\x10MoveShardRequest\x12\r\n\x05shard\x18\x01 \x01(\x05\x12\x17\n\x08replicas\x18\x02 \x03(\x05\x42\x05\x8a\xb5\x18\x01&\"Y\n\x11MoveShardResponse\x12-\n\nerror_code\x18\x01 \x01(\x0e\x32\x19.coordinator.v1.ErrorCode\x12\x15\n\rerror_message\x18\x02 \x01(\t\"1\n\x10\x44rainNodeRequest\x12\x0f\n\x07node_id\x18\x01 \x01(\x05\x12\x0c\n\x04undo\x18\x02 \x01(\x08\"Y\n\x11\x44rainNodeResponse\x12-\n\nerror_code\x18\x01 \x01(\x0e\x32\x19.coordinator.v1.ErrorCode\x12\x15\n\rerror_message\x18\x02 \x01(\t2\xf1\x02\n\x0c\x43lusterAdmin\x12\x62\n\x0f\x44\x65scribeCluster\x12&.coordinator.v1.DescribeClusterRequest\x1a\'.coordinator.v1.DescribeClusterResponse\x12Y\n\x0c\x45lectLeaders\x12#.coordinator.v1.ElectLeadersRequest\x1a$.coordinator.v1.ElectLeadersResponse\x12P\n\tMoveShard\x12 .coordinator.v1.MoveShardRequest\x1a!.coordinator.v1.MoveShardResponse\x12P\n\tDrainNode\x12 .coordinator.v1.DrainNodeRequest\x1a!.coordinator.v1.DrainNodeResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -40,23 +40,23 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_DESCRIBECLUSTERREQUEST']._serialized_start=106
   _globals['_DESCRIBECLUSTERREQUEST']._serialized_end=130
   _globals['_DESCRIBECLUSTERRESPONSE']._serialized_start=133
-  _globals['_DESCRIBECLUSTERRESPONSE']._serialized_end=489
-  _globals['_DESCRIBECLUSTERRESPONSE_NODE']._serialized_start=330
-  _globals['_DESCRIBECLUSTERRESPONSE_NODE']._serialized_end=399
-  _globals['_DESCRIBECLUSTERRESPONSE_SHARD']._serialized_start=401
-  _globals['_DESCRIBECLUSTERRESPONSE_SHARD']._serialized_end=489
-  _globals['_ELECTLEADERSREQUEST']._serialized_start=491
-  _globals['_ELECTLEADERSREQUEST']._serialized_end=535
-  _globals['_ELECTLEADERSRESPONSE']._serialized_start=537
-  _globals['_ELECTLEADERSRESPONSE']._serialized_end=629
-  _globals['_MOVESHARDREQUEST']._serialized_start=631
-  _globals['_MOVESHARDREQUEST']._serialized_end=689
-  _globals['_MOVESHARDRESPONSE']._serialized_start=691
-  _globals['_MOVESHARDRESPONSE']._serialized_end=780
-  _globals['_DRAINNODEREQUEST']._serialized_start=782
-  _globals['_DRAINNODEREQUEST']._serialized_end=831
-  _globals['_DRAINNODERESPONSE']._serialized_start=833
-  _globals['_DRAINNODERESPONSE']._serialized_end=922
-  _globals['_CLUSTERADMIN']._serialized_start=925
-  _globals['_CLUSTERADMIN']._serialized_end=1294
+  _globals['_DESCRIBECLUSTERRESPONSE']._serialized_end=512
+  _globals['_DESCRIBECLUSTERRESPONSE_NODE']._serialized_start=353
+  _globals['_DESCRIBECLUSTERRESPONSE_NODE']._serialized_end=422
+  _globals['_DESCRIBECLUSTERRESPONSE_SHARD']._serialized_start=424
+  _globals['_DESCRIBECLUSTERRESPONSE_SHARD']._serialized_end=512
+  _globals['_ELECTLEADERSREQUEST']._serialized_start=514
+  _globals['_ELECTLEADERSREQUEST']._serialized_end=558
+  _globals['_ELECTLEADERSRESPONSE']._serialized_start=560
+  _globals['_ELECTLEADERSRESPONSE']._serialized_end=652
+  _globals['_MOVESHARDREQUEST']._serialized_start=654
+  _globals['_MOVESHARDREQUEST']._serialized_end=712
+  _globals['_MOVESHARDRESPONSE']._serialized_start=714
+  _globals['_MOVESHARDRESPONSE']._serialized_end=803
+  _globals['_DRAINNODEREQUEST']._serialized_start=805
+  _globals['_DRAINNODEREQUEST']._serialized_end=854
+  _globals['_DRAINNODERESPONSE']._serialized_start=856
+  _globals['_DRAINNODERESPONSE']._serialized_end=945
+  _globals['_CLUSTERADMIN']._serialized_start=948
+  _globals['_CLUSTERADMIN']._serialized_end=1317
 # @@protoc_insertion_point(module_scope)

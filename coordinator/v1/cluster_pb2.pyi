@@ -104,9 +104,14 @@ class DescribeClusterResponse(_message.Message):
     CONTROLLER_FIELD_NUMBER: _builtins.int
     CONTROLLER_EPOCH_FIELD_NUMBER: _builtins.int
     SHARDS_FIELD_NUMBER: _builtins.int
+    STORE_LINEAGE_FIELD_NUMBER: _builtins.int
     controller: _builtins.int
     """Node id of the controller; -1: none."""
     controller_epoch: _builtins.int
+    store_lineage: _builtins.int
+    """Histories of the shared store, counted from 1: one more, and it has lost commits. 0 in stores
+    that lose none.
+    """
     @_builtins.property
     def nodes(self) -> _containers.RepeatedCompositeFieldContainer[Global___DescribeClusterResponse.Node]: ...
     @_builtins.property
@@ -118,10 +123,11 @@ class DescribeClusterResponse(_message.Message):
         controller: _builtins.int = ...,
         controller_epoch: _builtins.int = ...,
         shards: _abc.Iterable[Global___DescribeClusterResponse.Shard] | None = ...,
+        store_lineage: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["controller", b"controller", "controller_epoch", b"controller_epoch", "nodes", b"nodes", "shards", b"shards"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["controller", b"controller", "controller_epoch", b"controller_epoch", "nodes", b"nodes", "shards", b"shards", "store_lineage", b"store_lineage"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import dataclasses
 import os
+import re
 import shutil
 import signal
 import socket
@@ -807,6 +808,24 @@ async def test_an_owner_that_finds_less_than_it_has_had_begins_one_lineage(
         with pytest.raises(Fenced):  # One of the lineage before, which proves nothing now.
             await log.append(fences[1], entry(3, fences[1].fence_epoch))
         assert log._store.lineage.number == 2
+
+
+@pytest.mark.integration
+async def test_every_node_tells_that_the_store_went_back(postgres):
+    """The first that notices begins the lineage; the others find it."""
+    url, told = postgres.url("primary", cluster=""), ([], [])
+    async with opened(url, cluster="told", troubles=told[0]) as first:
+        async with opened(url, cluster="told", troubles=told[1]) as second:
+            by_hand(url, "UPDATE told.cluster SET timeline = timeline + 1")
+            for log in (first, second, second, first):
+                (await asyncio.to_thread(log._store.connect)).close()
+            view = await PostgresCoordination(second._store).read()
+    for troubles in told:
+        ((what, words),) = troubles
+        assert what == "store_went_back"
+        assert re.search(r" at LSN \d+/\w+, which had come to LSN \d+/\w+, ", words)
+        assert "lineage 2 begins" in words
+    assert view.lineage_number == 2
 
 
 @pytest.mark.integration

@@ -29,6 +29,7 @@ class ClusterService:
             ],
             controller=view.controller,
             controller_epoch=view.controller_epoch,
+            store_lineage=view.lineage_number,
             shards=[
                 pb.DescribeClusterResponse.Shard(
                     shard=shard,

@@ -87,6 +87,10 @@ FIRES = {
         ],
         "2m",
     ),
+    "CoordinatorStoreWentBack": (
+        [(f"coordinator_store_lineage{{{ON}}}", "1 1 1 2 2 2")],
+        "4m",
+    ),
     "CoordinatorGroupLagGrows": (
         [
             (f'coordinator_group_lag{{group="g",topic="t",partition="0",{ON}}}', "0+500x60"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+import urllib.request
 
 import psycopg
 import pytest
@@ -11,7 +12,9 @@ import pytest
 from coordinator.cli.main import main
 from coordinator.storage.postgres_schema import prepare
 from tests.faults.stores import Postgres, missing_postgres
-from tests.serving import free_port
+from tests.integration.waiting import wait_until
+from tests.patience import HANG_S
+from tests.serving import Process, free_port
 
 CLUSTER = "jobs"
 
@@ -61,6 +64,18 @@ def test_a_restored_store_begins_a_lineage(capsys, postgres):
     status, out, err = run(capsys, "store", "restored", url)
     assert "load their shards anew" in out + err
     assert " 3 " in out
+
+
+def test_a_cluster_tells_that_its_store_has_lost_commits(capsys, postgres):
+    url = postgres.url("primary", cluster="told")
+    with Process("--store", url, "--node-id", "1") as node:
+        cluster = ("cluster", "describe", "--bootstrap", node.address)
+        assert "lineage" not in "".join(map(str, run(capsys, *cluster)))
+        assert run(capsys, "store", "restored", url)[0] == 0
+        wait_until(lambda: "has lineage 2: it has lost commits" in run(capsys, *cluster)[2])
+        page = urllib.request.urlopen(node.metrics, timeout=HANG_S).read().decode()
+        assert "coordinator_store_lineage 2.0" in page
+        wait_until(lambda: any(line["event"] == "store_went_back" for line in node.lines))
 
 
 def test_a_cluster_that_nobody_has_made_cannot_be_restored(capsys, postgres):

@@ -179,9 +179,7 @@ def _heartbeat(
         log_ends=tuple(
             (end.topic, end.partition, end.log_end_offset, end.log_begin_offset)
             for end in beat.log_ends
-        )
-        if beat.log_ends
-        else (),
+        ),
     )
 
 
