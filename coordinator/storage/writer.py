@@ -20,7 +20,7 @@ from typing import Any
 import apsw
 
 from coordinator.storage.group_commit import Asked, GroupCommit
-from coordinator.storage.log import Ambiguous, Damaged, LogError, Unavailable
+from coordinator.storage.log import Ambiguous, CannotOpen, Damaged, LogError, Unavailable
 from coordinator.storage.soundness import ADVICE, is_damage
 from coordinator.storage.store_files import StoreFiles
 
@@ -213,7 +213,7 @@ class Writer:
 
     def _checkpoint(self) -> None:
         # A failed checkpoint loses nothing, and is tried again the next time.
-        with contextlib.suppress(apsw.Error, OSError):
+        with contextlib.suppress(apsw.Error, OSError, CannotOpen):
             pages, moved = self._connect().wal_checkpoint()
             self._to_checkpoint = pages - moved
         self._files.note_checkpoint()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 
 import apsw
 import pytest
@@ -11,6 +12,7 @@ from coordinator.core.ids import ShardId
 from coordinator.storage.log import Ambiguous, CannotOpen, Entry, Snapshot, Unavailable
 from coordinator.storage.sqlite import SqliteLog
 from coordinator.storage.store_files import StoreFiles
+from tests.patience import HANG_S
 from tests.storage.conftest import SHARDS, opened
 from tests.storage.disks import Disk
 
@@ -59,6 +61,34 @@ async def test_appends_are_refused_and_go_on_when_the_disk_is_well_again(tmp_pat
     async with opened(tmp_path) as log:
         assert (await log.load(await log.fence(S0))).sequence == 2
         assert list((await log.load(await log.fence(S1))).records()) == [b"1" * 10]
+
+
+async def test_a_store_that_cannot_be_opened_again_for_a_checkpoint_ends_no_writer(
+    tmp_path, disk, monkeypatch
+):
+    def refuse():
+        raise CannotOpen("it is another store now")
+
+    async with opened(tmp_path, vfs=disk.name) as log:
+        fence = await log.fence(S0)
+        await log.append(fence, entry(1, fence))
+        with monkeypatch.context() as patched:
+            patched.setattr(log._files, "free_bytes", lambda: 0)
+            patched.setattr(log._writer, "_open", refuse)
+            disk.break_("write", apsw.FullError)
+            with pytest.raises(Unavailable):
+                await log.append(fence, entry(2, fence))
+            # It has looked at the log since, and would have made room.
+            async with asyncio.timeout(HANG_S):
+                with pytest.raises(CannotOpen, match="another store"):
+                    await log.append(fence, entry(2, fence))
+            disk.repair()
+        async with asyncio.timeout(HANG_S):
+            while True:
+                with contextlib.suppress(Unavailable):  # Until the writer has looked again.
+                    await log.append(fence, entry(2, fence))
+                    break
+        assert (await log.load(fence)).sequence == 2
 
 
 async def test_a_sync_that_fails_on_a_disk_that_cannot_be_cut_is_ambiguous(
