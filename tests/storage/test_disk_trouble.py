@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import sys
 
 import apsw
 import pytest
@@ -73,7 +74,12 @@ async def test_a_store_that_cannot_be_opened_again_for_a_checkpoint_ends_no_writ
         fence = await log.fence(S0)
         await log.append(fence, entry(1, fence))
         with monkeypatch.context() as patched:
-            patched.setattr(log._files, "free_bytes", lambda: 0)
+            # Short of room from the moment in which it has hung up.
+            patched.setattr(
+                log._files,
+                "free_bytes",
+                lambda: sys.maxsize * (log._writer._connection is not None),
+            )
             patched.setattr(log._writer, "_open", refuse)
             disk.break_("write", apsw.FullError)
             with pytest.raises(Unavailable):
