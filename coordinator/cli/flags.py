@@ -42,6 +42,13 @@ def add_watch_flag(command: argparse.ArgumentParser) -> None:
     )
 
 
+def count_up_to(most: int, text: str) -> int:
+    """The number from 1 to `most` in an argument. Raises `ArgumentTypeError`."""
+    if not text.isdecimal() or not 1 <= int(text) <= most:
+        raise argparse.ArgumentTypeError(f"{text!r} is no number from 1 to {most}")
+    return int(text)
+
+
 def seconds(text: str) -> float:
     """The number of seconds in an argument. Raises `ArgumentTypeError`."""
     try:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import argparse
 import os
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from coordinator.cli.flags import WrongUsage, add_output_flag
+from coordinator.cli.flags import WrongUsage, add_output_flag, count_up_to
 from coordinator.cli.output import DONE, Output, refused_in_words, show
 from coordinator.cli.parser import add_actions
 from coordinator.core.limits import SHARDS
@@ -40,7 +41,9 @@ def add_parsers(commands: Any) -> None:  # Any: argparse does not name its type.
         "--cluster", type=_cluster, default="coordinator", help="name of the schema"
     )
     command.add_argument(
-        "--shards", type=_shards, help="number of shards, for good (default: that of the setting)"
+        "--shards",
+        type=partial(count_up_to, SHARDS.items),
+        help="number of shards, for good (default: that of the setting)",
     )
     command.add_argument("--role", default="", help="role that nodes log in as")
     text = "have nodes raise all numbers, after a copy of the database was put back"
@@ -62,12 +65,6 @@ def _sql(options: argparse.Namespace) -> int:
         return DONE
 
     return refused_in_words(options, act)
-
-
-def _shards(text: str) -> int:
-    if not text.isdecimal() or not 1 <= int(text) <= SHARDS.items:
-        raise argparse.ArgumentTypeError(f"{text!r} is no number from 1 to {SHARDS.items}")
-    return int(text)
 
 
 def _cluster(text: str) -> str:

@@ -7,10 +7,12 @@ import time
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from coordinator.cli.connection import add_common_flags
+from coordinator.cli.flags import count_up_to
 from coordinator.cli.output import DONE, REFUSED, Output, complain, show, show_each
 from coordinator.observe.journal_rows import (
     Blocking,
@@ -51,7 +53,7 @@ def add_parsers(commands: Any) -> None:  # Any: argparse does not name its type.
             )
             command.add_argument(
                 "--last",
-                type=_number,
+                type=partial(count_up_to, 1_000),
                 default=1,
                 metavar="N",
                 help="newest rebalances (default: 1)",
@@ -64,12 +66,6 @@ def add_parsers(commands: Any) -> None:  # Any: argparse does not name its type.
                 help="write a picture to this .svg or .png file",
             )
         add_common_flags(command, kind, can_watch=name == "who-blocks")
-
-
-def _number(text: str) -> int:
-    if not text.isdecimal() or not 1 <= int(text) <= 1_000:
-        raise argparse.ArgumentTypeError(f"{text!r} is no number from 1 to 1000")
-    return int(text)
 
 
 def _explain(options: argparse.Namespace) -> int:

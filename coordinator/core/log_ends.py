@@ -31,15 +31,11 @@ def store(group: Group, logs: Iterable[ReportedLog], now_ms: int) -> None:
     if group.log_ends is None:
         group.log_ends = {}
     for topic, partition, end, *begin in logs:
-        before, stored = (
-            group.log_ends.get((topic, partition)),
-            group.offsets.get((topic, partition)),
-        )
+        key = topic, partition
+        before, stored = group.log_ends.get(key), group.offsets.get(key)
         committed = 0 if stored is None else stored.offset
         is_short = before is not None and end < min(before.committed, committed)
-        group.log_ends[(topic, partition)] = LogEnd(
-            topic, partition, end, now_ms, sum(begin), committed, is_short
-        )
+        group.log_ends[key] = LogEnd(topic, partition, end, now_ms, sum(begin), committed, is_short)
 
 
 def list_all(group: Group, command: ListLogEnds, out: Outcome) -> None:

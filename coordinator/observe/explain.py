@@ -183,9 +183,8 @@ def _outage(record: RebalanceRecord) -> Iterator[str]:
         away = spell(max(0, record.taken_over_at_ms - record.silent_since_ms))
         yield (
             f"The group had no coordinator before, for up to {away} by the nodes' clocks: the log "
-            "has nothing from "
-            f"{time_of_day(record.silent_since_ms)} until this node took the group over at "
-            f"{time_of_day(record.taken_over_at_ms)}."
+            f"has nothing from {time_of_day(record.silent_since_ms)} until this node took the "
+            f"group over at {time_of_day(record.taken_over_at_ms)}."
         )
 
 

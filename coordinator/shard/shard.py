@@ -333,7 +333,7 @@ class Shard:
                 group.group_id,
                 len(group.members),
                 {key: stored.offset for key, stored in list(group.offsets.items())},
-                dict(list((group.log_ends or {}).items())),
+                dict(group.log_ends or {}),
             )
             for group in list(self.machine.groups.values())
             if group.group_id != TOPICS_GROUP and is_wanted(group.group_id)

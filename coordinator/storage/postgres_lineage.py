@@ -233,10 +233,9 @@ class PostgresStore:
                     f"{found.number}, and lineage {known.number} has begun elsewhere; if an older "
                     "copy was put back there, run `coordinator store restored`"
                 )
-            is_other = known is not None and found.id != known.id
-            if known is None or is_other:
+            if known is None or found.id != known.id:
                 self.lineage = found
-        if went_back is None and known is not None and is_other:
+        if went_back is None and known is not None and found.id != known.id:
             went_back = WentBack(known, found)  # Another node has noticed it first.
         if went_back is not None:
             self.report("store_went_back", str(went_back))

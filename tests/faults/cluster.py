@@ -46,8 +46,11 @@ class Profile:
     pause_s: float
 
 
-def _profile(part: float) -> Profile:
-    """A part of the full profile, whose faults are divided between the stores."""
+def _profile(part: float, *, has_majority: bool = True) -> Profile:
+    """A part of the full profile, whose faults are divided between the stores.
+
+    `has_majority`: the store has several servers, most of which can be lost.
+    """
     whole = {"node kills": 50, "node stops": 20, "store kills": 20, "partitions": 10}
     faults = {name: round(count * part) for name, count in whole.items()}
     more = {
@@ -58,7 +61,8 @@ def _profile(part: float) -> Profile:
         "controllers deposed": 3,
         "controllers restarted": 3,
     }
-    return Profile({**faults, **more}, quiet=30, busy=20, members=3, pause_s=0.3)
+    faults |= {name: n for name, n in more.items() if has_majority or "majority" not in name}
+    return Profile(faults, quiet=30, busy=20, members=3, pause_s=0.3)
 
 
 def _ci(**faults: int) -> Profile:
@@ -97,22 +101,7 @@ PROFILES = {
         controllers_restarted=1,
         store_stops=1,
     ),
-    ("full", "postgresql"): Profile(
-        {
-            "node kills": 25,
-            "node stops": 10,
-            "store kills": 10,
-            "partitions": 5,
-            "node restarts": 4,
-            "store stops": 3,
-            "controllers deposed": 3,
-            "controllers restarted": 3,
-        },
-        quiet=30,
-        busy=20,
-        members=3,
-        pause_s=0.3,
-    ),
+    ("full", "postgresql"): _profile(0.5, has_majority=False),
     ("full", "etcd"): _profile(0.7),
     ("full", "zookeeper"): _profile(0.3),
     **{
