@@ -18,13 +18,8 @@ member that is only imported pays for none of them.
 
 from typing import TYPE_CHECKING
 
-from coordinator.assignors.base import (
-    Assignor,
-    ClusterView,
-    RebalanceProtocol,
-    Subscription,
-    TopicPartition,
-)
+from coordinator.assignors.base import Assignor, ClusterView, RebalanceProtocol, Subscription
+from coordinator.assignors.partitions import TopicPartition
 
 if TYPE_CHECKING:
     from coordinator.assignors.built_in import (

@@ -12,17 +12,12 @@ Four laws hold for every assignor, whatever else it promises:
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum
-from typing import NamedTuple, Protocol
+from typing import Protocol
+
+from coordinator.assignors.partitions import TopicPartition
 
 NO_GENERATION = -1
 """Generation of a member that has none: it is new, or its client is too old to send one."""
-
-
-class TopicPartition(NamedTuple):
-    """One partition of one topic; partitions count from 0."""
-
-    topic: str
-    partition: int
 
 
 class RebalanceProtocol(IntEnum):

@@ -17,13 +17,14 @@ Source: KIP-341, KIP-429, KIP-792.
 from collections.abc import Mapping
 from contextlib import suppress
 
-from coordinator.assignors.base import NO_GENERATION, Subscription, TopicPartition
+from coordinator.assignors.base import NO_GENERATION, Subscription
 from coordinator.assignors.consumer_protocol import (
     ConsumerProtocolError,
     PreviousAssignment,
     decode_generation,
     decode_previous_assignment,
 )
+from coordinator.assignors.partitions import TopicPartition
 
 
 def remembered(subscription: Subscription) -> PreviousAssignment:

@@ -30,7 +30,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from struct import Struct
 
-from coordinator.assignors.base import NO_GENERATION, Subscription, TopicPartition
+from coordinator.assignors.base import NO_GENERATION, Subscription
+from coordinator.assignors.partitions import TopicPartition
 
 NEWEST_VERSION = 3
 """Newest version whose fields are all known; the one that is written."""

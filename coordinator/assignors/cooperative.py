@@ -28,13 +28,9 @@ Source: KIP-429; Kafka `CooperativeStickyAssignor`.
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from coordinator.assignors.base import (
-    ClusterView,
-    RebalanceProtocol,
-    Subscription,
-    TopicPartition,
-)
+from coordinator.assignors.base import ClusterView, RebalanceProtocol, Subscription
 from coordinator.assignors.claims import believed_owners, held
+from coordinator.assignors.partitions import TopicPartition
 from coordinator.assignors.sticky import assign_stickily
 
 

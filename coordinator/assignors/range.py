@@ -25,9 +25,9 @@ from coordinator.assignors.base import (
     ClusterView,
     RebalanceProtocol,
     Subscription,
-    TopicPartition,
     subscribers_by_topic,
 )
+from coordinator.assignors.partitions import TopicPartition
 from coordinator.assignors.racks import place_near
 from coordinator.assignors.unwanted import give_elsewhere
 

@@ -23,10 +23,10 @@ from coordinator.assignors.base import (
     ClusterView,
     RebalanceProtocol,
     Subscription,
-    TopicPartition,
     in_member_order,
     subscribers_by_topic,
 )
+from coordinator.assignors.partitions import TopicPartition
 from coordinator.assignors.unwanted import give_elsewhere
 
 

@@ -54,16 +54,11 @@ from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 from heapq import heapify, heapreplace
 
-from coordinator.assignors.base import (
-    ClusterView,
-    RebalanceProtocol,
-    Subscription,
-    TopicPartition,
-    in_member_order,
-)
+from coordinator.assignors.base import ClusterView, RebalanceProtocol, Subscription, in_member_order
 from coordinator.assignors.claims import believed_owners, remembered
 from coordinator.assignors.consumer_protocol import PreviousAssignment
 from coordinator.assignors.leveling import Holding, level
+from coordinator.assignors.partitions import TopicPartition
 from coordinator.assignors.racks import place_near
 from coordinator.assignors.unwanted import give_elsewhere
 

@@ -12,7 +12,8 @@ owner gives another one in exchange.
 
 from collections.abc import Mapping
 
-from coordinator.assignors.base import Subscription, TopicPartition, in_member_order
+from coordinator.assignors.base import Subscription, in_member_order
+from coordinator.assignors.partitions import TopicPartition
 
 Shares = dict[str, list[TopicPartition]]
 

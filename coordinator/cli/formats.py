@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from coordinator.printable import printable
@@ -68,7 +68,7 @@ def quoted_text(text: str) -> str:
 
 
 def as_table(
-    headings: Sequence[str],
+    headings: Collection[str],
     cells: Sequence[Sequence[str]],
     tones: Mapping[int, Mapping[str, str]] | None = None,
 ) -> str:
@@ -81,7 +81,7 @@ def as_table(
     shown = [[printable(text) for text in row] for row in cells]
     widths = [max(map(len, parts)) for parts in zip(headings, *shown, strict=True)]
 
-    def line(row: Sequence[str]) -> str:
+    def line(row: Iterable[str]) -> str:
         return "  ".join(f"{text:{width}}" for text, width in zip(row, widths, strict=True))
 
     if tones is None:

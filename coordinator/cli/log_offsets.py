@@ -51,7 +51,7 @@ class LogOffsets:
         times = [(stamp, offset) for offset, stamp in rows if stamp is not None]
         if not times:
             raise LookupError(
-                f"{spelled(partition)} has no timestamps: give column timestamp_ms in --log-offsets"
+                f"{partition} has no timestamps: give column timestamp_ms in --log-offsets"
             )
         return next((offset for stamp, offset in times if stamp >= epoch_ms), rows[-1][0])
 
@@ -59,7 +59,7 @@ class LogOffsets:
         rows = self.rows.get(partition)
         if not rows:
             raise LookupError(
-                f"the {what} of the log of {spelled(partition)} is unknown: give it by "
+                f"the {what} of the log of {partition} is unknown: give it by "
                 f"--log-offsets, a CSV file with columns {COLUMNS}, or name the offset by "
                 "--to-offset"
             )
@@ -114,8 +114,3 @@ def number(text: str | None, most: int = OFFSET_MAX) -> int:
     if value > most:
         raise ValueError(f"{text} is larger than {most}")
     return value
-
-
-def spelled(partition: TopicPartition) -> str:
-    """A partition as people write it: `orders-3`."""
-    return f"{partition.topic}-{partition.partition}"

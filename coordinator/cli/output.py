@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import shutil
 import sys
 import time
 from collections.abc import Callable, Iterable, Sequence
@@ -21,6 +22,7 @@ from typing import Any
 from coordinator.cli.flags import WrongUsage
 from coordinator.cli.formats import as_json, as_table, as_yaml
 from coordinator.observe.rows import TONES, cell, columns_of, headings_of, plain
+from coordinator.observe.spelling import short_id
 from coordinator.printable import printable, printable_lines
 
 DONE, REFUSED, WRONG_USAGE = 0, 1, 2
@@ -114,8 +116,12 @@ def has_colour(options: argparse.Namespace) -> bool:
     return not is_plain and sys.stdout.isatty()
 
 
-def rendered(output: Output, form: str, *, colour: bool = False) -> str:
-    """The rows in a format: `table`, `json` or `yaml`."""
+def rendered(output: Output, form: str, *, colour: bool = False, width: int = 0) -> str:
+    """The rows in a format: `table`, `json` or `yaml`.
+
+    Args:
+        width: of the terminal: a wider table has short forms of member ids; 0: any.
+    """
     if form != "table":
         content = [plain(row) for row in output.rows]
         return as_json(content, indent=2) if form == "json" else as_yaml(content)
@@ -128,14 +134,17 @@ def rendered(output: Output, form: str, *, colour: bool = False) -> str:
         for row in output.rows
     ]
     tones = {number: TONES for number, key in enumerate(headings) if columns[key].is_state}
-    return as_table(list(headings.values()), cells, tones if colour else None)
+    if width and max(map(len, as_table(headings.values(), cells).split("\n"))) > width:
+        cells = [list(map(short_id, row)) for row in cells]
+    return as_table(headings.values(), cells, tones if colour else None)
 
 
 # --- Inside -------------------------------------------------------------------------------------
 
 
 def _print(options: argparse.Namespace, output: Output) -> int:
-    if text := rendered(output, options.output, colour=has_colour(options)):
+    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else 0
+    if text := rendered(output, options.output, colour=has_colour(options), width=width):
         print(text, flush=True)
     if options.output == "table":
         for words in (*([] if output.rows else [output.empty]), *output.notes):

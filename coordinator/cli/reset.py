@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from coordinator.assignors import TopicPartition
-from coordinator.cli.log_offsets import OFFSET_MAX, LogOffsets, number, spelled
+from coordinator.cli.log_offsets import OFFSET_MAX, LogOffsets, number
 from coordinator.cli.partitions import PARTITION_MAX, Selection, chosen
 from coordinator.cli.refusals import advice_of
 from coordinator.commit_metadata import of_reset
@@ -71,8 +71,7 @@ def plan(
     new = {p: _within(offset, p, logs) for p, offset in wanted.items()}
     moved = [p for p in partitions if new[p] != wanted[p]]
     notes = [
-        f"{spelled(p)}: {wanted[p]} is outside of the log, so {new[p]} is used."
-        for p in moved[:NAMED_MAX]
+        f"{p}: {wanted[p]} is outside of the log, so {new[p]} is used." for p in moved[:NAMED_MAX]
     ]
     if len(moved) > NAMED_MAX:
         notes.append(f"So it is with {len(moved) - NAMED_MAX} more partitions.")
@@ -152,7 +151,7 @@ def _wanted(
     if target.at_ms is not None:
         return logs.at(partition, target.at_ms)
     if partition not in current:
-        raise LookupError(f"{spelled(partition)} has no committed offset: give one by --to-offset")
+        raise LookupError(f"{partition} has no committed offset: give one by --to-offset")
     return current[partition] + (target.shift_by or 0)
 
 
@@ -162,7 +161,7 @@ def _within(offset: int, partition: TopicPartition, logs: LogOffsets) -> int:
         return min(max(offset, logs.earliest(partition)), logs.latest(partition))
     if not 0 <= offset <= OFFSET_MAX:
         raise ValueError(
-            f"{spelled(partition)}: {offset} is no offset; with --log-offsets the nearest one "
+            f"{partition}: {offset} is no offset; with --log-offsets the nearest one "
             "within the log is used"
         )
     return offset
@@ -177,7 +176,7 @@ def _from_file(path: Path) -> dict[TopicPartition, int]:
             for row in filter(None, rows):
                 key, offset = _line(row)
                 if key in found:
-                    raise ValueError(f"{spelled(key)} is listed twice")
+                    raise ValueError(f"{key} is listed twice")
                 found[key] = offset
         except UnicodeError:
             raise

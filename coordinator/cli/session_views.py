@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from coordinator.assignors import TopicPartition
-from coordinator.observe.spelling import quoted, spell
+from coordinator.observe.spelling import count_of, member_of, quoted, spell
 from coordinator.operator.admin import GroupAdmin
 from coordinator.operator.session_admin import (
     WAITING,
@@ -48,9 +48,9 @@ class SessionView:
         return seen
 
     def name(self, member_id: str) -> str:
-        """Name of a member, or its id."""
+        """Name of a member, or a short form of its id, quoted."""
         member = self.members.get(member_id)
-        return member_id if member is None else member.member_name or member_id
+        return member_of(member_id) if member is None else name_of_member(member)
 
 
 def _columns(told: SessionGroup) -> Iterator[tuple[TopicPartition, dict[str, Any]]]:
@@ -95,6 +95,11 @@ def member_columns(member: SessionGroup.Member) -> dict[str, Any]:
     }
 
 
+def name_of_member(member: SessionGroup.Member) -> str:
+    """Name of a member, or a short form of its id, quoted."""
+    return quoted(member.member_name) if member.member_name else member_of(member.member_id)
+
+
 def settings_of(policy: GroupPolicy) -> dict[str, int | str | bool]:
     """The settings that a policy has, by name; enums in lower case."""
     found: dict[str, int | str | bool] = {}
@@ -116,10 +121,10 @@ def sentences(seen: SessionView) -> Iterator[str]:
         yield f"{head} is Assigning: the next plan is due in {spell(left_ms)}."
     if told.handoffs:
         open_ = _some([_handoff(seen, each) for each in told.handoffs])
-        yield f"{head} has {_count(len(told.handoffs), 'open hand-off')}: {open_}."
+        yield f"{head} has {count_of(len(told.handoffs), 'open hand-off')}: {open_}."
     yield from _of_members(seen, head)
     for why, count in sorted(free_of(told).items()):
-        yield f"{head} has {_count(count, 'partition')} that nobody holds: {_WHY.get(why, why)}."
+        yield f"{head} has {count_of(count, 'partition')} that nobody holds: {_WHY.get(why, why)}."
     for kept in told.kept:
         left = spell(max(0, kept.until_ms - told.now_ms))
         yield f"{head} keeps partitions for {quoted(kept.member_name)}, for {left} at most."
@@ -133,11 +138,10 @@ def _of_members(seen: SessionView, head: str) -> Iterator[str]:
     suspects = [m for m in seen.told.members if status(m) == "suspect"]
     if suspects:
         named = _some(
-            f"{quoted(m.member_name or m.member_id)} "
-            f"(lease ends in {spell(max(0, m.lease_ends_ms - now_ms))})"
+            f"{name_of_member(m)} (lease ends in {spell(max(0, m.lease_ends_ms - now_ms))})"
             for m in suspects
         )
-        yield f"{head} has {_count(len(suspects), 'member')} without a stream: {named}."
+        yield f"{head} has {count_of(len(suspects), 'member')} without a stream: {named}."
     for member in seen.told.members:
         if member.standing == WAITING:
             left = spell(max(0, member.lease_ends_ms - now_ms))
@@ -154,7 +158,7 @@ def _wishes(told: SessionGroup, head: str) -> Iterator[str]:
     wishing: dict[tuple[str, int | str | bool], list[str]] = {}
     for member in told.members:
         for wish in settings_of(member.differing_wishes).items():
-            wishing.setdefault(wish, []).append(quoted(member.member_name or member.member_id))
+            wishing.setdefault(wish, []).append(name_of_member(member))
     policy = settings_of(told.policy)
     for (name, value), members in sorted(wishing.items(), key=str):
         yield f"{head} has {name} {policy.get(name)}; asked for {value}: {_some(members)}."
@@ -174,10 +178,9 @@ _WHY = {
 def _handoff(seen: SessionView, each: SessionGroup.Handoff) -> str:
     now_ms = seen.told.now_ms
     place = printable(f"{each.topic}-{each.partition}")
-    source = quoted(seen.name(each.source_member_id)) if each.source_member_id else "nobody"
-    successor = seen.name(each.successor_member_id) if each.successor_member_id else ""
-    to = quoted(successor) if successor else "nobody yet"
-    waits = f"waits for {quoted(seen.name(each.waits_for))}" if each.waits_for else "is written"
+    source = seen.name(each.source_member_id) if each.source_member_id else "nobody"
+    to = seen.name(each.successor_member_id) if each.successor_member_id else "nobody yet"
+    waits = f"waits for {seen.name(each.waits_for)}" if each.waits_for else "is written"
     since = ""
     if each.phase_since_ms >= 0:
         since = f" for {spell(max(0, now_ms - each.phase_since_ms))}"
@@ -191,7 +194,3 @@ def _some(parts: Iterable[str]) -> str:
     found = list(parts)
     more = f" and {len(found) - SHOWN_MAX} more" if len(found) > SHOWN_MAX else ""
     return "; ".join(found[:SHOWN_MAX]) + more
-
-
-def _count(count: int, what: str) -> str:
-    return f"{count} {what}{'' if count == 1 else 's'}"

@@ -134,7 +134,7 @@ def logs_told(what: str, told: object) -> dict[TopicPartition, range]:
     for key, log in told.items():
         begin, end = (log.start, log.stop) if isinstance(log, range) else (0, log)
         partition = partition_of(key)
-        end = offset_told(f"{what} for {partition.topic}[{partition.partition}]", end, example)
+        end = offset_told(f"{what} for {partition}", end, example)
         found[partition] = range(max(0, begin), end)
     return found
 
@@ -177,7 +177,7 @@ def offsets_of(offsets: object) -> dict[TopicPartition, int | OffsetAndMetadata]
 def expected_of(expected: object) -> dict[TopicPartition, int]:
     """Offsets that must be stored; -1: none."""
     found = _by_partition("expected", expected)
-    return {p: number_of(f"the expected offset of {p[0]}[{p[1]}]", o) for p, o in found.items()}
+    return {p: number_of(f"the expected offset of {p}", o) for p, o in found.items()}
 
 
 def manifest_of(manifest: object) -> bytes:
@@ -195,15 +195,13 @@ def _by_partition(what: str, given: object) -> dict[TopicPartition, object]:
 
 def offset_of(partition: TopicPartition, offset: object) -> int | OffsetAndMetadata:
     """The offset to be committed of one partition."""
-    what = f"the offset of {partition[0]}[{partition[1]}]"
+    what = f"the offset of {partition}"
     if not isinstance(offset, OffsetAndMetadata):
         return number_of(what, offset)
     number_of(what, offset.offset)
     if not isinstance(offset.metadata, str):
-        raise TypeError(
-            f"the metadata of {partition[0]}[{partition[1]}] is {offset.metadata!r}; write a text"
-        )
-    _check_text(f"the metadata of {partition[0]}[{partition[1]}]", offset.metadata)
+        raise TypeError(f"the metadata of {partition} is {offset.metadata!r}; write a text")
+    _check_text(f"the metadata of {partition}", offset.metadata)
     return offset
 
 

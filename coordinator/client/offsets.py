@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from coordinator.assignors import TopicPartition
+from coordinator.assignors.partitions import spelled
 from coordinator.client.errors import CommitFailed
-from coordinator.client.member.events import spelled
 
 
 @dataclass(frozen=True, slots=True)

@@ -289,13 +289,15 @@ def _have_equal_times(record: RebalanceRecord) -> bool:
 def _moves(record: RebalanceRecord) -> Iterator[str]:
     named = _named_moves(record)
     are_equal = _have_equal_times(record)
+    changes: dict[str, list[str]] = {}
     for move in named:
         where = partitions_of(move.topic, move.partitions, move.partition_count)
         former = name_of(move.from_member_id, move.from_client_id)
         new = name_of(move.to_member_id, move.to_client_id)
         how_long = "" if are_equal else _rested(move)
         waits = "" if move.is_fetched else f"; {new} had not fetched its assignment yet"
-        yield f"{where} went from {former} to {new}{how_long}{waits}."
+        changes.setdefault(f"went from {former} to {new}{how_long}{waits}.", []).append(where)
+    yield from (f"{', '.join(some)} {went}" for went, some in changes.items())
     more = record.partitions_moved - sum(move.partition_count for move in named)
     if more > 0:
         yield f"{count_of(more, 'more partition')} changed owners."

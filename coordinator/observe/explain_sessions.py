@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 
+from coordinator.assignors.partitions import spelled_ranges
 from coordinator.core.events import HandoffJournaled
 from coordinator.core.ids import NO_OFFSET, NO_TIME
 from coordinator.core.session_values.journal import (
@@ -22,6 +23,7 @@ from coordinator.core.session_values.journal import (
 )
 from coordinator.core.session_values.records import PartitionSwitched
 from coordinator.observe.spelling import (
+    RANGES_NAMED,
     count_of,
     listed,
     member_of,
@@ -194,24 +196,31 @@ def _moves(plan: PlanRecord) -> Iterator[str]:
         if reason == RETURNED:
             continue
         why = _REASONS.get(reason, printable(reason))
-        some = [move for move in plan.moves if move.reason == reason]
-        named = ", ".join(_move(move) for move in some[:NAMED_MAX])
-        more = " and others" if len(some) > NAMED_MAX else ""
+        changes: dict[tuple[str, str], list[PlannedMove]] = {}
+        for move in plan.moves:
+            if move.reason == reason:
+                changes.setdefault((move.source, move.target), []).append(move)
+        named = "; ".join(map(_moved, list(changes.values())[:NAMED_MAX]))
+        more = "; and others" if len(changes) > NAMED_MAX else ""
         yield f"{count_of(count, 'partition')} {why}{f': {named}{more}' if named else ''}."
 
 
-def _move(move: PlannedMove) -> str:
-    source = f" from {member_of(move.source)}" if move.source else ""
-    return f"{_partitions(move)}{source} to {_holder(move.target)}"
+def _moved(moves: Sequence[PlannedMove]) -> str:
+    """Moves from one holder to another: `t-0…3,7, u-2 from 'a' to 'b'`."""
+    source = f" from {member_of(moves[0].source)}" if moves[0].source else ""
+    return f"{_partitions(moves)}{source} to {_holder(moves[0].target)}"
 
 
-def _partitions(move: PlannedMove) -> str:
-    ranges = ",".join(
-        str(first) if first == last else f"{first}-{last}"
-        for first, last in move.partitions[:NAMED_MAX]
-    )
-    more = ",…" if len(move.partitions) > NAMED_MAX else ""
-    return f"{printable(move.topic)}:{ranges}{more}"
+def _partitions(moves: Sequence[PlannedMove]) -> str:
+    topics: dict[str, list[tuple[int, int]]] = {}
+    for move in moves:
+        topics.setdefault(move.topic, []).extend(move.partitions)
+    named = [
+        spelled_ranges(printable(topic), sorted(ranges)[:RANGES_NAMED])
+        for topic, ranges in sorted(topics.items())[:NAMED_MAX]
+    ]
+    is_cut = len(topics) > NAMED_MAX or any(len(it) > RANGES_NAMED for it in topics.values())
+    return f"{', '.join(named)}{' and others' if is_cut else ''}"
 
 
 _CAME_BACK = {
@@ -237,7 +246,7 @@ def _returned(plan: PlanRecord) -> Iterator[str]:
         assert move.stop is not None
         rested = spell_between(*move.stop.rest_ms(move.resumed_by(plan.made_at_ms)))
         why = _CAME_BACK[move.stop.known_by]
-        yield f"{_partitions(move)} of {member_of(move.target)} rested for {rested}: {why}."
+        yield f"{_partitions([move])} of {member_of(move.target)} rested for {rested}: {why}."
     if len(moves) > NAMED_MAX:
         yield "So did others."
 

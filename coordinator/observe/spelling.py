@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from datetime import UTC, datetime
 from typing import Protocol
 
+from coordinator.assignors.partitions import spelled_ranges
 from coordinator.printable import printable
 
 RANGES_NAMED = 8
@@ -53,8 +54,8 @@ def time_of_day(at_ms: int) -> str:
 
 
 def name_of(member_id: str, client_id: str, client_host: str = "", software: str = "") -> str:
-    """The client id if there is one, else the member id; with the client's software and host."""
-    name = printable(client_id or member_id or "an unknown member")
+    """The client id, else a short form of the member id; with the client's software and host."""
+    name = printable(client_id or short_id(member_id) or "an unknown member")
     where = ", ".join(printable(it) for it in (software, client_host.removeprefix("/")) if it)
     return f"{name} ({where})" if where else name
 
@@ -65,12 +66,17 @@ def member_of(member_id: str) -> str:
     A name may be that of two processes after each other. Without a UUID: the id, quoted.
     """
     found = _WITH_UUID.fullmatch(member_id)
-    if found is None:
-        return quoted(member_id)
-    return f"{quoted(found['name'])} …{member_id[-4:]}"
+    name = found["name"] if found else member_id
+    return f"{quoted(name)} …{member_id[-4:]}" if found and name else quoted(short_id(member_id))
 
 
-_WITH_UUID = re.compile(r"(?P<name>.+)-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.DOTALL)
+def short_id(text: str) -> str:
+    """A member id without most of its UUID: w-a …3f2c; any other text as it is."""
+    found = _WITH_UUID.fullmatch(text)
+    return f"{found['name']} …{text[-4:]}".lstrip() if found else text
+
+
+_WITH_UUID = re.compile(r"(?P<name>.*?)-?[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.DOTALL)
 
 
 def quoted(text: str) -> str:
@@ -92,10 +98,7 @@ def listed(names: Iterable[str], most: int) -> str:
 
 
 def partitions_of(topic: str, ranges: Iterable[_Range], count: int) -> str:
-    """Partitions of a topic: orders:0-3,5."""
-    named, shown = [], 0
-    for some in list(ranges)[:RANGES_NAMED]:
-        named.append(str(some.first) if some.first == some.last else f"{some.first}-{some.last}")
-        shown += some.last - some.first + 1
-    more = f" and {count - shown} more" if count > shown else ""
-    return f"{printable(topic)}:{','.join(named)}{more}"
+    """Partitions of a topic: orders-0…3,5."""
+    named = [(some.first, some.last) for some in list(ranges)[:RANGES_NAMED]]
+    left = count - sum(last - first + 1 for first, last in named)
+    return f"{spelled_ranges(printable(topic), named)}{f' and {left} more' if left > 0 else ''}"

@@ -3,7 +3,7 @@
 phases     ├ join 4.1 s ──────────────────────────────┤├ sync ┤├ durable
 etl-1      ▓▓▓▓════════════════════════════════════════──────────
 etl-2      ▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓═──────────   last, by 3.9 s
-orders:0-3 ·····×××××××××××××××××××××××××××××××××××××××××××××××××   etl-3 → etl-1
+orders-0…3 ·····×××××××××××××××××××××××××××××××××××××××××××××××××   etl-3 → etl-1
 
 Partitions that nobody worked on follow the members, a lane for those with the same owners and
 times. They may have rested since long before the rebalance began: then the axis begins earlier.

@@ -73,9 +73,12 @@ class Access:
                 Refusal(DENIED, call.where, who, peer, operation, which, decision.rule)
             )
             where = "groups '*'" if which is None else f"group '{which}'"
+            rule = (
+                f'principal = "{who}", operations = ["{operations[0]}"], groups = "{which or "*"}"'
+            )
             raise Denied(
-                f"{who} may not {operation} on {where} ({shown(decision.rule)}): "
-                "ask for a rule in auth_rules_file that allows it"
+                f"{who} may not {operation} on {where}, which {call.kind.name} takes ("
+                f"{shown(decision.rule)}): ask for a rule in auth_rules_file that allows it: {rule}"
             )
 
     def sees_all(self, caller: Caller) -> bool:

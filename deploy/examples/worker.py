@@ -10,7 +10,7 @@ worker = Worker("127.0.0.1:7400", "billing", topics={"invoices": 12}, session_ti
 
 @worker.handler  # A task for each partition that this process was assigned.
 async def bill(p: Partition) -> None:
-    print(f"invoices[{p.number}] from {p.position}", flush=True)
+    print(f"invoices-{p.number} from {p.position}", flush=True)
     for offset in range(p.position, 1_000):
         await asyncio.sleep(0.1)  # The work on one row.
         await p.commit(offset + 1)

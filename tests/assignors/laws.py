@@ -8,7 +8,8 @@ from typing import TypeVar
 
 from hypothesis import strategies as st
 
-from coordinator.assignors.base import ClusterView, Subscription, TopicPartition
+from coordinator.assignors.base import ClusterView, Subscription
+from coordinator.assignors.partitions import TopicPartition
 
 Assignment = dict[str, list[TopicPartition]]
 T = TypeVar("T")

@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from coordinator.assignors import consumer_protocol as cp
-from coordinator.assignors.base import Subscription, TopicPartition
+from coordinator.assignors.base import Subscription
+from coordinator.assignors.partitions import TopicPartition
 
 from .laws import tps
 

@@ -9,12 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coordinator.assignors.base import ClusterView, Subscription, TopicPartition
+from coordinator.assignors.base import ClusterView, Subscription
 from coordinator.assignors.claims import believed_owners, remembered
 from coordinator.assignors.consumer_protocol import (
     PreviousAssignment,
     encode_previous_assignment,
 )
+from coordinator.assignors.partitions import TopicPartition
 from coordinator.assignors.sticky import StickyAssignor
 
 from .laws import (

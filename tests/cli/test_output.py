@@ -87,6 +87,17 @@ def test_people_read_headings_and_dashes():
     assert lines[2].split(maxsplit=6) == ["b", "7", "2", "-", "yes", "25%", "It is read."]
 
 
+def test_a_table_that_is_wider_than_the_terminal_has_short_ids():
+    uuid = "1b9d6bcd-bbfd-4b2d-9b5d-ab8dfbbd4bed"
+    table = Output(Partition, [dataclasses.replace(FIRST, topic=f"w-1-{uuid}")])
+    wide = rendered(table, "table", width=100)
+    assert wide == rendered(table, "table")
+    assert uuid in wide
+    narrow = rendered(table, "table", width=60, colour=True)
+    assert "w-1 …4bed" in narrow
+    assert uuid not in narrow
+
+
 def test_without_rows_there_are_headings_a_sentence_and_an_empty_list(capsys):
     nothing = Output(Partition, [], empty="There is no partition.")
     assert show(options(), lambda: nothing) == 0

@@ -191,7 +191,7 @@ async def test_plans_are_explained_and_drawn_with_their_handoffs(desk):
     await second.next("wanted")
     _, told, _ = await operator.run("explain", "g")
     assert "Plan of group 'g'" in told
-    assert "1 partition for balance: t:" in told
+    assert "1 partition for balance: t-" in told
     assert "1 hand-off of it ended: 1 released." in told
     plans = await operator.rows("explain", "g", "--last", "2")
     assert [plan["moved_by_reason"] for plan in plans] == [{"balance": 1}, {"free": 3}]

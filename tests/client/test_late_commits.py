@@ -219,7 +219,7 @@ async def test_a_commit_that_is_made_of_a_dead_holding_is_refused_for_all_it_nam
             first, stays = member.holding(P), member.holding(Q)
             member.released(first)
             for both in (None, [first, stays]):
-                await is_refused(member.commit({P: 7, Q: 7}, holdings=both), "t[0]")
+                await is_refused(member.commit({P: 7, Q: 7}, holdings=both), "t-0")
             await is_refused(member.commit({P: 7, Q: 7}, holdings=[stays]), "no holding")
 
     await play.of(own)

@@ -234,7 +234,7 @@ def test_a_generation_shows_which_partitions_went_from_whom_to_whom(coordinator)
     assign(coordinator, "g", 2, ids["b"], 4)
     (found,) = views.generation(Admin(coordinator), "g", 2)["rebalances"]
     (move,) = found["moves"]
-    assert (move["partitions"], move["from"], move["to"]) == ("t:0-3", "a", "b")
+    assert (move["partitions"], move["from"], move["to"]) == ("t-0…3", "a", "b")
     assert (move["has_moved"], move["count"], move["known_by"]) == (True, 4, "it left")
     assert "500 ms" in move["not_worked_on"]
     assert (found["partitions_moved"], found["partitions_left_out"]) == (4, 0)

@@ -53,7 +53,7 @@ class Issued:
     def note(self, who: str, event: Granted) -> None:
         """Note what was granted; each token, and each generation's partition, has one owner."""
         for holding in event.holdings:
-            partition = f"{holding.partition.topic}[{holding.partition.partition}]"
+            partition = str(holding.partition)
             if holding.token:
                 owner = self.tokens.setdefault(holding.token, (who, partition))
                 self._check(owner == (who, partition), f"token {holding.token}: {owner}, {who}")

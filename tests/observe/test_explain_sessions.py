@@ -40,7 +40,7 @@ TOLD = """\
 Plan of group 'g', 1970-01-01 00:00:01 UTC: 202 partitions of 300 to another holder, 2 members.
 It was made 100 ms after the first event that called for it: \
 nothing was heard of member 'm-a' for its whole lease.
-200 partitions because nobody held them: t:0-99 from 'm-a' to 'm-b'.
+200 partitions because nobody held them: t-0…99 from 'm-a' to 'm-b'.
 2 partitions for balance.
 Nobody had worked on 200 partitions: on one of them for between 0 ms and 400 ms, \
 on all for between 0 ms and 40.0 s in sum.
@@ -55,7 +55,7 @@ OUTAGE = """\
 Return in group 'g', 1970-01-01 00:00:21 UTC: \
 2 partitions of 4 went on where they had been, without a plan; 2 members.
 It began because the group had no coordinator until this node took it over.
-t:0-1 of 'm-a' rested for between 9.0 s and 19.0 s: its lease could not be renewed until then.
+t-0…1 of 'm-a' rested for between 9.0 s and 19.0 s: its lease could not be renewed until then.
 Nobody had worked on 2 partitions: on one of them for between 9.0 s and 19.0 s, \
 on all for between 18.0 s and 38.0 s in sum."""
 
@@ -95,7 +95,14 @@ def test_members_are_named_and_what_goes_to_nobody_is_given_up():
     plan = replace(PLAN, moves=(move,), counts=(("no_longer_declared", 2),), left_out=0)
     told = explain_plan(plan)
     assert "2 partitions of 300 given up, to nobody, 2 members." in told[0]
-    assert "t:0-1 from 'w-a' …4bed to nobody" in told[2]
+    assert "t-0…1 from 'w-a' …4bed to nobody" in told[2]
+
+
+def test_moves_between_two_members_are_one_group():
+    some = [("u", 5, 5, "b"), ("t", 7, 7, "b"), ("t", 9, 9, "c"), ("t", 0, 3, "b")]
+    moves = tuple(PlannedMove(t, ((a, z),), "a", to, "balance") for t, a, z, to in some)
+    told = explain_plan(replace(PLAN, moves=moves, counts=(("balance", 7),)))[2]
+    assert told == "7 partitions for balance: t-0…3,7, u-5 from 'a' to 'b'; t-9 from 'a' to 'c'."
 
 
 def test_every_cause_and_outcome_has_a_sentence():
@@ -141,7 +148,7 @@ def test_a_timeline_shows_what_rested_before_a_plan():
     assert isinstance(plan, pb.Rebalance)
     head, lane, meaning = (timeline("g", [], [plan]) or "").split("\n")
     assert "1 lane in" in head
-    assert lane.startswith("t:0-99  " + "·" * 60)
+    assert lane.startswith("t-0…99  " + "·" * 60)
     assert meaning == "· nobody works: the holder died, left, or was away"
     assert timeline("g", [], []) is None
 

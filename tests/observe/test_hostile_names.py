@@ -70,3 +70,14 @@ def test_pictures_are_whole_and_printable():
     assert all(text.isprintable() for text in texts)
     assert any("\\x1b" in text for text in texts)
     assert all(line.isprintable() for line in as_text(rebalance).split("\n"))
+
+
+def test_moves_between_two_members_are_one_sentence():
+    pairs = (("t", "a", "b"), ("t", "a", "c"), ("u", "a", "b"))
+    moves = tuple(
+        PartitionMove(t, a, a, b, b, True, "left", 5, 5, 9, True, 4, (PartitionRange(0, 3),))
+        for t, a, b in pairs
+    )  # fmt: skip
+    told = explain(replace(RECORD, partitions_moved=12, moves=moves))
+    assert "t-0…3, u-0…3 went from a to b." in told
+    assert "t-0…3 went from a to c." in told

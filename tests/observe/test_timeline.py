@@ -80,13 +80,13 @@ def test_nobody_is_last_by_a_millisecond():
 def test_the_time_without_work_is_drawn_from_before_the_rebalance():
     told = rebalance(moves=[move()])
     (lane,) = rests(told)
-    assert (lane.name, lane.note) == ("t:0-3", "dead → one, 4.0 s to 6.0 s")
+    assert (lane.name, lane.note) == ("t-0…3", "dead → one, 4.0 s to 6.0 s")
     assert [(bar.kind, bar.begin_ms, bar.end_ms) for bar in lane.bars] == [
         (PERHAPS, -5_000, -3_000),
         (IDLE, -3_000, 1_000),
     ]
     text = as_text(told, width=60)
-    drawn = next(line for line in text.splitlines() if line.startswith("t:0-3"))
+    drawn = next(line for line in text.splitlines() if line.startswith("t-0…3"))
     assert (drawn.count("·"), drawn.count("×")) == (20, 40)
     member = next(line for line in text.splitlines() if line.startswith("one"))
     assert member.index("═") - drawn.index("·") == 50, "the rebalance is the last sixth"

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import sys
 
-from coordinator.assignors.base import Subscription, TopicPartition
+from coordinator.assignors.base import Subscription
 from coordinator.assignors.consumer_protocol import (
     Assignment,
     encode_assignment,
     encode_subscription,
 )
+from coordinator.assignors.partitions import TopicPartition
 from coordinator.core.classic.last_work import OWNED_MAX
 from coordinator.runtime.payloads import REMEMBERED_BYTES, TOPICS_MAX, read_partitions, read_topics
 

@@ -298,7 +298,14 @@ async def test_a_caller_may_do_what_the_rules_say():
             (d.join("b"), "token:etl may not join on group 'b'"),
             (d.commit("b"), "may not commit"),
             (d.fetch("b"), "may not read or commit"),
-            (c.DeleteGroup(call_id=d.new(), group_id="a-1"), "may not admin"),
+            (
+                c.DeleteGroup(call_id=d.new(), group_id="a-1"),
+                (
+                    "may not admin on group 'a-1', which DeleteGroups takes .none: denied by "
+                    "default.: ask for a rule in auth_rules_file that allows it: "
+                    'principal = "token:etl", operations = ."admin"., groups = "a-1"'
+                ),
+            ),
         ):
             with pytest.raises(Denied, match=words):
                 await d.ask(request, token="etl-secret")

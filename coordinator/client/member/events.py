@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from itertools import groupby
 
 from coordinator.assignors import TopicPartition
+from coordinator.assignors.partitions import spelled
 from coordinator.client.member.ledger import Holding
 
 
@@ -117,20 +117,3 @@ def handed_out_or_lost(events: Iterable[MemberEvent]) -> frozenset[TopicPartitio
     """Partitions that another member may have had since the last poll: read their offsets anew."""
     found = [event.partitions for event in events if isinstance(event, Granted | Lost)]
     return frozenset[TopicPartition]().union(*found)
-
-
-def spelled(partitions: Iterable[TopicPartition]) -> str:
-    """Partitions in a few words, sorted: `invoices[0-5,7], refunds[2]`."""
-    return ", ".join(
-        f"{topic}[{_ranges([partition.partition for partition in each])}]"
-        for topic, each in groupby(sorted(partitions), key=lambda partition: partition.topic)
-    )
-
-
-def _ranges(numbers: list[int]) -> str:
-    """Sorted numbers, with successive ones as ranges: `0-5,7`."""
-    runs = [
-        [number for _, number in run]
-        for _, run in groupby(enumerate(numbers), key=lambda pair: pair[1] - pair[0])
-    ]
-    return ",".join(str(run[0]) if len(run) == 1 else f"{run[0]}-{run[-1]}" for run in runs)

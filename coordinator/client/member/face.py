@@ -155,7 +155,7 @@ class MemberView:
         held = self._shown(partition)
         if held is None:
             key = forms.partition_of(partition)
-            raise StaleMember(f"{key.topic}[{key.partition}] is not held")
+            raise StaleMember(f"{key} is not held")
         return held.token
 
     def holds(self, holding: Holding) -> bool:

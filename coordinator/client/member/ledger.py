@@ -24,6 +24,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 from coordinator.assignors import TopicPartition
+from coordinator.assignors.partitions import spelled
 from coordinator.client.errors import StaleMember
 
 MEMBERSHIP = TopicPartition("", -1)
@@ -55,7 +56,7 @@ class Holding:
 
     def __repr__(self) -> str:
         proof = f"token {self.token}" if self.token else f"generation {self.generation}"
-        return f"Holding({self.partition[0]}[{self.partition[1]}], {proof})"
+        return f"Holding({self.partition}, {proof})"
 
 
 Holdings = Mapping[TopicPartition, Holding]
@@ -213,7 +214,7 @@ class Ledger:
         if ended:
             raise StaleMember(_refusal(ended, repeated=repeated))
         if suspended:
-            names = ", ".join(f"{p[0]}[{p[1]}]" for p in sorted(suspended))
+            names = spelled(suspended)
             raise StaleMember(
                 f"nothing was sent, for {names} is suspended: the coordinator has not been heard "
                 "for 9/10 of the lease"
@@ -260,5 +261,8 @@ def _refusal(reasons: dict[TopicPartition, str], *, repeated: bool = False) -> s
 
 
 def _spelled_reasons(reasons: Mapping[TopicPartition, str]) -> str:
-    """Partitions and a reason of each, sorted: `invoices[0]: it was lost; invoices[3]: ...`."""
-    return "; ".join(f"{p[0]}[{p[1]}]: {why}" for p, why in sorted(reasons.items()))
+    """Partitions by their reasons: `invoices-0…2: lost; invoices-3: it is not assigned ...`."""
+    by_reason: dict[str, list[TopicPartition]] = {}
+    for partition, why in sorted(reasons.items()):
+        by_reason.setdefault(why, []).append(partition)
+    return "; ".join(f"{spelled(some)}: {why}" for why, some in by_reason.items())

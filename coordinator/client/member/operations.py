@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from typing import Protocol
 
 from coordinator.assignors import TopicPartition
+from coordinator.assignors.partitions import spelled
 from coordinator.client.errors import (
     CommitFailed,
     CoordinatorError,
@@ -350,8 +351,8 @@ def judge(reply: calls.Committed, commit: Commit, *, repeated: bool) -> None:
 
 def _fenced(reply: calls.Committed) -> str:
     """The holders of partitions that were committed under old tokens, for a message."""
-    told = [
-        f"{p.topic}[{p.partition}] is held by {name or member_id or 'nobody'}"
-        for p, (member_id, name) in sorted(reply.holders.items())
-    ]
+    held: dict[str, list[TopicPartition]] = {}
+    for partition, (member_id, name) in sorted(reply.holders.items()):
+        held.setdefault(name or member_id or "nobody", []).append(partition)
+    told = [f"{spelled(some)} held by {who}" for who, some in held.items()]
     return "; ".join([*told, *([reply.message] if reply.message else [])])

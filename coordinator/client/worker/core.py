@@ -27,6 +27,7 @@ from functools import partial
 from typing import Protocol
 
 from coordinator.assignors import TopicPartition
+from coordinator.assignors.partitions import spelled
 from coordinator.client.member.events import (
     Granted,
     Lost,
@@ -36,7 +37,6 @@ from coordinator.client.member.events import (
     Stopping,
     Suspended,
     Warming,
-    spelled,
 )
 from coordinator.client.member.ledger import FOREVER_MS, Holding
 from coordinator.client.worker import actions
@@ -44,7 +44,7 @@ from coordinator.client.worker.actions import ERROR, INFO, WARNING, Action
 from coordinator.client.worker.errors import HandlerStalled, HandlerStillRuns, WrongHandler
 from coordinator.client.worker.handlers import Handler, Handlers, RunKind
 from coordinator.client.worker.policy import Limits, OnError
-from coordinator.client.worker.scope import Run, Scope, Stage, named
+from coordinator.client.worker.scope import Run, Scope, Stage
 
 ENDING_MS = 1_000
 """Time that a run has to end once it was told to, before it is named in a warning."""
@@ -151,7 +151,7 @@ class WorkerCore:
     def _grant(self, holding: Holding, now_ms: int) -> None:
         """A holding begins; what has been prepared for it counts."""
         key = holding.partition
-        assert key not in self.scopes, f"{named(key)} is held already"
+        assert key not in self.scopes, f"{key} is held already"
         token = holding.token or next(self._tokens)
         scope = Scope(key, token, self._handlers.of(key.topic), holding, now_ms)
         self.scopes[key] = scope
@@ -246,7 +246,7 @@ class WorkerCore:
             what = f"offset {stored}" if stored >= 0 else "no offset"
             self._say(
                 WARNING,
-                f"the coordinator has {what} of {named(scope.key)}, and this process has committed "
+                f"the coordinator has {what} of {scope.key}, and this process has committed "
                 f"{mine}: somebody has reset it, or the coordinator has lost its data; rows from "
                 f"{position} are handled again",
             )
@@ -276,7 +276,7 @@ class WorkerCore:
             self._left_over_ended(run, error, now_ms)
         elif run.kind is RunKind.DRAIN:
             if error is not None:
-                self._say(ERROR, f"the drain hook failed for {named(scope.key)}", error)
+                self._say(ERROR, f"the drain hook failed for {scope.key}", error)
             self._give_back_if_ended(scope, now_ms)
         else:
             self._main_ended(scope, run, run.verdict or error, now_ms)
@@ -304,7 +304,7 @@ class WorkerCore:
         if scope.is_short and not was_short:
             self._say(
                 WARNING,
-                f"the log of {named(scope.key)} ends at {offset}, and {scope.committed} is "
+                f"the log of {scope.key} ends at {offset}, and {scope.committed} is "
                 "committed: it was made anew or has lost rows, and rows below that offset are "
                 "not handled; 'coordinator groups reset-offsets' sets another",
             )
@@ -318,7 +318,7 @@ class WorkerCore:
             self._forgetful.append(scope.handler)
             self._say(
                 WARNING,
-                f"the handler of {named(scope.key)} makes commits that it does not await: nothing "
+                f"the handler of {scope.key} makes commits that it does not await: nothing "
                 "was stored, and its rows are handled again; write `await p.commit(…)`",
             )
 
@@ -438,7 +438,7 @@ class WorkerCore:
             self._is_starving = True
             self._say(
                 WARNING,
-                f"{named(scope.key)} has waited for {now_ms - since_ms} ms, since all "
+                f"{scope.key} has waited for {now_ms - since_ms} ms, since all "
                 f"{self._limits.concurrency} handlers that concurrency= lets run have not "
                 "returned; it is for handlers that return when there is nothing to do",
             )
@@ -449,7 +449,7 @@ class WorkerCore:
         if scope.is_revoking:
             if error is not None:
                 self._note_failure(scope, error, now_ms)
-                self._say(ERROR, f"the {run.kind} of {named(scope.key)} failed at its end", error)
+                self._say(ERROR, f"the {run.kind} of {scope.key} failed at its end", error)
                 if self._decision(scope, error) == "stop":
                     self._stop_because_of(error, now_ms)
             scope.enter(Stage.DONE, now_ms)
@@ -561,9 +561,9 @@ class WorkerCore:
         self._settle(run.scope)
         key = run.scope.key
         if error is not None:
-            self._say(ERROR, f"the {run.kind} of {named(key)} failed after its holding", error)
+            self._say(ERROR, f"the {run.kind} of {key} failed after its holding", error)
         if run.is_named:
-            self._say(INFO, f"the {run.kind} of {named(key)} that was left over has ended")
+            self._say(INFO, f"the {run.kind} of {key} that was left over has ended")
         successor = self.scopes.get(key)
         if successor is not None:
             # A partition may be granted before the hook that prepares it has ended.
@@ -632,7 +632,7 @@ class WorkerCore:
             scope.is_warm = True
             self._actions.append(actions.Ready(scope))
         else:
-            self._say(ERROR, f"the warm hook failed for {named(scope.key)}", error)
+            self._say(ERROR, f"the warm hook failed for {scope.key}", error)
             self._refuse_warming(scope, f"{type(error).__name__}: {error}", now_ms)
 
     def _leave_over(self, scope: Scope, now_ms: int) -> None:
@@ -665,7 +665,7 @@ class WorkerCore:
             else "the partition is released",
             "stop": "the worker stops",
         }[decision]
-        text = f"the handler of {named(scope.key)} failed ({scope.attempts} in a row); {then}"
+        text = f"the handler of {scope.key} failed ({scope.attempts} in a row); {then}"
         self._say(ERROR, text, error)
         self.counts[decision] += 1
         match decision:
@@ -715,7 +715,7 @@ class WorkerCore:
     def _still_blocked(self, scope: Scope, since_ms: int, now_ms: int) -> None:
         if scope.stage is Stage.BLOCKED and scope.stage_since_ms == since_ms:
             error = HandlerStillRuns(
-                f"the handler of an earlier holding of {named(scope.key)} has not ended for "
+                f"the handler of an earlier holding of {scope.key} has not ended for "
                 f"{now_ms - since_ms} ms"
             )
             self._fail(scope, error, now_ms, may_retry=False)
@@ -751,7 +751,7 @@ class WorkerCore:
             f"from {scope.committed} to {scope.log_end} wait"
         )
         self.counts["stalls"] += 1
-        self._say(WARNING, f"the handler of {named(scope.key)} has stalled: {run.verdict}", run=run)
+        self._say(WARNING, f"the handler of {scope.key} has stalled: {run.verdict}", run=run)
         scope.enter(Stage.STALLED, now_ms)
         self._cancel(run, now_ms)
 

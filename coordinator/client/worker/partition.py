@@ -20,7 +20,7 @@ from coordinator.client.offsets import OffsetAndMetadata
 from coordinator.client.transport.loop_thread import check_process, is_forked_from
 from coordinator.client.worker.environment import Environment
 from coordinator.client.worker.errors import PartitionRevoked
-from coordinator.client.worker.scope import Run, Scope, Stage, named
+from coordinator.client.worker.scope import Run, Scope, Stage
 
 
 class Calls(Protocol):
@@ -61,11 +61,11 @@ class OneCommit:
 
     def __init__(self, run: Run, offset: int, metadata: str, expected: int | None) -> None:
         key, example = run.scope.key, f"p.commit({max(0, run.scope.committed) + 1})"
-        self.offset = number_of(f"the offset of {named(key)}", offset, example)
+        self.offset = number_of(f"the offset of {key}", offset, example)
         offset_of(key, OffsetAndMetadata(self.offset, metadata))
         if expected is not None:
             example = f"p.commit(..., expected={run.scope.committed})"
-            expected = number_of(f"the expected offset of {named(key)}", expected, example)
+            expected = number_of(f"the expected offset of {key}", expected, example)
         self.run, self.metadata, self.expected = run, metadata, expected
 
 
@@ -225,18 +225,18 @@ class PartitionView:
         scope = self._scope
         check_process(self._calls.pid)
         if scope.ends_ms == 0:
-            raise StaleMember(f"nothing was sent, for {named(scope.key)} is not held any more: "
+            raise StaleMember(f"nothing was sent, for {scope.key} is not held any more: "
                               f"{scope.ended_because}")  # fmt: skip
         if self._run.is_cancelled:
             raise StaleMember(
-                f"nothing was sent, for the handler of {named(scope.key)} was told to end: "
+                f"nothing was sent, for the handler of {scope.key} was told to end: "
                 f"{self._run.verdict}"
             )
 
     def __repr__(self) -> str:
         ended = "" if self.valid else ", ended"
         return (
-            f"{type(self).__name__}({named(self.key)}, position {self.position}, "
+            f"{type(self).__name__}({self.key}, position {self.position}, "
             f"token {self.token}{ended})"
         )
 

@@ -9,7 +9,7 @@ from coordinator.assignors import TopicPartition
 from coordinator.client.forms import logs_told, offset_told
 from coordinator.client.log_ends import LogEnds
 from coordinator.client.offsets import OffsetAndMetadata
-from coordinator.client.worker.scope import Scope, named
+from coordinator.client.worker.scope import Scope
 from coordinator.client.worker.user_calls import UserCalls
 
 BeginOffsets = Callable[[Collection[TopicPartition]], Mapping[TopicPartition, int]]
@@ -67,7 +67,7 @@ class StartPolicy:
         if callable(self._start):
             for key, scope in new.items():
                 told_one = await calls.ask(self._start, key)
-                begins[scope] = offset_told(f"start for {named(key)}", told_one)
+                begins[scope] = offset_told(f"start for {key}", told_one)
             return begins
         is_latest = self._start == "latest"
         old = {key for key in new if is_latest and key.partition < first.get(key.topic, 0)}
@@ -86,5 +86,5 @@ async def _asked(
     told = {key: log.stop for key, log in logs.items()}
     for key in keys:
         if key not in told:
-            raise ValueError(f"{name} returned no offset of {named(key)}")
+            raise ValueError(f"{name} returned no offset of {key}")
     return told

@@ -28,7 +28,7 @@ from coordinator.client.worker.partition import (
     OneCommit,
     Partition,
 )
-from coordinator.client.worker.scope import Run, Scope, named
+from coordinator.client.worker.scope import Run, Scope
 
 STACK_FRAMES = 12
 """Innermost frames of a stack that a warning shows."""
@@ -72,7 +72,7 @@ class Runs:
     def start(self, run: Run) -> None:
         """Call the function of a run; its owner hears of its end."""
         key = run.scope.key
-        run.name = f"{self._group_id} {named(key)} {run.kind}"
+        run.name = f"{self._group_id} {key} {run.kind}"
         function: Function | None = run.scope.handler
         if run.kind is not RunKind.HANDLER:
             function = self._handlers.hook(run.kind)
@@ -125,7 +125,7 @@ class Runs:
         task = asyncio.current_task(self._loop)
         for run, other in list(self._tasks.items()):
             if other is task:
-                return f"the {run.kind} of {named(run.scope.key)}"
+                return f"the {run.kind} of {run.scope.key}"
         return "another task" if task is None else f"task {task.get_name()!r}"
 
     def end_if_revoked(self, commits: Sequence[OneCommit]) -> None:
@@ -142,13 +142,11 @@ class Runs:
         if not revoked:
             return
         if not revoked[0].is_async:
-            raise PartitionRevoked(
-                f"the offset is stored; {named(revoked[0].scope.key)} is being revoked"
-            )
+            raise PartitionRevoked(f"the offset is stored; {revoked[0].scope.key} is being revoked")
         for run in revoked:
             self._cancel_task(run)
         raise asyncio.CancelledError(
-            f"the offset is stored; {named(revoked[0].scope.key)} is being revoked"
+            f"the offset is stored; {revoked[0].scope.key} is being revoked"
         )
 
     # --- On the handlers' loop ---
@@ -182,7 +180,7 @@ class Runs:
     def _cancel_task(self, run: Run) -> None:
         task = self._tasks.get(run)
         if task is not None:
-            task.cancel(f"{named(run.scope.key)} is not held any more")
+            task.cancel(f"{run.scope.key} is not held any more")
 
     def _on_loop(self, callback: Any, *args: Any) -> None:
         try:

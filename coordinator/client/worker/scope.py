@@ -108,8 +108,3 @@ class Run:
     is_named: bool = False
     is_watched: bool = False
     verdict: Exception | None = None
-
-
-def named(key: TopicPartition) -> str:
-    """A partition as people read it: `invoices[3]`."""
-    return f"{key.topic}[{key.partition}]"

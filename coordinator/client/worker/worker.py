@@ -9,9 +9,9 @@ from copy import copy
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, Unpack, get_args, overload
 
+from coordinator.assignors.partitions import spelled
 from coordinator.client.forms import addresses_of, manifest_of, name_of
 from coordinator.client.group_address import GroupAddress
-from coordinator.client.member.events import spelled
 from coordinator.client.settings.kinds import choice
 from coordinator.client.settings.reading import check_names, process_of, worker_config_of
 from coordinator.client.settings.setting import GroupProtocol

@@ -39,7 +39,7 @@ export class GroupsView {
         { label: "Kind", show: (g) => g.type },
         { label: "Members", sort: "members", className: "number", show: (g) => g.members },
         { label: "Lag", sort: "lag", className: "number", show: (g) => g.lag },
-        { label: "Assignor", show: (g) => g.protocol || g.protocol_type || NONE },
+        { label: "Assignor", show: (g) => g.protocol || (g.type !== "Session" && g.protocol_type) || NONE },
         { label: "Last rebalance", sort: "rebalance", show: (g) => this.lastRebalance(g) },
       ],
     });

@@ -22,8 +22,11 @@ export function printable(text) {
   });
 }
 
-/** Name of a member: its client id, or else its member id. */
-export const nameOf = (member) => member.client_id || member.member_id;
+const UUID = /^(.*?)-?[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{8}([0-9a-f]{4})$/s;
+
+/** Name of a member: its client id, or else its member id without most of its UUID. */
+export const nameOf = (member) =>
+  member.client_id || member.member_id.replace(UUID, "$1 …$2").trimStart();
 
 /** Address of a member, without the slash before it. */
 export const hostOf = (member) => (member.host ?? "").replace(/^\//, "");

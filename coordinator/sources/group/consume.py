@@ -237,9 +237,7 @@ class _Consumer:
             rows += batch.num_rows
             self._member.alive()
         if not p.valid:
-            raise StaleMember(
-                f"nothing was stored: {p.topic}[{p.number}] may belong to another member"
-            )
+            raise StaleMember(f"nothing was stored: {p.key} may belong to another member")
         self._work.store(p.number, chunk.after)
         return chunk, rows
 

@@ -117,7 +117,7 @@ def test_a_warm_hook_that_raises_refuses_its_hand_off():
     assert it.prepared == []
     it.ended(WARM, 10, ValueError("no disk"))
     assert it.prepared == [(6, "ValueError: no disk")]
-    assert any("warm hook failed for t[0]" in text for text in it.said)
+    assert any("warm hook failed for t-0" in text for text in it.said)
     it.granted(9, 20)
     assert it.running() == [("warm", 9)], "it is prepared again, under the token"
 
@@ -151,7 +151,7 @@ def test_a_drain_hook_that_raises_keeps_nothing_back():
     assert it.given_back == [], "its handler runs still"
     it.ended(HANDLER, 30)
     assert it.given_back == [(9, "")]
-    assert any("drain hook failed for t[0]" in text for text in it.said)
+    assert any("drain hook failed for t-0" in text for text in it.said)
 
 
 def test_a_lost_hook_that_raises_keeps_nothing_back():
@@ -163,7 +163,7 @@ def test_a_lost_hook_that_raises_keeps_nothing_back():
     assert it.given_back == [(9, "")]
     it.ended(LOST, 30, ValueError("no disk"))
     assert it.given_back == [(9, "")]
-    assert any("the lost of t[0] failed after its holding" in text for text in it.said)
+    assert any("the lost of t-0 failed after its holding" in text for text in it.said)
 
 
 # --- What ends ---

@@ -238,7 +238,7 @@ async def test_a_log_that_was_made_anew_is_told_once_until_it_has_grown(caplog):
         await p.commit(100)
 
     def told() -> list[str]:
-        return [it for it in caplog.messages if "the log of t[0] ends at 40" in it]
+        return [it for it in caplog.messages if "the log of t-0 ends at 40" in it]
 
     async with town.serving(worker):
         await asyncio.sleep(10)
@@ -517,7 +517,7 @@ async def test_partitions_show_what_they_are():
     async with town.serving(worker):
         await town.until(lambda: shown)
     assert shown == [
-        ("Partition(t[0], position 0, token 1)", "<revoking: not set>", "t", 0, T0, True),
+        ("Partition(t-0, position 0, token 1)", "<revoking: not set>", "t", 0, T0, True),
         "<revoking: set>",
     ]
 

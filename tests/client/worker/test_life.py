@@ -52,10 +52,10 @@ async def test_a_worker_is_shown_with_its_group_state_and_partitions():
     assert repr(worker) == "<Worker group='g' state=new>"
     serving = town.serve(worker)
     await town.until(lambda: town.stored(0) == 1)
-    assert repr(worker) == "<Worker group='g' state=stable partitions=t[0-2]>"
+    assert repr(worker) == "<Worker group='g' state=stable partitions=t-0…2>"
     worker.stop("enough")
     await asyncio.sleep(0)
-    assert repr(worker).startswith("<Worker group='g' state=draining partitions=t[0-2] ")
+    assert repr(worker).startswith("<Worker group='g' state=draining partitions=t-0…2 ")
     await serving
     assert repr(worker) == "<Worker group='g' state=stopped because='enough'>"
 

@@ -37,7 +37,7 @@ async def refused(town: Town, call) -> str:
 @pytest.mark.parametrize(
     ("call", "told"),
     [
-        (lambda w, p: p.commit("12"), "TypeError: the offset of t[0] is '12'; write the next"),
+        (lambda w, p: p.commit("12"), "TypeError: the offset of t-0 is '12'; write the next"),
         (lambda w, p: p.commit(None), "a whole number: p.commit(1)"),
         (lambda w, p: p.commit(5.0), "TypeError: the offset of t"),
         (lambda w, p: p.commit(True), "TypeError: the offset of t"),
@@ -57,12 +57,12 @@ async def test_what_is_no_offset_is_refused_by_the_call_and_nothing_is_sent(call
 @pytest.mark.parametrize(
     ("settings", "told"),
     [
-        ({"start": lambda key: None}, "the offset that start for t[0] returned is None"),
-        ({"start": lambda key: "5"}, "the offset that start for t[0] returned is '5'"),
-        ({"start": lambda key: -4}, "the offset that start for t[0] returned is -4"),
+        ({"start": lambda key: None}, "the offset that start for t-0 returned is None"),
+        ({"start": lambda key: "5"}, "the offset that start for t-0 returned is '5'"),
+        ({"start": lambda key: -4}, "the offset that start for t-0 returned is -4"),
         ({"begin_offsets": lambda keys: None}, "begin_offsets returned None; return offsets by"),
-        ({"begin_offsets": lambda keys: {}}, "begin_offsets returned no offset of t[0]"),
-        (LATEST | {"log_ends": lambda keys: {}}, "log_ends returned no offset of t[0]"),
+        ({"begin_offsets": lambda keys: {}}, "begin_offsets returned no offset of t-0"),
+        (LATEST | {"log_ends": lambda keys: {}}, "log_ends returned no offset of t-0"),
         (LATEST | {"log_ends": lambda keys: [3]}, "log_ends returned [3]; return offsets by"),
     ],
 )

@@ -32,7 +32,7 @@ PROGRAM = ROOT / "deploy/examples/worker.py"
 ADDRESS, GROUP, TOPIC = "127.0.0.1:7400", "billing", "invoices"
 PARTITIONS = 12
 LOOK_S = 0.1
-_BEGINS = re.compile(rf"{TOPIC}\[(\d+)\] from \d+")
+_BEGINS = re.compile(rf"{TOPIC}-(\d+) from \d+")
 
 
 class _Process:

@@ -106,7 +106,7 @@ async def test_commits_before_the_first_assignment_and_after_leaving_are_refused
         await polls_until(one, lambda: one.assignment)
         with pytest.raises(CommitFailed, match="negative"):
             await one.commit({T0: -1})
-        with pytest.raises(StaleMember, match=r"x\[0\]"):
+        with pytest.raises(StaleMember, match="x-0"):
             await one.commit({T0: 1, TopicPartition("x", 0): 1})
         await one.commit({T0: 1})
         await one.close()

@@ -373,7 +373,7 @@ async def test_the_worker_of_the_readme_survives_a_kill(built):
             finally:
                 if process.returncode is None:
                     process.kill()
-        expected = {f"invoices[{n}] row {row}" for n in range(3) for row in range(150)}
+        expected = {f"invoices-{n} row {row}" for n in range(3) for row in range(150)}
         assert set(done) == expected
         assert len(done) <= len(expected) + 3, "one row of each partition may be done twice"
 

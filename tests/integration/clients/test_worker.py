@@ -78,7 +78,7 @@ def test_a_handler_that_blocks_its_loop_is_named_with_its_stack_and_costs_no_hea
     worker = start("one", handle)
     wait_until(ended.is_set)
     (warning,) = lines(caplog, "event loop of the handlers has been blocked")
-    assert "by the handler of t[0]" in warning
+    assert "by the handler of t-0" in warning
     assert "time.sleep(4.5)" in warning
     wait_until(lambda: lines(caplog, "event loop of the handlers runs again"))
     assert not lines(caplog, "lost")

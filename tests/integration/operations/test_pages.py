@@ -142,7 +142,7 @@ def test_the_readme_works_as_printed_on_a_fresh_clone(clone):
         for command in told[len(install) :]:
             shell.check(command)
         assert "Traceback" not in shell.output()
-        begun = re.findall(r"^invoices\[\d+\] from \d+$", shell.output(), re.MULTILINE)
+        begun = re.findall(r"^invoices-\d+ from \d+$", shell.output(), re.MULTILINE)
         assert len(begun) >= 12 + 6, "the survivor went on with six"
     assert changed_in(clone) == before, "everything that the commands leave behind is ignored"
 

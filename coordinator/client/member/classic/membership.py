@@ -26,6 +26,7 @@ from enum import Enum
 
 from coordinator.assignors import Subscription, TopicPartition
 from coordinator.assignors.consumer_protocol import PreviousAssignment, decode_subscription
+from coordinator.assignors.partitions import spelled
 from coordinator.client.errors import FatalError
 from coordinator.client.member import calls
 from coordinator.client.member.calls import Code, Level, Next
@@ -37,14 +38,7 @@ from coordinator.client.member.classic.assigning import (
 )
 from coordinator.client.member.classic.assignor_choice import AssignorChoice
 from coordinator.client.member.classic.revocations import Revocations
-from coordinator.client.member.events import (
-    Granted,
-    Lost,
-    MemberEvent,
-    Revoking,
-    Stopping,
-    spelled,
-)
+from coordinator.client.member.events import Granted, Lost, MemberEvent, Revoking, Stopping
 from coordinator.client.member.ledger import MEMBERSHIP, Holding, Ledger
 from coordinator.client.member.naming import member_name
 from coordinator.client.member.part import ProtocolPart

@@ -16,6 +16,7 @@ from collections.abc import Callable, Collection, Mapping
 from typing import cast
 
 from coordinator.assignors import TopicPartition
+from coordinator.assignors.partitions import spelled
 from coordinator.client.codes import code_name
 from coordinator.client.errors import FatalError
 from coordinator.client.member import calls
@@ -28,7 +29,6 @@ from coordinator.client.member.events import (
     Revoking,
     Stopping,
     Suspended,
-    spelled,
 )
 from coordinator.client.member.ledger import MEMBERSHIP, UNKNOWN_OFFSET, Holding
 from coordinator.client.member.naming import member_name

@@ -88,7 +88,9 @@ def record_of(
     """The record that makes a process a member, with new ids."""
     return SessionMemberStored(
         group.group_id,
-        ids.new_member_id(command.name or command.client_id or "member"),
+        ids.new_member_id(
+            command.name or command.client_id or command.client_host.removeprefix("/") or "member"
+        ),
         command.name,
         ids.new_session_id(),
         command.incarnation,

@@ -11,9 +11,9 @@ export type Partitions = ReadonlyMap<string, TopicPartition>;
 
 export const NO_PARTITIONS: Partitions = new Map();
 
-/** `topic[number]`: unique, since the last bracket holds the number. */
+/** `topic-number`: unique, since the last dash precedes the number. */
 export function nameOf({ topic, partition }: TopicPartition): string {
-  return `${topic}[${partition}]`;
+  return `${topic}-${partition}`;
 }
 
 export function partitionsOf(items: Iterable<TopicPartition>): Partitions {
@@ -48,12 +48,12 @@ export function byTopic<Item extends TopicPartition>(items: Iterable<Item>): Map
   return topics;
 }
 
-/** Short text: `invoices[0-5,8] refunds[1]`; `nothing` if there are none. */
+/** Short text: `invoices-0…5,8, refunds-1`; `nothing` if there are none. */
 export function describe(items: Iterable<TopicPartition>): string {
   const texts = [...byTopic(sorted(items))].map(
-    ([topic, found]) => `${topic}[${ranges(found.map(({ partition }) => partition))}]`,
+    ([topic, found]) => `${topic}-${ranges(found.map(({ partition }) => partition))}`,
   );
-  return texts.join(" ") || "nothing";
+  return texts.join(", ") || "nothing";
 }
 
 function ranges(numbers: readonly number[]): string {
@@ -63,5 +63,5 @@ function ranges(numbers: readonly number[]): string {
     if (last !== undefined && number === last[1] + 1) last[1] = number;
     else runs.push([number, number]);
   }
-  return runs.map(([first, last]) => (first === last ? `${first}` : `${first}-${last}`)).join(",");
+  return runs.map(([first, last]) => (first === last ? `${first}` : `${first}…${last}`)).join(",");
 }

@@ -321,7 +321,7 @@ function reply(kind: string, request: Request, keys: Keys): Result {
     }
     case "commit": {
       const stored = [...offsets(keys["stored"] ?? "-")].map(
-        ([partition, offset]): [string, bigint] => [`t[${partition}]`, offset],
+        ([partition, offset]): [string, bigint] => [`t-${partition}`, offset],
       );
       const codes = [stored.length > 0 ? "OFFSET_MISMATCH" : code];
       return { kind: "committed", codes, stored: new Map(stored), message: code };

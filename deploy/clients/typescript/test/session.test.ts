@@ -167,7 +167,7 @@ test("a late commit is refused here, also if the partition was granted anew", ()
   c.differ([0, DRAIN, 501]);
   assert.deepEqual(c.handOut(), ["revoking 0"]);
   c.machine.giveBack([first], { reason: "it was given back" }, c.nowMs);
-  assert.match(refusal(c.commit(first)), /^nothing was sent.*t\[0\]: it was given back/);
+  assert.match(refusal(c.commit(first)), /^nothing was sent.*t-0: it was given back/);
   c.differ([0, ACTIVE, 602]);
   assert.match(refusal(c.commit(first)), /nothing was sent/);
   assert.deepEqual(c.handOut(), ["granted 0"]);

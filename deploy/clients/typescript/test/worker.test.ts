@@ -15,7 +15,7 @@ const forever = (p: Partition): Promise<void> => aborted(p.signal);
 
 test("a handler for each partition, from the committed offset or the start", async () => {
   const { worker, coordinator, clock } = virtual({ start: (of) => 100 + of.partition });
-  coordinator.stored.set("t[1]", 7n);
+  coordinator.stored.set("t-1", 7n);
   const began = new Map<number, bigint>();
   worker.handler(async (p) => {
     began.set(p.number, p.position);
@@ -74,7 +74,7 @@ test("a commit of a partition that is being revoked stores, and ends the handler
   coordinator.rebalance("0");
   await clock.advance(1_020);
   assert.ok(thrown instanceof PartitionRevoked);
-  assert.equal(coordinator.stored.get("t[1]"), 9n);
+  assert.equal(coordinator.stored.get("t-1"), 9n);
   const [, , given] = coordinator.sentOf("join");
   assert.ok(given, "it has joined again to have the partition handed out");
   assert.deepEqual(
@@ -96,7 +96,7 @@ test("a manual handler goes on committing until it has handed over", async () =>
   await clock.advance(0);
   coordinator.rebalance();
   await clock.advance(1_100);
-  assert.equal(coordinator.stored.get("t[0]"), 3n);
+  assert.equal(coordinator.stored.get("t-0"), 3n);
 });
 
 test("the late commit of a slow handler is refused here, and its heir waits for it", async () => {
@@ -122,7 +122,7 @@ test("the late commit of a slow handler is refused here, and its heir waits for 
   assert.ok(runs[0]!.signal.aborted);
   const states = worker.state.partitions.map(({ number, stage }) => `${number} ${stage}`);
   assert.deepEqual(states.sort(), ["0 overdue", "0 waiting", "1 running"]);
-  assert.equal(logger.of("t[0] has not ended").length, 1);
+  assert.equal(logger.of("t-0 has not ended").length, 1);
   coordinator.rebalance();
   await clock.advance(4_500);
   assert.equal(runs.length, 1, "nor after the one that waited has ended");
@@ -164,9 +164,9 @@ test("a failing handler is called again with growing pauses; a commit begins the
   await clock.advance(0);
   await clock.advance(8_000);
   assert.deepEqual(calls, [0, 1_000, 3_000, 7_000, 8_000]);
-  assert.equal(coordinator.stored.get("t[0]"), 1n);
+  assert.equal(coordinator.stored.get("t-0"), 1n);
   const [line] = logger.of("attempt 3");
-  assert.match(line!, /^WARN member m of group g: .*t\[0\].*poison \| in two lines; again in 4 s$/);
+  assert.match(line!, /^WARN member m of group g: .*t-0.*poison \| in two lines; again in 4 s$/);
   await clock.advance(600_000);
   const pauses = calls.slice(1).map((at, index) => at - calls[index]!);
   assert.equal(Math.max(...pauses), 60_000);
@@ -216,7 +216,7 @@ test("what is released is somebody else's for a while, until a commit; released 
   assert.deepEqual(wished(), [[], [0]]);
   fails = false;
   await clock.advance(5_000);
-  assert.equal(coordinator.stored.get("t[0]"), 1n);
+  assert.equal(coordinator.stored.get("t-0"), 1n);
   coordinator.rebalance();
   await clock.advance(2_000);
   assert.deepEqual(wished(), [[], [0], []]);
@@ -371,7 +371,7 @@ test("what is not an offset is refused in a sentence, and a negative one before 
   void worker.serve();
   await clock.advance(0);
   await assert.rejects(partition!.commit(1.5), /an offset is a whole number, 5n or 5/);
-  await assert.rejects(partition!.commit(-1), /negative: t\[0\]/);
+  await assert.rejects(partition!.commit(-1), /negative: t-0/);
   assert.equal(coordinator.sentOf("commit").length, 0);
 });
 
@@ -384,8 +384,8 @@ test("a commit that nobody awaits ends no process, and the handler waits for it"
   });
   void worker.serve();
   await clock.advance(0);
-  assert.equal(coordinator.stored.get("t[0]"), 3n);
-  assert.equal(logger.of("commit of t[0] refused").length, 1);
+  assert.equal(coordinator.stored.get("t-0"), 3n);
+  assert.equal(logger.of("commit of t-0 refused").length, 1);
 });
 
 test("a coordinator that is down is said within two seconds, and then ever more rarely", async () => {
@@ -404,7 +404,7 @@ test("a coordinator that is down is said within two seconds, and then ever more 
   coordinator.isDown = false;
   await clock.advance(10_000);
   assert.equal(logger.of("reached again").length, 1);
-  assert.equal(logger.of("granted t[0-1], generation 1").length, 1);
+  assert.equal(logger.of("granted t-0…1, generation 1").length, 1);
   await clock.advance(60_000);
   assert.equal(logger.of("unreachable").length, 5);
 });
@@ -507,7 +507,7 @@ test("what happens to the member is one line each", async () => {
   await clock.advance(0);
   coordinator.rebalance("0");
   await clock.advance(1_000);
-  for (const text of ["granted t[0-1], generation 1", "revoking t[1]", "joined generation 2"]) {
+  for (const text of ["granted t-0…1, generation 1", "revoking t-1", "joined generation 2"]) {
     const [line] = logger.of(text);
     assert.match(line ?? "", /^INFO member m of group g: /, text);
   }
