@@ -13,6 +13,7 @@ from coordinator.core.context import ShardContext
 from coordinator.core.errors import ErrorCode
 from coordinator.core.events import Event
 from coordinator.core.group import Group, GroupState
+from coordinator.core.ids import NO_TIME
 from coordinator.core.outcome import Outcome
 from coordinator.core.records import GroupDeleted, GroupMetadata, OffsetDeleted, Record
 from coordinator.core.session_values.journal import PlanRecord
@@ -154,7 +155,8 @@ class GroupTable:
     def restore(self) -> None:
         """Restore all groups from their durable facts. They are dormant at first."""
         classic = [group for group in self.groups.values() if isinstance(group, ClassicGroup)]
-        self._dormant.restore(classic, self.numbers.generation_floor)
+        went_back = self.numbers.grants_from_ms != NO_TIME
+        self._dormant.restore(classic, self.numbers.generation_floor, store_went_back=went_back)
 
     def raise_numbers(self, raised: int, now_ms: int) -> NumbersRaised:
         """Raise all numbers above those in commits that the store has lost; before `restore`.

@@ -226,6 +226,7 @@ class RebalanceRecord:
 
     `taken_over_at_ms`, of a rebalance that began within a session of it: when this node took the
     group over, and `silent_since_ms`: the newest record in its log then; 0: none.
+    `store_went_back`: the store had lost commits that were acknowledged then.
     """
 
     group_id: str
@@ -261,6 +262,7 @@ class RebalanceRecord:
     removed_count: int = 0
     taken_over_at_ms: int = 0
     silent_since_ms: int = 0
+    store_went_back: bool = False
 
     @property
     def is_return(self) -> bool:

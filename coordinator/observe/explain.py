@@ -186,6 +186,11 @@ def _outage(record: RebalanceRecord) -> Iterator[str]:
             f"has nothing from {time_of_day(record.silent_since_ms)} until this node took the "
             f"group over at {time_of_day(record.taken_over_at_ms)}."
         )
+    if record.store_went_back:
+        yield (
+            "The store had lost commits that were acknowledged: offsets went back with it, and "
+            "generations begin above all that it may have lost."
+        )
 
 
 _JOINED_AGAIN = (RebalanceCause.METADATA_CHANGED.value, RebalanceCause.LEADER_REJOINED.value)

@@ -24,7 +24,7 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1c\x63oordinator/v1/journal.proto\x12\x0e\x63oordinator.v1\"\x10\n\x0eRebalanceFacts\"%\n\tPlanFacts\x12\x18\n\x10refusing_members\x18\x01 \x01(\x05\"\x0e\n\x0cHandoffFactsb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1c\x63oordinator/v1/journal.proto\x12\x0e\x63oordinator.v1\")\n\x0eRebalanceFacts\x12\x17\n\x0fstore_went_back\x18\x01 \x01(\x08\"%\n\tPlanFacts\x12\x18\n\x10refusing_members\x18\x01 \x01(\x05\"\x0e\n\x0cHandoffFactsb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -32,9 +32,9 @@ _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'coordinator.v1.journal_pb2'
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
   _globals['_REBALANCEFACTS']._serialized_start=48
-  _globals['_REBALANCEFACTS']._serialized_end=64
-  _globals['_PLANFACTS']._serialized_start=66
-  _globals['_PLANFACTS']._serialized_end=103
-  _globals['_HANDOFFFACTS']._serialized_start=105
-  _globals['_HANDOFFFACTS']._serialized_end=119
+  _globals['_REBALANCEFACTS']._serialized_end=89
+  _globals['_PLANFACTS']._serialized_start=91
+  _globals['_PLANFACTS']._serialized_end=128
+  _globals['_HANDOFFFACTS']._serialized_start=130
+  _globals['_HANDOFFFACTS']._serialized_end=144
 # @@protoc_insertion_point(module_scope)

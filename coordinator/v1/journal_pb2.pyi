@@ -24,12 +24,17 @@ class RebalanceFacts(_message.Message):
 
     DESCRIPTOR: _descriptor.Descriptor
 
+    STORE_WENT_BACK_FIELD_NUMBER: _builtins.int
+    store_went_back: _builtins.bool
+    """The store had lost commits that were acknowledged when the node took the group over."""
     def __init__(
         self,
+        *,
+        store_went_back: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["store_went_back", b"store_went_back"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from coordinator.core.errors import ErrorCode
+from coordinator.core.events import RebalanceJournaled
 from coordinator.core.ids import ShardId
 from coordinator.core.session_values.records import NumbersRaised
+from coordinator.observe.explain import explain
 from coordinator.runtime import codec
 from coordinator.shard.effects import Start
 from coordinator.shard.outbox import Tick
@@ -14,14 +16,19 @@ RAISED = 100_000
 S0 = ShardId(0)
 
 
-def in_generation(desk: Desk, group_id: str = "g") -> int:
-    """Join as a new member; the generation that it is given."""
-    joined = desk.join("c", group_id=group_id)
-    while joined not in desk.answers:
+def joined(desk: Desk, client_id: str, group_id: str = "g") -> int:
+    """Join as a new member; the call, which is answered."""
+    call = desk.join(client_id, group_id=group_id)
+    while call not in desk.answers:
         desk.now_ms = desk.deadline_ms
         desk.step(Tick())
         desk.store()
-    return desk.answers[joined].generation
+    return call
+
+
+def in_generation(desk: Desk, group_id: str = "g") -> int:
+    """Join as a new member; the generation that it is given."""
+    return desk.answers[joined(desk, "c", group_id)].generation
 
 
 def a_log_that_went_back() -> Desk:
@@ -43,6 +50,27 @@ def test_generations_go_on_above_lost_ones_in_new_groups_too():
     desk = a_log_that_went_back()
     assert in_generation(desk, "g") > RAISED
     assert in_generation(desk, "new") > RAISED
+
+
+def test_the_journal_of_a_classic_group_tells_it():
+    desk = Desk()
+    desk.sync(joined(desk, "a"))
+    desk.store()
+    desk.store()
+    desk.log.go_back(S0, 2, RAISED)  # The group is there, and the journal's entry is lost.
+    refused = desk.sync(joined(desk, "b"))
+    desk.store()
+    assert desk.answers[refused].error is ErrorCode.NOT_COORDINATOR
+    desk.pass_time(5_000)
+    desk.store()
+    desk.sync(joined(desk, "c"))
+    desk.store()
+    desk.store()
+    told = [event.record for event in desk.events if isinstance(event, RebalanceJournaled)]
+    assert [record.store_went_back for record in told] == [False, True]
+    sentence = "The store had lost commits that were acknowledged"
+    found = [any(words.startswith(sentence) for words in explain(record)) for record in told]
+    assert found == [False, True]
 
 
 def test_the_first_entry_of_the_next_owner_raises_the_numbers():

@@ -34,13 +34,18 @@ class DormantGroups:
         self._config = config
         self._read_topics = read_topics
         self._same: dict[Protocols, Protocols] = {}  # Members with equal protocols share one copy.
+        self._store_went_back = False
 
-    def restore(self, groups: Iterable[ClassicGroup], generation_floor: int) -> None:
+    def restore(
+        self, groups: Iterable[ClassicGroup], generation_floor: int, *, store_went_back: bool
+    ) -> None:
         """Restore groups from their durable facts; they are dormant at first.
 
         Args:
             generation_floor: generations up to this one are not used again; 0: see each group's.
+            store_went_back: the store has lost commits, which their journals tell.
         """
+        self._store_went_back = store_went_back
         for group in groups:
             _recall(group, generation_floor)
             self.by_id[group.group_id] = group
@@ -82,7 +87,10 @@ class DormantGroups:
         sessions_ms = (member.session_timeout_ms for member in committed.members)
         newest_ms = _newest_record_ms(group, committed)
         unheard = {member.member_id: member for member in committed.members}
-        group.taken_over = TakeOver(now_ms, newest_ms, max(sessions_ms, default=0), unheard)
+        session_ms = max(sessions_ms, default=0)
+        group.taken_over = TakeOver(
+            now_ms, newest_ms, session_ms, unheard, store_went_back=self._store_went_back
+        )
         group.leader_id = committed.leader
         group.apply(committed)
         group.subscribed_topics = subscribed_topics(group, self._read_topics)

@@ -226,6 +226,7 @@ def _write(
         partitions_left_out=cost.partitions_left_out,
         taken_over_at_ms=outage.at_ms,
         silent_since_ms=outage.newest_record_ms,
+        store_went_back=outage.store_went_back,
     )
     group.journal_writes += 1
     out.persist([record], RebalanceWritten(record))

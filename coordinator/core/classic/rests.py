@@ -61,11 +61,12 @@ class Rests:
 @dataclass(slots=True, eq=False)
 class TakeOver:
     """A node's take-over of a group: when, the time of the newest record in its log then, the
-    longest session timeout of its members, those that have not been heard since, and what of the
-    others rested."""
+    longest session timeout of its members, those that have not been heard since, what of the
+    others rested, and whether the store had lost commits."""
 
     at_ms: int
     newest_record_ms: int
     session_ms: int
     unheard: dict[str, MemberRecord] = field(default_factory=dict)
     rests: Rests = field(default_factory=Rests)
+    store_went_back: bool = False
