@@ -32,7 +32,7 @@ from coordinator.core.session_values.requests import SessionInput, StreamEnd, St
 from coordinator.core.sessions.plan.allocator import plan
 from coordinator.runtime import codec
 from coordinator.runtime.jobs import add_entry, build, job_failed
-from coordinator.runtime.slices import PART, Work, in_slices
+from coordinator.runtime.slices import PART, Work, in_slices, let_others_be_answered
 from coordinator.runtime.watchers import Watchers
 from coordinator.shard.driver import ShardDriver
 from coordinator.shard.effects import (
@@ -64,6 +64,11 @@ from timer.clock import Clock
 RELEASE_SLICE = 200
 """Greatest number of parked calls answered in one turn of the loop. Each takes some 50 us, so the
 release of ten thousand blocks other groups' heartbeats for 10 ms at a time."""
+
+LONG_STEP_S = 0.010
+REST_MS = 4
+"""Steps of a shard that last longer are followed by a rest, since a call takes some turns of the
+loop: an Attach with 10,000 topics is twenty such steps, and others are answered between them."""
 
 BROKEN_AGAIN_S = 1.0
 SETTLE_AFTER_S = 1.0
@@ -132,6 +137,7 @@ class ShardRunner:
         self._releasing: deque[tuple[CallId, Reply]] = deque()
         self._tasks: dict[asyncio.Task[None], Job | None] = {}
         self._alarm: AsyncTimerDriver | None = None
+        self._rests_until = 0.0
         self._start_ended = asyncio.Event()
         self._may_load = asyncio.Event()
         self._load_slot: AbstractAsyncContextManager[object] = nullcontext()
@@ -260,12 +266,24 @@ class ShardRunner:
     # --- Effects ---
 
     def _drive(self, event: DriverInput) -> None:
+        loop = asyncio.get_running_loop()
+        began = loop.time()
         self._execute(self.driver.handle(event, self._clock.now_ms()))
         if not self.driver.is_starting:
             self._start_ended.set()
+        if loop.time() - began > LONG_STEP_S:
+            self._rests_until = loop.time() + REST_MS / 1_000
 
     def _wake(self, now_ms: int) -> None:
-        self._drive(Tick(self._pauses(now_ms)))
+        if self._alarm is not None and asyncio.get_running_loop().time() < self._rests_until:
+            self._alarm.wake_at(now_ms + REST_MS)
+        else:
+            self._drive(Tick(self._pauses(now_ms)))
+
+    async def _rest(self) -> None:
+        """Let others have some turns of the loop, if the last step was a long one."""
+        while asyncio.get_running_loop().time() < self._rests_until:
+            await let_others_be_answered()
 
     def _execute(self, effects: Effects) -> None:
         try:
@@ -401,6 +419,7 @@ class ShardRunner:
             event = Done(job, await self._result_of(job))
         except Exception as error:  # noqa: BLE001  # Told to the driver, whatever it is.
             event = job_failed(job, error)
+        await self._rest()
         self._drive(event)
 
     async def _result_of(self, job: Job) -> object:

@@ -30,6 +30,14 @@ PART = 50
 Rest: TypeAlias = Callable[[], Awaitable[None]]
 LET_OTHERS_RUN: Rest = partial(asyncio.sleep, 0)
 
+TURNS, TURN_S = 4, 0.001
+
+
+async def let_others_be_answered() -> None:
+    """Wait for some turns of the loop: as many as a call takes from its arrival to its answer."""
+    for _ in range(TURNS):
+        await asyncio.sleep(TURN_S)
+
 
 class Slices:
     """Pauses between the slices of one piece of work.
@@ -44,6 +52,10 @@ class Slices:
     ) -> None:
         self._clock = clock or asyncio.get_running_loop().time
         self._rest = rest
+        self.begin()
+
+    def begin(self) -> None:
+        """Begin a slice: others have just run."""
         self._began = self._clock()
 
     async def pause(self) -> None:

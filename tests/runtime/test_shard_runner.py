@@ -18,6 +18,7 @@ from coordinator.runtime.payloads import PAYLOADS
 from coordinator.runtime.shard_runner import RELEASE_SLICE, ShardRunner
 from coordinator.runtime.watchers import Watchers
 from coordinator.shard.followers import AckPolicy, FetchEntries
+from coordinator.shard.outbox import Tick
 from coordinator.shard.shard import Shard
 from coordinator.storage.log import Damaged
 from coordinator.storage.memory import MemoryLog
@@ -323,5 +324,42 @@ def test_a_heartbeat_is_answered_without_a_future():
         beat = Heartbeat(call_id=bench.new_call(), group_id="g", generation=1, member_id="m")
         assert bench.runner.submit(beat).error is ErrorCode.UNKNOWN_MEMBER_ID
         assert not bench.runner._calls
+
+    simulated(play)
+
+
+@pytest.mark.parametrize(("longest_s", "turns"), [(-1.0, 4), (1.0, 0)])
+def test_others_have_turns_after_a_long_step(monkeypatch, longest_s, turns):
+    async def play(bench: Bench) -> None:
+        monkeypatch.setattr(shard_runner, "LONG_STEP_S", longest_s)
+        had = itertools.count()
+
+        async def another() -> None:
+            while True:
+                await asyncio.sleep(0.001)
+                next(had)
+
+        task = asyncio.create_task(another())
+        bench.runner._drive(Tick())
+        assert (await bench.commit(7)).results[0].error is ErrorCode.NONE
+        assert next(had) >= turns
+        assert turns or next(had) == 1, "a short step rests for nobody"
+        task.cancel()
+
+    simulated(play)
+
+
+def test_the_alarm_rests_after_a_long_step_too(monkeypatch):
+    async def play(bench: Bench) -> None:
+        monkeypatch.setattr(shard_runner, "LONG_STEP_S", -1.0)
+        bench.runner._drive(Tick())
+        events: list[object] = []
+        monkeypatch.setattr(bench.runner, "_drive", events.append)
+        bench.runner._wake(bench.clock.now_ms())
+        assert events == []
+        await asyncio.sleep(0.1)
+        assert any(isinstance(event, Tick) for event in events)
+        monkeypatch.undo()
+        bench.runner._drive(Tick())
 
     simulated(play)

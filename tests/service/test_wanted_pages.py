@@ -18,7 +18,6 @@ from coordinator.service.grpc.translate import sessions
 from coordinator.v1 import session_pb2 as pb
 
 TOKEN = 1_790_000_000 << 20
-MIB = 1024 * 1024
 LONG = "n" * 249
 
 
@@ -72,13 +71,13 @@ LARGE = {
 
 
 @pytest.mark.parametrize("partitions", LARGE.values(), ids=LARGE)
-def test_a_large_state_comes_in_full_pages_of_a_mebibyte_at_most(
+def test_a_large_state_comes_in_full_pages_that_are_small(
     partitions: list[OrderedPartition],
 ) -> None:
     found = pages(partitions)
     sizes = [page.ByteSize() for page in found]
-    assert max(sizes) <= MIB
-    assert all(size > MIB // 4 for size in sizes[:-1])
+    assert max(sizes) <= sessions.PAGE_BYTES
+    assert all(size > sessions.PAGE_BYTES // 4 for size in sizes[:-1])
     assert [page.is_part for page in found] == [True] * (len(found) - 1) + [False]
     assert {(page.version, page.based_on, page.answers) for page in found} == {(7, 6, 3)}
     assert list(read(found)) == said(partitions)

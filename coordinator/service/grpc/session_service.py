@@ -31,7 +31,7 @@ from coordinator.core.session_values.requests import (
     StreamRefused,
 )
 from coordinator.runtime.shard_runner import ShardRunner
-from coordinator.runtime.slices import Work
+from coordinator.runtime.slices import Slices, Work, let_others_be_answered
 from coordinator.service.calls import Call
 from coordinator.service.grpc.calls import GrpcCall
 from coordinator.service.grpc.conversation import Conversation
@@ -143,17 +143,20 @@ class _Stream:
 
     async def _tell(self, runner: ShardRunner) -> None:
         """Tell the member what there is to say, whenever there is something."""
-        write = self._messages.write
+        write, slices = self._messages.write, Slices(rest=let_others_be_answered)
         while True:
             self._has_news = False
+            slices.begin()
             if self._end is None and not self._node.may_answer():
                 # Another node may lead the group by now: what it says counts.
                 self.end(MOVED)
             elif self._end is None and (news := runner.take(self._member.stream_id)) is not None:
                 if news.wanted is not None and news.wanted.answers >= 0:
                     self._named += len(news.wanted.partitions)
+                await slices.pause()
                 for message in self._member.told(news, runner.fence_epoch):
                     await write(message)
+                    await slices.pause()
                 continue
             if self._end is not None:
                 await write(self._last(self._end))
