@@ -22,8 +22,7 @@ from typing import Any
 from coordinator.cli.flags import WrongUsage
 from coordinator.cli.formats import as_json, as_table, as_yaml
 from coordinator.observe.rows import TONES, cell, columns_of, headings_of, plain
-from coordinator.observe.spelling import short_id
-from coordinator.printable import printable, printable_lines
+from coordinator.printable import printable, printable_lines, short_id
 
 DONE, REFUSED, WRONG_USAGE = 0, 1, 2
 CLEAR = "\x1b[H\x1b[2J\x1b[3J"

@@ -5,14 +5,13 @@ Names come from clients, so every one is made printable.
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Iterable
 from datetime import UTC, datetime
 from typing import Protocol
 
 from coordinator.assignors.partitions import spelled_ranges
-from coordinator.printable import printable
+from coordinator.printable import WITH_UUID, printable, short_id
 
 RANGES_NAMED = 8
 
@@ -65,18 +64,9 @@ def member_of(member_id: str) -> str:
 
     A name may be that of two processes after each other. Without a UUID: the id, quoted.
     """
-    found = _WITH_UUID.fullmatch(member_id)
+    found = WITH_UUID.fullmatch(member_id)
     name = found["name"] if found else member_id
     return f"{quoted(name)} …{member_id[-4:]}" if found and name else quoted(short_id(member_id))
-
-
-def short_id(text: str) -> str:
-    """A member id without most of its UUID: w-a …3f2c; any other text as it is."""
-    found = _WITH_UUID.fullmatch(text)
-    return f"{found['name']} …{text[-4:]}".lstrip() if found else text
-
-
-_WITH_UUID = re.compile(r"(?P<name>.*?)-?[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.DOTALL)
 
 
 def quoted(text: str) -> str:

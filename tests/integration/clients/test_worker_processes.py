@@ -286,7 +286,7 @@ def test_a_blocked_loop_is_seen_in_state_and_metrics(node, request):
         thread.start()
         while not worker.state.loop_blocked_by:
             time.sleep(0.01)
-        assert worker.state.loop_blocked_by.startswith("the handler of t["), worker.state
+        assert worker.state.loop_blocked_by.startswith("the handler of t-"), worker.state
         labels = {"group": sys.argv[2], "event": "blocked_loops"}
         while REGISTRY.get_sample_value("coordinator_worker_events_total", labels) != 1:
             time.sleep(0.01)
