@@ -129,7 +129,7 @@ async def a_thousand_topics(channel):
     while len(told) < len(names):
         page = (await stream.next("wanted")).wanted
         if not page.HasField("answers"):
-            continue  # Of the grant.
+            continue  # A page of the grant.
         told += [each.name for each in page.topics]
         assert page.is_part == (len(told) < len(names))
         assert all(it.order == pb.Wanted.ACTIVE for it in dict(orders_of(page)).values())
