@@ -60,10 +60,10 @@ def _shown(char: str) -> str:
     return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
 
 
-WITH_UUID = re.compile(r"(?P<name>.*?)-?[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.DOTALL)
+WITH_UUID = re.compile(r"(?:(?P<name>.*)-)?[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.DOTALL)
 
 
 def short_id(text: str) -> str:
     """A member id without most of its UUID: w-a …3f2c; any other text as it is."""
     found = WITH_UUID.fullmatch(text)
-    return f"{found['name']} …{text[-4:]}".lstrip() if found else text
+    return f"{found['name'] or ''} …{text[-4:]}".lstrip() if found else text

@@ -24,6 +24,14 @@ def spelled(partitions: Iterable[tuple[str, int]]) -> str:
     )
 
 
+def spelled_by(told: Iterable[tuple[tuple[str, int], str]]) -> list[tuple[str, str]]:
+    """Partitions of which the same is told, in a few words, and what: by the first of each."""
+    groups: dict[str, list[tuple[str, int]]] = {}
+    for partition, what in sorted(told):
+        groups.setdefault(what, []).append(partition)
+    return [(spelled(some), what) for what, some in groups.items()]
+
+
 def spelled_ranges(topic: str, ranges: Iterable[tuple[int, int]]) -> str:
     """First and last numbers of ranges of a topic: `invoices-0…5,7`."""
     return f"{topic}-{','.join(str(a) if a == b else f'{a}…{b}' for a, b in ranges)}"

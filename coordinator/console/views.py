@@ -125,9 +125,7 @@ def group(
         matching = [
             key
             for key in everything
-            if not wanted
-            or wanted in f"{key.topic}-{key.partition}".lower()
-            or wanted in owners.get(key, "").lower()
+            if not wanted or wanted in str(key).lower() or wanted in owners.get(key, "").lower()
         ]
         return sorted(matching, key=lambda key: (-lags.get(key, -1) if sort == "lag" else 0, key))
 

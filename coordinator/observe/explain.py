@@ -5,7 +5,6 @@ Names and reasons come from clients, so every one is made printable. `advice.py`
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 
@@ -29,7 +28,7 @@ from coordinator.observe.spelling import (
     spell_between,
     time_of_day,
 )
-from coordinator.printable import printable
+from coordinator.printable import WITH_UUID, printable
 
 LATE_MS = 100
 """Delay after the one before that makes the last member to join worth a sentence."""
@@ -150,14 +149,12 @@ _CAUSES = {
 _CAUSE_SENTENCES = {cause.value: f"It began because {words}." for cause, words in _CAUSES.items()}
 
 
-# The coordinator begins an id with the member's instance id, or else with its client id.
-_MEMBER_ID = re.compile(r"(.+)-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.DOTALL)
-
-
 def _instance_id(record: RebalanceRecord) -> str:
     """Instance id of the member that caused it; empty: it has none, or it is its client id."""
-    found = _MEMBER_ID.fullmatch(record.member_id)
-    return found[1] if found is not None and found[1] != record.client_id else ""
+    # The coordinator begins an id with the member's instance id, or else with its client id.
+    found = WITH_UUID.fullmatch(record.member_id)
+    name = found["name"] if found is not None else None
+    return name if name and name != record.client_id else ""
 
 
 def _cause(record: RebalanceRecord) -> str:

@@ -79,7 +79,7 @@ class PlannerProcess:
         except (asyncio.IncompleteReadError, OSError) as error:
             raise PlannerError("the planner's process has ended") from error
         # In threads, between whose slices the loop has its turns: it takes 60 ms for 10,000 topics.
-        answer: Plan | str = await asyncio.to_thread(pickle.loads, body)  # Our own child's.
+        answer: Plan | str = await asyncio.to_thread(pickle.loads, body)
         return answer
 
 

@@ -32,7 +32,7 @@ from coordinator.core.session_values.requests import SessionInput, StreamEnd, St
 from coordinator.core.sessions.plan.allocator import plan
 from coordinator.runtime import codec
 from coordinator.runtime.jobs import add_entry, build, job_failed
-from coordinator.runtime.slices import PART, Work, in_slices, let_others_be_answered
+from coordinator.runtime.slices import PART, REST_S, Work, in_slices, let_others_be_answered
 from coordinator.runtime.watchers import Watchers
 from coordinator.shard.driver import ShardDriver
 from coordinator.shard.effects import (
@@ -66,7 +66,6 @@ RELEASE_SLICE = 200
 release of ten thousand blocks other groups' heartbeats for 10 ms at a time."""
 
 LONG_STEP_S = 0.010
-REST_MS = 4
 """Steps of a shard that last longer are followed by a rest, since a call takes some turns of the
 loop: an Attach with 10,000 topics is twenty such steps, and others are answered between them."""
 
@@ -271,12 +270,13 @@ class ShardRunner:
         self._execute(self.driver.handle(event, self._clock.now_ms()))
         if not self.driver.is_starting:
             self._start_ended.set()
-        if loop.time() - began > LONG_STEP_S:
-            self._rests_until = loop.time() + REST_MS / 1_000
+        ended = loop.time()
+        if ended - began > LONG_STEP_S:
+            self._rests_until = ended + REST_S
 
     def _wake(self, now_ms: int) -> None:
         if self._alarm is not None and asyncio.get_running_loop().time() < self._rests_until:
-            self._alarm.wake_at(now_ms + REST_MS)
+            self._alarm.wake_at(now_ms + round(REST_S * 1_000))
         else:
             self._drive(Tick(self._pauses(now_ms)))
 

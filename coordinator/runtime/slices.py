@@ -31,6 +31,7 @@ Rest: TypeAlias = Callable[[], Awaitable[None]]
 LET_OTHERS_RUN: Rest = partial(asyncio.sleep, 0)
 
 TURNS, TURN_S = 4, 0.001
+REST_S = TURNS * TURN_S
 
 
 async def let_others_be_answered() -> None:

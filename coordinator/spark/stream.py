@@ -413,7 +413,7 @@ class GroupStreamReader(
     def _told_of_reset(
         self, batch: BatchRanges, by_others: Mapping[TopicPartition, OffsetAndMetadata]
     ) -> str:
-        offsets = {f"{p.topic}-{p.partition}": c.offset for p, c in by_others.items()}
+        offsets = {str(p): c.offset for p, c in by_others.items()}
         when = max(parsed(c.metadata).reset for c in by_others.values())
         how = f"by reset-offsets at {when}" if when else "by somebody else"
         return (

@@ -24,7 +24,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 from coordinator.assignors import TopicPartition
-from coordinator.assignors.partitions import spelled
+from coordinator.assignors.partitions import spelled, spelled_by
 from coordinator.client.errors import StaleMember
 
 MEMBERSHIP = TopicPartition("", -1)
@@ -262,7 +262,4 @@ def _refusal(reasons: dict[TopicPartition, str], *, repeated: bool = False) -> s
 
 def _spelled_reasons(reasons: Mapping[TopicPartition, str]) -> str:
     """Partitions by their reasons: `invoices-0…2: lost; invoices-3: it is not assigned ...`."""
-    by_reason: dict[str, list[TopicPartition]] = {}
-    for partition, why in sorted(reasons.items()):
-        by_reason.setdefault(why, []).append(partition)
-    return "; ".join(f"{spelled(some)}: {why}" for why, some in by_reason.items())
+    return "; ".join(f"{some}: {why}" for some, why in spelled_by(reasons.items()))

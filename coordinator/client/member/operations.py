@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from typing import Protocol
 
 from coordinator.assignors import TopicPartition
-from coordinator.assignors.partitions import spelled
+from coordinator.assignors.partitions import spelled_by
 from coordinator.client.errors import (
     CommitFailed,
     CoordinatorError,
@@ -351,8 +351,6 @@ def judge(reply: calls.Committed, commit: Commit, *, repeated: bool) -> None:
 
 def _fenced(reply: calls.Committed) -> str:
     """The holders of partitions that were committed under old tokens, for a message."""
-    held: dict[str, list[TopicPartition]] = {}
-    for partition, (member_id, name) in sorted(reply.holders.items()):
-        held.setdefault(name or member_id or "nobody", []).append(partition)
-    told = [f"{spelled(some)} held by {who}" for who, some in held.items()]
+    holders = ((p, name or member_id or "nobody") for p, (member_id, name) in reply.holders.items())
+    told = [f"{some} held by {who}" for some, who in spelled_by(holders)]
     return "; ".join([*told, *([reply.message] if reply.message else [])])

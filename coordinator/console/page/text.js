@@ -22,7 +22,7 @@ export function printable(text) {
   });
 }
 
-const UUID = /^(.*?)-?[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{8}([0-9a-f]{4})$/s;
+const UUID = /^(?:(.*)-)?[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{8}([0-9a-f]{4})$/s;
 
 /** Name of a member: its client id, or else its member id without most of its UUID. */
 export const nameOf = (member) =>
