@@ -85,7 +85,7 @@ def _restored(options: argparse.Namespace) -> int:
             connection = store.server.connect()
             try:
                 prepare(connection, store.server.target.schema, None)
-                store.check(connection, lambda: True)  # Nothing else shows it.
+                store.check(connection, is_restored=True)
             finally:
                 connection.close()
         finally:

@@ -38,7 +38,6 @@ from coordinator.storage.log import (
     CannotOpen,
     Entry,
     Fence,
-    Fenced,
     Loaded,
     LogError,
     Snapshot,
@@ -52,7 +51,7 @@ from coordinator.storage.postgres_connection import (
     PostgresConnection,
     failure_of,
 )
-from coordinator.storage.postgres_lineage import FIRST_LINEAGE, PostgresStore
+from coordinator.storage.postgres_lineage import FIRST_LINEAGE, LastAcknowledged, PostgresStore
 from coordinator.storage.postgres_schema import prepare
 from coordinator.storage.slices import chunks
 from coordinator.storage.sql_log import (
@@ -103,10 +102,6 @@ SET epoch = greatest(f.epoch, %(first)s) + 1, token = %(token)s
 WHERE (greatest(f.epoch, %(first)s) + 1) / %(size)s = %(leader_epoch)s
 RETURNING epoch, sequence, (SELECT lineage_id FROM cluster)
 """
-STORED = """
-SELECT c.lineage_id, coalesce(f.epoch, 0), coalesce(f.token, 0), coalesce(f.sequence, 0)
-FROM cluster c LEFT JOIN fence f ON f.shard = %s
-"""
 RAISED = """
 SELECT CASE WHEN f.lineage = c.lineage THEN 0 ELSE c.raised END
 FROM fence f, cluster c WHERE f.shard = ?
@@ -137,8 +132,6 @@ class PostgresLog:
         self._connection: PostgresConnection | None = None  # The writer's, used in its thread.
         self._moves = 0
         self._warnings: list[str] = []
-        self._had: dict[ShardId, tuple[int, int]] = {}
-        """Lineage id and last sequence number of each shard taken over, as acknowledged."""
         self._threads = ThreadPoolExecutor(THREADS, "store-read")
         self._writer = GroupCommit(
             self._commit, rest=lambda _: None, end=self._hang_up, idle_s=IDLE_S, most=BATCH_MAX
@@ -170,6 +163,8 @@ class PostgresLog:
         token = secrets.randbits(62)
 
         def take_over(connection: PostgresConnection) -> int:
+            if shard in self._store.acknowledged:
+                self._store.check(connection)  # Before what it is compared with is replaced.
             given = {
                 "shard": shard,
                 "token": token,
@@ -185,7 +180,7 @@ class PostgresLog:
                 next_fence_epoch(stored, leader_epoch)
                 raise Unavailable(f"shard {shard} was taken over meanwhile")
             epoch, last, lineage_id = row
-            self._had[shard] = lineage_id, last
+            self._store.acknowledged[shard] = LastAcknowledged(lineage_id, epoch, token, last)
             return int(epoch)
 
         # An epoch whose answer was lost has no owner, and does no harm.
@@ -316,11 +311,12 @@ class PostgresLog:
             refusals = self._carry_out(lambda connection: self._append(connection, appends))
         except LogError as failure:
             refusals = [failure for _ in batch]
+        acknowledged = self._store.acknowledged
         for asked, refused in zip(batch, refusals, strict=True):
             asked.error = refused
             shard = asked.job.fence.shard
-            if refused is None and shard in self._had:
-                self._had[shard] = self._had[shard][0], asked.job.sequence
+            if refused is None and shard in acknowledged:
+                acknowledged[shard] = replace(acknowledged[shard], sequence=asked.job.sequence)
 
     def _carry_out(self, job: Callable[[PostgresConnection], T]) -> T:
         """Run a job on the writer's connection; an error that may have broken it closes it.
@@ -403,44 +399,19 @@ class PostgresLog:
 
     def _refusal_of(self, connection: PostgresConnection, append: _Append) -> LogError | None:
         """Reason why an entry was not appended; None: an earlier attempt has, and it is durable."""
-        fence, stored = append.fence, _stored(connection, append)
-        if self._has_lost(append, stored):
-            self._store.check(
-                connection, lambda: self._has_lost(append, _stored(connection, append))
-            )
-            return Fenced(f"the store has lost what shard {fence.shard} has had")
+        fence, transaction = append.fence, PostgresTransaction(connection)
         is_locked = f"another session has locked shard {fence.shard} in the table fence"
-        if stored[1:] == (fence.fence_epoch, fence.token, append.sequence - 1):
+        owner_has = fence.fence_epoch, fence.token, append.sequence - 1
+        if fence_row(transaction, fence.shard) == owner_has:
             return _Locked(is_locked)
-        refused = refusal(PostgresTransaction(connection), fence, append.sequence, append.frame)
+        self._store.check(connection)  # A lineage that begins replaces the token.
+        refused = refusal(transaction, fence, append.sequence, append.frame)
         if refused is None:
             # The entry may be on this server alone: a commit after it waits for the standby too.
             owner = fence.shard, fence.fence_epoch, fence.token
             if connection.execute(CONFIRM, owner).rowcount != 1:
                 return Ambiguous(is_locked)  # Or it was taken over: the next attempt says so.
         return refused
-
-    def _has_lost(self, append: _Append, stored: _Stored) -> bool:
-        """True if the store has an older epoch than this owner's, or fewer entries than it was
-        acknowledged, in the lineage in which it took the shard over: a copy was put back."""
-        lineage_id, epoch, token, last = stored
-        fence = append.fence
-        had_in, had = self._had.get(fence.shard, (None, 0))
-        if lineage_id != had_in:
-            return False
-        is_owner = (epoch, token) == (fence.fence_epoch, fence.token)
-        return epoch < fence.fence_epoch or (is_owner and last < had)
-
-
-_Stored = tuple[int, int, int, int]
-"""Id of the lineage; epoch, token and last sequence number of a shard, zeros without a row."""
-
-
-def _stored(connection: PostgresConnection, append: _Append) -> _Stored:
-    row = connection.execute(STORED, (append.fence.shard,)).fetchone()
-    assert row is not None
-    lineage_id, epoch, token, last = row
-    return lineage_id, epoch, token, last
 
 
 def _read_from(read: Callable[[PostgresTransaction], T], connection: PostgresConnection) -> T:

@@ -6,22 +6,23 @@ names the history that it belongs to by the server's system identifier and timel
 another history there begins a new lineage, in one transaction: all epochs and versions are raised
 by a `raise` that no other promotion has drawn, all fence tokens are replaced, and nobody is a node,
 the controller or a leader. So does a node that finds less in the same history than was there
-before: a shorter write-ahead log, an older version of what nodes agree on, or a shard whose owner
-it is without an entry that was acknowledged. Then a copy was put back under running nodes. The id
-of a lineage is random, because two standbys that are promoted independently agree in everything
-else.
+before: a shorter write-ahead log, an older version of what nodes agree on, or a shard that it has
+owned without an entry or a take-over that was acknowledged. Then a copy was put back under running
+nodes. The id of a lineage is random, because two standbys that are promoted independently agree in
+everything else.
 """
 
 from __future__ import annotations
 
 import secrets
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import psycopg
 
+from coordinator.core.ids import ShardId
 from coordinator.storage.coordination import NOBODY, ShardState
 from coordinator.storage.log import CannotOpen, Unavailable
 from coordinator.storage.postgres_connection import (
@@ -81,6 +82,22 @@ def _lsn(position: Position) -> str:
     return f"LSN {position.flushed >> 32:X}/{position.flushed & 0xFFFFFFFF:X}"
 
 
+@dataclass(frozen=True, slots=True)
+class LastAcknowledged:
+    """A shard as this process had it acknowledged last: its take-over, and the last entry."""
+
+    lineage_id: int
+    epoch: int
+    token: int
+    sequence: int
+
+    def is_lost(self, epoch: int, token: int, sequence: int) -> bool:
+        """True if the store, in the same lineage, has less, or has issued the epoch twice."""
+        if epoch == self.epoch and token != self.token:
+            return True
+        return epoch < self.epoch or sequence < self.sequence
+
+
 class StoreWentBack(Unavailable):
     """A connection has shown less than the store had: the next one begins a new lineage."""
 
@@ -94,34 +111,38 @@ def stored_lineage(row: tuple[Any, ...], flushed: int = 0) -> Lineage:
     return Lineage(number, id_, raised, version, Position(int(system), timeline, flushed))
 
 
-def nothing_shows_it() -> bool:
-    """No other proof that a store went back than its history and version."""
-    return False
-
-
 def check_lineage(
     connection: PostgresConnection,
     seen: Lineage | None = None,
-    has_lost: Callable[[], bool] = nothing_shows_it,
+    acknowledged: Mapping[ShardId, LastAcknowledged] | None = None,
+    *,
+    is_restored: bool = False,
 ) -> tuple[Lineage, WentBack | None]:
     """The lineage of the store as it is; a new one is begun if the store has lost commits.
 
     Args:
         seen: the lineage as this process saw it last. A server that has flushed less since, in the
             same lineage, was put back; so was one with an older version.
-        has_lost: looks for another proof; asked again under the lock of `cluster`.
+        acknowledged: shards as this process had them last; so was a server that has less of one.
+        is_restored: the store is known to have lost commits, though nothing may show it.
     """
+    owned = dict(acknowledged or {})  # Before the store is read, which has all of it then.
+
+    def is_as_before(stored: Lineage) -> bool:
+        has_less = is_restored or _has_lost(connection, stored.id, owned)
+        return _is_same(stored, position, seen) and not has_less
+
     row = connection.execute(_LINEAGE).fetchone()
     assert row is not None
     position = server_position(connection)
-    if _is_same(stored_lineage(row), position, seen) and not has_lost():
+    if is_as_before(stored_lineage(row)):
         return stored_lineage(row, position.flushed), None
     with connection.transaction():
         row = connection.execute(f"{_LINEAGE} FOR UPDATE").fetchone()
         assert row is not None
         known = None if seen is None or seen.id != row[1] else seen
         before = stored_lineage(row, 0 if known is None else known.position.flushed)
-        if _is_same(before, position, seen) and not has_lost():  # Another node was faster.
+        if is_as_before(before):  # Another node was faster.
             return replace(before, position=position), None
         raised = RAISE_MIN + secrets.randbelow(RAISE_RANDOM)
         after = Lineage(
@@ -137,6 +158,18 @@ def _is_same(stored: Lineage, position: Position, seen: Lineage | None) -> bool:
     if seen is not None and (seen.number, seen.id) == (stored.number, stored.id):
         return position.flushed >= seen.position.flushed and stored.version >= seen.version
     return True
+
+
+def _has_lost(
+    connection: PostgresConnection, lineage_id: int, owned: Mapping[ShardId, LastAcknowledged]
+) -> bool:
+    """True if the store has less of a shard than this process had acknowledged in the lineage."""
+    owned = {shard: one for shard, one in owned.items() if one.lineage_id == lineage_id}
+    if not owned:
+        return False
+    found = connection.execute("SELECT shard, epoch, token, sequence FROM fence").fetchall()
+    stored = {shard: row for shard, *row in found}
+    return any(one.is_lost(*stored.get(shard, (0, 0, 0))) for shard, one in owned.items())
 
 
 def _begin(connection: PostgresConnection, new: Lineage) -> None:
@@ -182,6 +215,8 @@ class PostgresStore:
     server: Server
     report: Callable[[str, str], None] = lambda what, words: None
     lineage: Lineage | None = None
+    acknowledged: dict[ShardId, LastAcknowledged] = field(default_factory=dict)
+    """Shards that this process has taken over. Written by the log."""
     moves: int = 0
     """Number of times that another host was found to be the one to write to: connections made
     before are left."""
@@ -213,18 +248,18 @@ class PostgresStore:
         self._host = self._host or self.server.host
         return connection
 
-    def check(
-        self, connection: PostgresConnection, has_lost: Callable[[], bool] = nothing_shows_it
-    ) -> None:
+    def check(self, connection: PostgresConnection, *, is_restored: bool = False) -> None:
         """Notice if the store has lost commits since this process or any other saw it last.
 
         Args:
-            has_lost: see `check_lineage`.
+            is_restored: see `check_lineage`.
         Raises:
             Unavailable: the server has a lineage before the one that is noted here. It is an old
                 primary, and the new one cannot be reached just now.
         """
-        found, went_back = check_lineage(connection, self.lineage, has_lost)
+        found, went_back = check_lineage(
+            connection, self.lineage, self.acknowledged, is_restored=is_restored
+        )
         with self._lock:
             known = self.lineage
             if known is not None and found.number < known.number:

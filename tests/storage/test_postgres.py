@@ -811,6 +811,39 @@ async def test_an_owner_that_finds_less_than_it_has_had_begins_one_lineage(
 
 
 @pytest.mark.integration
+async def test_an_owner_that_connects_again_finds_less_than_it_has_had(postgres):
+    """Before anybody writes: its session may be over, and the shard is given to another node."""
+    url, troubles = postgres.url("primary", cluster=""), []
+    async with opened(url, cluster="again", troubles=troubles) as log:
+        fence = await log.fence(S0)
+        keep(url, "again")
+        await log.append(fence, entry(1, fence.fence_epoch))
+        put_back(url, "again", "fence", "entry")
+        (await asyncio.to_thread(log._store.connect)).close()
+        assert [what for what, _ in troubles] == ["store_went_back"]
+        assert log._store.lineage.number == 2
+
+
+@pytest.mark.integration
+@pytest.mark.parametrize("is_same_node", [True, False], ids=["itself", "another"])
+async def test_a_take_over_of_a_shard_that_was_put_back_is_noticed(postgres, is_same_node):
+    url, troubles = postgres.url("primary", cluster=""), []
+    cluster = f"taken_{is_same_node}".lower()
+    async with opened(url, cluster=cluster, troubles=troubles) as log:
+        async with opened(url, cluster=cluster) as other:
+            await log.fence(S0)
+            keep(url, cluster)
+            lost = await log.fence(S0)
+            put_back(url, cluster, "fence", "entry")
+            again = await (log if is_same_node else other).fence(S0)
+            if not is_same_node:  # It could not know.
+                assert (again.fence_epoch, troubles) == (lost.fence_epoch, [])
+                (await asyncio.to_thread(log._store.connect)).close()
+            assert [what for what, _ in troubles] == ["store_went_back"]
+            assert log._store.lineage.number == 2
+
+
+@pytest.mark.integration
 async def test_every_node_tells_that_the_store_went_back(postgres):
     """The first that notices begins the lineage; the others find it."""
     url, told = postgres.url("primary", cluster=""), ([], [])

@@ -13,6 +13,7 @@ import pytest
 from coordinator.client import Granted, Holding, Member
 from tests.integration.clients.test_worker_processes import (
     STUCK_THREAD,
+    WITHOUT_FORK_HANDLERS,
     WORKING,
     WORKING_THREAD,
     script,
@@ -85,10 +86,6 @@ async def test_the_second_signal_leaves_at_once(node, request):
         assert len(await granted(node, running.group)) == 2
 
 
-WITHOUT_FORK_HANDLERS = """import os
-os.environ["GRPC_ENABLE_FORK_SUPPORT"] = "0"
-"""
-"""gRPC's own handlers of forks crash some children of a process whose other threads call it."""
 FORKED_MEMBER = f"""
 import os, sys
 from coordinator.client import BlockingMember
