@@ -53,6 +53,7 @@ KNOWN_BY = {
     "gave_up": "it gave up by itself",
     "taken_away": "it gave them back",
     "no_coordinator": "the group had no coordinator",
+    "silent": "it was not heard",
 }
 """Words for `known_by`: what the former owner of partitions did when it stopped."""
 

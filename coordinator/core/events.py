@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from enum import Enum
 
 from coordinator.core.errors import ErrorCode
-from coordinator.core.records import OUTAGE_ENDED, RETURNED, RebalanceRecord
+from coordinator.core.ids import NO_TIME
+from coordinator.core.records import HEARD_AGAIN, OUTAGE_ENDED, RETURNED, RebalanceRecord
 from coordinator.core.session_values.events import SessionEvent
 from coordinator.core.session_values.journal import PlanRecord
 from coordinator.core.session_values.records import PartitionSwitched, PhaseEntered
@@ -39,9 +40,15 @@ class RebalanceCause(Enum):
     """Cause of a journal entry alone: a process took its place in a Stable group."""
     COORDINATOR_RETURNED = OUTAGE_ENDED
     """Cause of a journal entry alone: an outage has ended, and all members go on."""
+    MEMBER_HEARD_AGAIN = HEARD_AGAIN
+    """Cause of a journal entry alone: a member was silent, but not for its whole session."""
 
 
-RETURNS = (RebalanceCause.STATIC_MEMBER_RETURNED, RebalanceCause.COORDINATOR_RETURNED)
+RETURNS = (
+    RebalanceCause.STATIC_MEMBER_RETURNED,
+    RebalanceCause.COORDINATOR_RETURNED,
+    RebalanceCause.MEMBER_HEARD_AGAIN,
+)
 """Causes of records of the journal that are no rebalances."""
 
 
@@ -119,10 +126,14 @@ class JoinPhaseCompleted:
 
 @dataclass(frozen=True, slots=True)
 class MemberHeardAgain:
-    """The first heartbeat or commit of a member since this node took its group over."""
+    """A heartbeat or commit of a member that was silent, or the first one since this node took its
+    group over: then the times are -1. They are those of `MemberEvicted`."""
 
     group_id: str
     member_id: str
+    last_heard_ms: int = NO_TIME
+    heartbeat_due_ms: int = NO_TIME
+    heartbeat_interval_ms: int = NO_TIME
 
 
 @dataclass(frozen=True, slots=True)

@@ -145,6 +145,8 @@ class StopKnownBy(Enum):
     """An assignment took the partition away, and it joined again without it."""
     NO_COORDINATOR = "no_coordinator"
     """It could not commit while the group had no coordinator, and goes on."""
+    SILENT = "silent"
+    """It was not heard for less than its session, and goes on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,6 +201,8 @@ RETURNED = "static member returned"
 """Cause of the record of a static member that went on without a rebalance."""
 OUTAGE_ENDED = "coordinator returned"
 """Cause of the record of an outage after which all members went on without a rebalance."""
+HEARD_AGAIN = "member heard again"
+"""Cause of the record of a member that was silent for less than its session, and went on."""
 FROM_LAST_WORK = "last_work"
 """Value of `counted_from`: times without an owner begin when it was last known to work. Records of
 early versions have none: there they began when the owner was removed or joined again."""
@@ -266,9 +270,9 @@ class RebalanceRecord:
 
     @property
     def is_return(self) -> bool:
-        """True of a static member that returned, or of an outage, without a rebalance: no
-        generation began."""
-        return self.cause in (RETURNED, OUTAGE_ENDED)
+        """True of a static member that returned, an outage, or a member that was silent, without a
+        rebalance: no generation began."""
+        return self.cause in (RETURNED, OUTAGE_ENDED, HEARD_AGAIN)
 
 
 Record = (

@@ -10,7 +10,9 @@ from datetime import UTC, datetime
 
 from coordinator.core.events import EvictionCause, RebalanceCause, RefusedJoin
 from coordinator.core.records import (
+    HEARD_AGAIN,
     OUTAGE_ENDED,
+    RETURNED,
     PartitionMove,
     RebalanceMember,
     RebalanceRecord,
@@ -107,18 +109,21 @@ def _headline(record: RebalanceRecord) -> str:
 
 
 def _return(record: RebalanceRecord) -> Iterator[str]:
-    """Sentences about a static member, or a coordinator, that returned without a rebalance."""
+    """Sentences about a member, or a coordinator, that returned without a rebalance."""
     at = datetime.fromtimestamp(record.ended_at_ms / 1_000, UTC)
     is_outage = record.cause == OUTAGE_ENDED
+    who = name_of(record.member_id, record.client_id, record.client_host)
     name = printable(_instance_id(record) or record.client_id)
-    back = "the coordinator returned" if is_outage else f"the static member {name} returned"
+    back = {
+        OUTAGE_ENDED: "the coordinator returned",
+        HEARD_AGAIN: f"{who} was heard again, after it had missed heartbeats",
+    }.get(record.cause, f"the static member {name} returned")
     yield (
         f"Generation {record.generation_after} of group {quoted(record.group_id)}, "
         f"{at:%Y-%m-%d %H:%M:%S} UTC: {back}, without a rebalance, "
         f"{count_of(record.member_count, 'member')}."
     )
-    if not is_outage:
-        who = name_of(record.member_id, record.client_id, record.client_host)
+    if record.cause == RETURNED:
         yield f"{who} has taken its place and its partitions."
     yield from _outage(record)
     yield from _cost(record)
@@ -339,6 +344,10 @@ def _evidence(move: PartitionMove) -> str:
     return f"{how.format(who=former, earliest=earliest, latest=latest)}." if how else ""
 
 
+_WAS_AWAY = (
+    "{who} is known to have worked at {earliest}, and was heard again by {latest}; it may have "
+    "worked without commits meanwhile"
+)
 _KNOWN_BY = {
     StopKnownBy.LAST_HEARD.value: "{who} was last heard at {earliest}, and its next heartbeat was "
     "due at {latest}",
@@ -351,8 +360,8 @@ _KNOWN_BY = {
     StopKnownBy.GAVE_UP.value: "{who} gave up by itself at {latest}; it is known to have worked at "
     "{earliest}",
     StopKnownBy.TAKEN_AWAY.value: "{who} gave back what was taken between {earliest} and {latest}",
-    StopKnownBy.NO_COORDINATOR.value: "{who} is known to have worked at {earliest}, and was heard "
-    "again by {latest}; it may have worked without commits meanwhile",
+    StopKnownBy.NO_COORDINATOR.value: _WAS_AWAY,
+    StopKnownBy.SILENT.value: _WAS_AWAY,
 }
 _STILL_HELD = "{who} had not given back yet what was taken at {earliest}"
 

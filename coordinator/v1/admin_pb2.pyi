@@ -934,7 +934,9 @@ class Rebalance(_message.Message):
     rebalance: static_member_returned (a new process has a static member's place in a Stable group;
     generation_before is generation_after, and started_at_ms the last sign of the process before),
     coordinator_returned (an outage of 5 s or more has ended, and all members go on; started_at_ms
-    is the earliest of their partitions' last commits before it).
+    is the earliest of their partitions' last commits before it), member_heard_again (a heartbeat or
+    commit of a member of a Stable group came 3 s or more after it was due; started_at_ms is the one
+    before).
     """
     counted_from: _builtins.str
     """From when unowned_* count. "last_work": from when the owners of the partitions are last known
@@ -1350,7 +1352,8 @@ class PartitionMove(_message.Message):
     rejoined: it was told of the rebalance, and joined again without them;
     gave_up: it gave them back, or left, by itself: its program or a handler got no further;
     taken_away: an assignment took them away, and it joined again without them;
-    no_coordinator: it could not commit during an outage, and may have worked on.
+    no_coordinator: it could not commit during an outage, and may have worked on;
+    silent: it was not heard for less than its session, and may have worked on.
     """
     @_builtins.property
     def partitions(self) -> _containers.RepeatedCompositeFieldContainer[Global___PartitionMove.Range]:

@@ -1,4 +1,5 @@
-"""Beyond Kafka: outages after which all members of a Stable group go on, in the journal."""
+"""Beyond Kafka: outages and silences after which all members of a Stable group go on, in the
+journal."""
 
 from __future__ import annotations
 
@@ -7,7 +8,7 @@ import pytest
 from coordinator.printable import printable
 from coordinator.v1 import admin_pb2 as admin
 from tests.conformance.kit import GROUP
-from tests.conformance.test_r_last_work import Group, numbers, span
+from tests.conformance.test_r_last_work import Group, holding, numbers, parts, span
 
 OUTAGE_MS = 5_500
 """Less than the members' session."""
@@ -128,3 +129,104 @@ def test_an_outage_that_was_told_is_no_reason_for_what_comes_later(g):
     newest = journal(g)[0]
     assert newest.cause_code == "member_left"
     assert not any("had no coordinator" in sentence for sentence in newest.explanation)
+
+
+# --- Silences shorter than a session --------------------------------------------------------------
+
+SILENT_MS = 5_200
+
+
+def is_renewed(g: Group, member_id: str) -> bool:
+    """True if the heartbeat needs no more than the fast path."""
+    return g.c.shard.beat(GROUP, member_id, None, 1, g.now)
+
+
+def test_a_silence_is_told_when_the_member_is_heard_again(g):
+    last_ms = g.now
+    g.advance(700)
+    for _ in range(2):
+        assert is_renewed(g, g.a)
+        g.advance(1_000)
+    g.advance(SILENT_MS - 2_700)
+    assert is_renewed(g, g.a)
+    assert not is_renewed(g, g.b)
+    g.beat(g.b, 1)
+    told, _ = journal(g)
+    assert (told.cause_code, told.outcome) == ("member_heard_again", "completed")
+    assert (told.generation_before, told.generation_after) == (1, 1)
+    assert (told.member_id, told.partitions_moved, told.unowned_partitions) == (g.b, 0, 1)
+    assert (told.started_at_ms, told.ended_at_ms) == (last_ms, g.now)
+    (move,) = told.moves
+    assert (numbers(move), move.known_by) == ([1], "silent")
+    assert (move.from_member_id, move.to_member_id, move.has_moved) == (g.b, g.b, False)
+    # It may have been cut off, and have worked on.
+    assert span(move) == (0, SILENT_MS)
+    words = " ".join(map(printable, told.explanation))
+    assert (
+        "b (127.0.0.1) was heard again, after it had missed heartbeats, without a rebalance"
+        in words
+    )
+    assert "it may have worked without commits meanwhile" in words
+    assert "5.2 s" in words
+    g.advance(2_000)
+    assert is_renewed(g, g.b)
+    assert len(journal(g)) == 2
+
+
+def test_a_silence_ends_with_a_commit_too(g):
+    g.advance(SILENT_MS)
+    commits(g, g.b, 1)
+    assert journal(g)[0].unowned_ms_max == SILENT_MS
+    g.beat(g.b, 1)
+    assert len(journal(g)) == 2
+
+
+def test_each_of_two_silent_members_is_told(g):
+    g.advance(SILENT_MS)
+    for member_id in (g.a, g.b):
+        g.beat(member_id, 1)
+    found = {told.member_id: told.unowned_ms_max for told in journal(g)[:2]}
+    assert found == {g.a: SILENT_MS + 300, g.b: SILENT_MS}
+
+
+def test_a_heartbeat_that_is_a_little_late_is_no_silence(g):
+    g.advance(3_900)
+    g.beat(g.b, 1)
+    assert len(journal(g)) == 1
+
+
+def test_of_a_silence_in_which_nothing_was_due_nothing_is_told():
+    g = Group()
+    g.beats(2)
+    g.advance(SILENT_MS)
+    g.beat(g.b, 1)
+    assert len(journal(g)) == 1
+
+
+def test_a_member_that_is_heard_during_a_rebalance_is_told_by_that(g):
+    g.advance(SILENT_MS)
+    g.rejoin(g.a)
+    g.beat(g.b, 1)
+    g.rejoin(g.b)
+    g.share(a=b"", b=b"")
+    assert [told.cause_code for told in journal(g)] == ["leader_rejoined", "member_joined"]
+
+
+def test_of_many_that_were_silent_only_some_are_told():
+    g = Group()
+    new = [g.join("", metadata=holding(), client_id="c", **g.how) for _ in range(10)]
+    joining = [g.rejoin(g.a), g.rejoin(g.b), *new]
+    members = [one.response.member_id for one in joining]
+    for member_id in members[1:]:
+        g.sync(member_id, 2)
+    g.sync(g.a, 2, {member_id: parts(n) for n, member_id in enumerate(members)})
+    for _ in range(2):
+        g.advance(2_000)
+        for n, member_id in enumerate(members):
+            g.beat(member_id, 2)
+            g.commit_codes({("t", n): 5}, member_id=member_id, generation=2)
+    g.advance(SILENT_MS)
+    for member_id in members:
+        g.beat(member_id, 2)
+    silences = [told for told in journal(g) if told.cause_code == "member_heard_again"]
+    assert len(silences) == 8

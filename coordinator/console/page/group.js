@@ -7,6 +7,7 @@ import { Pager, Table } from "./table.js";
 import { NONE, ago, count, printable, spell, utc } from "./text.js";
 import { timeline } from "./timeline.js";
 
+const RETURNS = ["return", "static member returned", "coordinator returned", "member heard again"];
 const PHASES = {
   initial: "The first members have joined; the group waits a moment for more.",
   join: "Join phase: members give their work back and join again.",
@@ -269,7 +270,7 @@ function foldOf(group, r) {
     href: generationHref(group, r.generation),
     textContent: `All about generation ${r.generation}`,
   });
-  const isReturn = r.cause === "return" || r.cause === "static member returned";
+  const isReturn = RETURNS.includes(r.cause);
   const title = isReturn ? "Return" : r.plan ? "Plan" : `Generation ${r.generation}`;
   const what = r.plan ?? `${r.cause}${who}, ${r.outcome}, ${took}.`;
   const fold = element(

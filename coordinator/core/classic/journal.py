@@ -136,7 +136,9 @@ def _note_return(
         case MemberSynced():
             _write_return(group, returns.resumed(group, event, now_ms, read), now_ms, out)
         case MemberHeardAgain():
-            _write_return(group, returns.heard_again(group, event, now_ms, read), now_ms, out)
+            is_silence = event.last_heard_ms != NO_TIME
+            heard = returns.silent if is_silence else returns.heard_again
+            _write_return(group, heard(group, event, now_ms, read), now_ms, out)
         case _:
             pass
 

@@ -19,7 +19,7 @@ from coordinator.core import admission
 from coordinator.core.classic import rebalance
 from coordinator.core.classic.group import ClassicGroup
 from coordinator.core.classic.identity import check_generation, identify
-from coordinator.core.classic.member import Member
+from coordinator.core.classic.member import SILENCE_MIN_MS, Member
 from coordinator.core.classic.membership import evict, note_heard, reset_session
 from coordinator.core.commands import CallCancelled, SessionExpired
 from coordinator.core.errors import ErrorCode, advice
@@ -47,7 +47,7 @@ def heartbeat(group: ClassicGroup, command: Heartbeat, now_ms: int, out: Outcome
     admission.check_alive(group)
     member = identify(group, command.member_id, command.instance_id)
     check_generation(group, command.generation)
-    note_heard(group, member, out)
+    note_heard(group, member, now_ms, out)
     member.beat(now_ms)
     reset_session(group, member, now_ms, out)
     preparing = group.state is GroupState.PREPARING_REBALANCE
@@ -74,7 +74,10 @@ def beat(
         or (instance_id is not None and group.static_members.get(instance_id) != member_id)
     ):
         return NO_TIME
-    member.beat_before_ms = member.last_beat_ms  # Costs a heartbeat one load and one store.
+    last_ms, before_ms = member.last_beat_ms, member.beat_before_ms
+    if now_ms - last_ms >= SILENCE_MIN_MS + last_ms - before_ms and before_ms != NO_TIME:
+        return NO_TIME  # It may have been silent, which `heartbeat` tells.
+    member.beat_before_ms = last_ms
     member.last_beat_ms = now_ms
     return now_ms + member.session_timeout_ms
 

@@ -14,6 +14,8 @@ BEATS_A_SESSION = 3
 """Heartbeats in a session timeout, at least, as Kafka advises for `heartbeat.interval.ms`."""
 LATENESS = 4
 """A member whose heartbeat is late by a quarter of its interval is taken to be dead or paused."""
+SILENCE_MIN_MS = 3_000
+"""A member whose heartbeat comes later than this after it was due is told to have been silent."""
 
 
 @dataclass(slots=True, eq=False)
@@ -113,6 +115,13 @@ class Member:
         heard_ms, due_ms, _ = self.last_sign()
         since_ms = self.excused_ms if heard_ms == NO_TIME else heard_ms
         return due_ms + (due_ms - since_ms) // LATENESS < now_ms
+
+    def is_back_late(self, now_ms: int) -> bool:
+        """True if what is heard now of it is so late that its silence is told."""
+        if self.parked_join is not None or self.parked_sync is not None:
+            return False
+        heard_ms, due_ms, _ = self.last_sign()
+        return heard_ms != NO_TIME and now_ms - due_ms >= SILENCE_MIN_MS
 
     def _measured_ms(self) -> int:
         if self.beat_before_ms == NO_TIME:

@@ -17,10 +17,13 @@ from coordinator.core.outcome import DeferHeartbeat, MemberKey, Outcome
 from coordinator.core.replies import JoinReply, SyncReply
 
 
-def note_heard(group: ClassicGroup, member: Member, out: Outcome) -> None:
-    """Tell of a member's first heartbeat or commit since this node took the group over."""
+def note_heard(group: ClassicGroup, member: Member, now_ms: int, out: Outcome) -> None:
+    """Tell of a heartbeat or commit after a silence: the first one since this node took the group
+    over, or one that is late."""
     if member.last_heard_ms == NO_TIME and group.taken_over is not None:
         out.note(MemberHeardAgain(group.group_id, member.member_id))
+    elif group.state is GroupState.STABLE and member.is_back_late(now_ms):
+        out.note(MemberHeardAgain(group.group_id, member.member_id, *member.last_sign()))
 
 
 def reset_session(group: ClassicGroup, member: Member, now_ms: int, out: Outcome) -> None:

@@ -26,7 +26,7 @@ def commit_offsets(
     member = _check_committer(group, command)
     offsets.check_commit(group, command, config)
     if member is not None:
-        note_heard(group, member, out)
+        note_heard(group, member, now_ms, out)
         reset_session(group, member, now_ms, out)
     offsets.commit(group, command, now_ms, out, config)
 

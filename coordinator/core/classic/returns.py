@@ -6,16 +6,19 @@ takes the rests in, and tells them in its own record.
 
 After an outage all members may go on as they were. What they committed until the outage rests at
 most until the last of them is heard again; a rebalance before that tells the outage itself.
+
+So does what a single member committed that was silent for less than its session.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace as with_changes
 
 from coordinator.core.classic import last_work, moves
 from coordinator.core.classic.group import ClassicGroup
 from coordinator.core.classic.moves import Cost
-from coordinator.core.classic.rests import PartitionReaders, Rest, TakeOver
+from coordinator.core.classic.rests import Partition, PartitionReaders, Rest, Rests, TakeOver
 from coordinator.core.classic.trace import Trace
 from coordinator.core.events import (
     MemberHeardAgain,
@@ -26,12 +29,14 @@ from coordinator.core.events import (
 )
 from coordinator.core.group import GroupState
 from coordinator.core.ids import NO_TIME
-from coordinator.core.records import GroupMetadata, MemberRecord, StopKnownBy
+from coordinator.core.records import HEARD_AGAIN, GroupMetadata, MemberRecord, StopKnownBy
 
 OUTAGE_MIN_MS = 5_000
 """Shorter outages are not told: a node that is started anew, or a fail-over, takes as long."""
 OUTAGE_MAX_MS = 600_000
 """Time without a record that is taken for an outage at most, and else for a group at rest."""
+SILENCES_MAX, SILENCES_MS = 8, 10_000
+"""Silences that are told in so many milliseconds: a cut network silences thousands of members."""
 
 
 def replaced(
@@ -103,6 +108,37 @@ def heard_again(
     return trace, moves.cost_of_return(group, trace, now_ms, held)
 
 
+def silent(
+    group: ClassicGroup, event: MemberHeardAgain, now_ms: int, read: PartitionReaders
+) -> tuple[Trace, Cost] | None:
+    """End the silence of a member; None: it committed nothing before, or many were silent."""
+    record, told = group.committed, group.journal[-SILENCES_MAX:]
+    if len(told) == SILENCES_MAX and all(
+        each.cause == HEARD_AGAIN and now_ms - each.ended_at_ms < SILENCES_MS for each in told
+    ):
+        return None
+    stored = [m for m in record.members if m.member_id == event.member_id] if record else []
+    if group.state is not GroupState.STABLE or not stored:
+        return None
+    heard_ms, kind = event.last_heard_ms, StopKnownBy.SILENT
+    rests = {
+        partition: rest
+        for partition, rest in _committed(group, stored[0], heard_ms, kind, read)
+        if partition not in (group.rests.of if group.rests is not None else {})
+    }
+    if not rests:
+        return None
+    for rest in rests.values():
+        rest.earliest_ms, rest.latest_ms = heard_ms, now_ms
+    group.rests = group.rests or Rests()
+    group.rests.of.update(rests)
+    cause = RebalanceCause.MEMBER_HEARD_AGAIN
+    trace = _trace(group, event.member_id, group.committed, now_ms, cause)
+    trace.started_at_ms, trace.synced[event.member_id] = heard_ms, now_ms
+    held = {p: (rest.owner, rest.member_id) for p, rest in rests.items()}
+    return trace, moves.cost_of_return(group, trace, now_ms, held)
+
+
 def _note_outage(
     group: ClassicGroup,
     taken_over: TakeOver,
@@ -110,14 +146,26 @@ def _note_outage(
     read: PartitionReaders,
 ) -> None:
     """Note what a member could not commit while the group had no coordinator."""
-    rests, since_ms = taken_over.rests.of, taken_over.newest_record_ms - last_work.DRAIN_MAX_MS
+    rests, kind = taken_over.rests.of, StopKnownBy.NO_COORDINATOR
+    for partition, rest in _committed(group, record, taken_over.newest_record_ms, kind, read):
+        if len(rests) < last_work.OWNED_MAX:
+            rests[partition] = rest
+
+
+def _committed(
+    group: ClassicGroup,
+    record: MemberRecord,
+    heard_ms: int,
+    kind: StopKnownBy,
+    read: PartitionReaders,
+) -> Iterator[tuple[Partition, Rest]]:
+    """Partitions of a member that had rows: it committed them in the minute before a time."""
+    name, member_id = last_work.owner_of(record)
+    since_ms = max(0, heard_ms - last_work.DRAIN_MAX_MS)
     for partition in read.assigned(record.assignment) or ():
         committed_ms = last_work.committed_ms(group, group.committed, partition)
-        if committed_ms >= max(0, since_ms) and len(rests) < last_work.OWNED_MAX:
-            name, member_id = last_work.owner_of(record)
-            rests[partition] = Rest(
-                name, member_id, record.client_id, committed_ms, NO_TIME, StopKnownBy.NO_COORDINATOR
-            )
+        if committed_ms >= since_ms:
+            yield partition, Rest(name, member_id, record.client_id, committed_ms, NO_TIME, kind)
 
 
 def _is_told(taken_over: TakeOver) -> bool:
@@ -137,11 +185,17 @@ def _stored(group: ClassicGroup, member_id: str) -> tuple[GroupMetadata, MemberR
     return None
 
 
-def _trace(group: ClassicGroup, member_id: str, before: GroupMetadata, now_ms: int) -> Trace:
+def _trace(
+    group: ClassicGroup,
+    member_id: str,
+    before: GroupMetadata | None,
+    now_ms: int,
+    cause: RebalanceCause = RebalanceCause.STATIC_MEMBER_RETURNED,
+) -> Trace:
     member = group.members[member_id]
     started = RebalanceStarted(
         group.group_id,
-        RebalanceCause.STATIC_MEMBER_RETURNED,
+        cause,
         group.generation,
         member_id,
         member.client_id,
