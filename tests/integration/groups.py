@@ -12,11 +12,13 @@ from tests.patience import HANG_S
 
 
 @contextlib.asynccontextmanager
-async def members(addresses: list[str], groups: int, **settings):
+async def members(addresses: list[str], groups: int, *, prefix: str = "group", **settings):
     """One member in each of so many groups, all with their partitions."""
     async with contextlib.AsyncExitStack() as stack:
         some = [
-            await stack.enter_async_context(Member(addresses, f"group-{n}", {"t": 2}, **settings))
+            await stack.enter_async_context(
+                Member(addresses, f"{prefix}-{n}", {"t": 2}, **settings)
+            )
             for n in range(groups)
         ]
         async with asyncio.timeout(HANG_S):

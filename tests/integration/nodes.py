@@ -36,8 +36,10 @@ class Nodes:
 
     async def stop(self, number: int) -> None:
         process = self.running.pop(number)
+        known = len(process.lines)
         process.signal(signal.SIGTERM)
         assert await asyncio.to_thread(process.wait) == 0
+        assert [line for line in process.lines[known:] if line["level"] != "info"] == []
 
     async def kill(self, number: int) -> None:
         await asyncio.to_thread(self.running.pop(number).kill)

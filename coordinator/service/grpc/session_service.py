@@ -18,6 +18,7 @@ with OK. Authentication, rights and limits of the node end it with a status, as 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterable
 from typing import TypeAlias
 
 from coordinator.core.errors import ErrorCode
@@ -136,14 +137,13 @@ class _Stream:
             await write(translate.last_of(refused))
             return
         self._reader = asyncio.create_task(self._read(runner))
-        for message in self._member.answered(reply, runner.fence_epoch):
-            await write(message)
+        slices = Slices(rest=let_others_be_answered)
+        await self._write_all(self._member.answered(reply, runner.fence_epoch), slices)
         del attach, reply  # They would be kept as long as the stream.
-        await self._tell(runner)
+        await self._tell(runner, slices)
 
-    async def _tell(self, runner: ShardRunner) -> None:
+    async def _tell(self, runner: ShardRunner, slices: Slices) -> None:
         """Tell the member what there is to say, whenever there is something."""
-        write, slices = self._messages.write, Slices(rest=let_others_be_answered)
         while True:
             self._has_news = False
             slices.begin()
@@ -154,12 +154,10 @@ class _Stream:
                 if news.wanted is not None and news.wanted.answers >= 0:
                     self._named += len(news.wanted.partitions)
                 await slices.pause()
-                for message in self._member.told(news, runner.fence_epoch):
-                    await write(message)
-                    await slices.pause()
+                await self._write_all(self._member.told(news, runner.fence_epoch), slices)
                 continue
             if self._end is not None:
-                await write(self._last(self._end))
+                await self._messages.write(self._last(self._end))
                 return
             if self._refused is not None:
                 raise self._refused
@@ -169,6 +167,12 @@ class _Stream:
                 self._waits = asyncio.get_running_loop().create_future()
                 await self._waits
                 self._waits = None
+
+    async def _write_all(self, pages: Iterable[pb.SessionResponse], slices: Slices) -> None:
+        """Write pages, and let others be answered between them."""
+        for page in pages:
+            await self._messages.write(page)
+            await slices.pause()
 
     def close(self) -> None:
         """The stream has ended, which says nothing about its member."""

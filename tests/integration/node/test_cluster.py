@@ -98,3 +98,5 @@ async def test_operators_see_and_move_what_nodes_lead(store):
         await rows(nodes, "cluster", "elect")
         await nothing_happens(some, 1.0)
         await commit_everywhere(some, 2)
+        await nodes.stop(3)
+        await commit_everywhere(some, 3)

@@ -19,6 +19,7 @@ from coordinator.storage.memory import MemoryLog
 from coordinator.v1 import admin_pb2, admin_pb2_grpc, group_pb2_grpc
 from coordinator.v1 import group_pb2 as pb
 from coordinator.v1.errors_pb2 import ErrorCode
+from tests.integration.groups import members
 from tests.integration.waiting import until
 from tests.patience import HANG_S
 from tests.serving import Process, Running, running
@@ -260,6 +261,19 @@ def test_a_process_drains_on_sigterm_and_answers_parked_calls():
             assert parked.result().error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
         assert server.wait() == 0
         assert server.lines[-1]["event"] == "stopped"
+
+
+async def test_a_clean_stop_logs_no_warning(tmp_path):
+    """Members of both kinds are there, and hear of it."""
+    with Process("--data-dir", str(tmp_path)) as server:
+        async with (
+            members([server.address], 2, protocol="classic"),
+            members([server.address], 2, protocol="session", prefix="session"),
+        ):
+            server.signal(signal.SIGTERM)
+            assert await asyncio.to_thread(server.wait) == 0
+    assert server.lines[-1]["event"] == "stopped"
+    assert [line for line in server.lines if line["level"] != "info"] == []
 
 
 def test_a_port_that_is_taken_is_a_clear_error():
