@@ -11,8 +11,7 @@ from tests.tidy import Source
 
 ROOT = Path(__file__).parents[1]
 TEXT_SUFFIXES = set(
-    ".py .pyi .md .toml .yaml .yml .proto .sh .txt .json .service .cfg .ini "
-    ".html .js .ts .css".split()
+    ".py .pyi .md .toml .yaml .yml .proto .sh .txt .json .service .cfg .ini .html .js .css".split()
 )
 BEHIND_THE_SCENES = {"__pycache__", "build", "dist"}
 

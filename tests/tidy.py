@@ -162,7 +162,7 @@ def functions_fit_on_a_screen(source: Source) -> Iterator[str]:
 # --- Any text --------------------------------------------------------------------------------
 
 _PROMISE = re.compile(r"\b(?:TODO|FIXME)\b(?!\s*\(#\d+\))")
-_COMMENT = {".md": "", ".proto": "//", ".js": "//", ".ts": "//"}
+_COMMENT = {".md": "", ".proto": "//", ".js": "//"}
 
 
 def promises_name_their_issue(source: Source) -> Iterator[str]:
