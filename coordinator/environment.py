@@ -6,10 +6,8 @@ CLIENT_PREFIX = "COORDINATOR_CLIENT_"
 """Prefix of the variables of credentials."""
 BOOTSTRAP = "COORDINATOR_BOOTSTRAP"
 """Addresses of nodes for the command line."""
-PROFILE = "COORDINATOR_PROFILE"
-"""Profile of the command line."""
 
 
 def is_of_clients(variable: str) -> bool:
     """True if a node does not read the variable as a setting."""
-    return variable.startswith(CLIENT_PREFIX) or variable in (BOOTSTRAP, PROFILE)
+    return variable.startswith(CLIENT_PREFIX) or variable == BOOTSTRAP

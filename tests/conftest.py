@@ -29,8 +29,6 @@ settings.register_profile(
     suppress_health_check=[HealthCheck.too_slow],
 )
 settings.load_profile("unhurried")
-# Commands in tests connect to what the tests say, whatever profile the developer uses.
-os.environ["COORDINATOR_PROFILE"] = "none"
 settings.register_profile(
     "long", settings.get_profile("unhurried"), derandomize=False, print_blob=True
 )

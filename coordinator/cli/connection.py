@@ -1,6 +1,6 @@
 """Flags of commands that connect to nodes: addresses, TLS and token, and where else they come from.
 
-A value is taken from its flag, else from its variable, else from the profile, else its default.
+A value is taken from its flag, else from its variable, else its default.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import re
 from typing import TYPE_CHECKING
 
 from coordinator.cli.flags import WrongUsage, add_output_flag, add_watch_flag
-from coordinator.environment import BOOTSTRAP, CLIENT_PREFIX, PROFILE
+from coordinator.environment import BOOTSTRAP, CLIENT_PREFIX
 
 if TYPE_CHECKING:
     from coordinator.dial import Credentials
@@ -40,45 +40,29 @@ def add_common_flags(
     add_output_flag(command, *kinds)
     if can_watch:
         add_watch_flag(command)
-    add_connection_flags(command)
+    _add_connection_flags(command)
     command.set_defaults(connects=True)
 
 
-def add_connection_flags(command: argparse.ArgumentParser, *, prefix: str = "") -> None:
-    """Add the flags of addresses and credentials; `prefix`: of their names among the options."""
+def _add_connection_flags(command: argparse.ArgumentParser) -> None:
+    """Add the flags of addresses and credentials."""
     flags = command.add_argument_group("connection")
     flags.add_argument(
         "--bootstrap",
-        dest=f"{prefix}bootstrap",
         metavar="HOST:PORT[,…]",
         help=f"addresses of one or more nodes (default: {DEFAULT_BOOTSTRAP}) [{BOOTSTRAP}]",
     )
-    if not prefix:
-        profile = flags.add_argument(
-            "--profile", metavar="NAME", help=f"profile to use; none: none [{PROFILE}]"
-        )
-        profile.completer = _names_of_profiles  # type: ignore[attr-defined]  # Of argcomplete.
     for flag, meaning in _FILES.items():
-        flags.add_argument(
-            flag,
-            dest=prefix + _key(flag),
-            metavar="FILE",
-            help=f"{meaning} [{_variable(flag)}]",
-        )
+        flags.add_argument(flag, metavar="FILE", help=f"{meaning} [{_variable(flag)}]")
     flags.add_argument(
         _PROXY,
-        dest=prefix + _key(_PROXY),
         metavar="URL",
         help="HTTP proxy to go through, http://HOST:PORT; without it none is used, whatever "
         f"http_proxy says [{_variable(_PROXY)}]",
     )
     for flag, meaning in _SWITCHES.items():
         flags.add_argument(
-            flag,
-            dest=prefix + _key(flag),
-            action=argparse.BooleanOptionalAction if prefix else "store_true",
-            default=None,
-            help=f"{meaning} [{_variable(flag)}]",
+            flag, action="store_true", default=None, help=f"{meaning} [{_variable(flag)}]"
         )
 
 
@@ -86,28 +70,22 @@ def resolve(options: argparse.Namespace) -> None:
     """Give every option of the connection its value, wherever it comes from.
 
     Raises:
-        WrongUsage: an address is none, or the profile cannot be used.
+        WrongUsage: an address is none.
     """
-    from coordinator.cli.profiles import chosen
-
     # Its lines from C++ are for those who debug it; errors come back as values.
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")
     from coordinator.dial import Credentials
 
     environment = os.environ
-    profile = chosen(options.profile or environment.get(PROFILE))
-    options.bootstrap = (
-        options.bootstrap or environment.get(BOOTSTRAP) or profile.bootstrap or DEFAULT_BOOTSTRAP
-    )
+    options.bootstrap = options.bootstrap or environment.get(BOOTSTRAP) or DEFAULT_BOOTSTRAP
     for flag in (*_FILES, _PROXY):
         key = _key(flag)
-        told = getattr(options, key) or environment.get(_variable(flag)) or getattr(profile, key)
-        setattr(options, key, told)
+        setattr(options, key, getattr(options, key) or environment.get(_variable(flag), ""))
     for flag in _SWITCHES:
         key = _key(flag)
         told = environment.get(_variable(flag), "").lower() in ("true", "1", "yes")
-        setattr(options, key, bool(getattr(options, key) or told or getattr(profile, key)))
-    check_addresses(options.bootstrap)
+        setattr(options, key, bool(getattr(options, key) or told))
+    _check_addresses(options.bootstrap)
     options.credentials = Credentials(
         tls=options.tls,
         ca_file=options.tls_ca,
@@ -119,7 +97,7 @@ def resolve(options: argparse.Namespace) -> None:
     )
 
 
-def check_addresses(bootstrap: str) -> None:
+def _check_addresses(bootstrap: str) -> None:
     """Refuse what is not addresses of nodes, separated by commas.
 
     Raises:
@@ -146,13 +124,3 @@ def _key(flag: str) -> str:
 
 def _variable(flag: str) -> str:
     return CLIENT_PREFIX + _key(flag).upper()
-
-
-def _names_of_profiles(**_: object) -> list[str]:
-    """Candidates for completion; without any if the file cannot be read."""
-    from coordinator.cli.profiles import read
-
-    try:
-        return sorted(read().profiles)
-    except (OSError, WrongUsage):
-        return []

@@ -50,7 +50,6 @@ SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
     },
     "Command line": {
         "token": ("token", "create bearer tokens"),
-        "profile": ("profile", "keep addresses and credentials of clusters under names"),
         "completion": ("completion", "print the completion script of a shell"),
     },
 }
@@ -64,8 +63,7 @@ A consumer-group coordinator as a gRPC service.
 """
 EPILOG = """
 `coordinator COMMAND --help` lists the flags of a command.
-Addresses and credentials come from flags, then from COORDINATOR_BOOTSTRAP and
-COORDINATOR_CLIENT_…, then from the profile (--profile, COORDINATOR_PROFILE, or the one in use).
+Addresses and credentials come from flags, then from COORDINATOR_BOOTSTRAP and COORDINATOR_CLIENT_….
 Exit status: 0 done; 1 refused, failed, or partly so; 2 wrong usage or a wrong setting.
 """
 _NUMBER = re.compile(r"-?(\d+\.?\d*|\.\d+)")

@@ -67,7 +67,7 @@ def test_the_closest_word_is_named(line, sentence, capsys):
     assert end == ""
 
 
-@pytest.mark.parametrize("words", [[], ["groups"], ["cluster"], ["log"], ["token"], ["profile"]])
+@pytest.mark.parametrize("words", [[], ["groups"], ["cluster"], ["log"], ["token"]])
 def test_a_command_alone_prints_its_help(words, capsys):
     status, out, err = run(capsys, *words)
     assert (status, err) == (0, "")

@@ -28,7 +28,6 @@ def test_what_the_environment_tells_clients_is_not_for_the_server():
     environment = {
         "COORDINATOR_CLIENT_TLS_CA": "ca.pem",
         "COORDINATOR_BOOTSTRAP": "a:1",
-        "COORDINATOR_PROFILE": "prod",
         "COORDINATOR_INSECURE": "yes",
     }
     settings, _ = load(Sources(flags={}, environment=environment, file=None))

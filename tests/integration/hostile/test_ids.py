@@ -155,8 +155,7 @@ def assert_harmless(said: str) -> None:
 
 
 @pytest.mark.parametrize("name", [n for n in COMMANDS if n.split()[0] != "watch"])
-def test_no_command_prints_what_acts(name, server, folder, monkeypatch):
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(folder))
+def test_no_command_prints_what_acts(name, server, folder):
     line = line_of(name, COMMANDS[name], server, folder)
     assert_harmless(run(line))
     formats = [a for a in COMMANDS[name]._actions if "--output" in a.option_strings]

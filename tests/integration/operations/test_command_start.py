@@ -38,7 +38,6 @@ ACTIONS = {
     "cluster": "drain",
     "log": "dump",
     "token": "new",
-    "profile": "set",
 }
 
 
@@ -96,21 +95,12 @@ CANDIDATES = [
     ("coordinator health --output ", {"table", "json", "yaml"}),
     ("coordinator serve --log-level ", {"debug", "info", "warning", "error"}),
     ("coordinator config ", {"show", "check"}),
-    ("coordinator health --profile ", {"prod", "test"}),
 ]
 
 
 @pytest.fixture(scope="module")
 def environment(path, tmp_path_factory) -> dict[str, str]:
-    told = {**os.environ, "PATH": path, "XDG_CONFIG_HOME": str(tmp_path_factory.mktemp("config"))}
-    for name in ("prod", "test"):
-        subprocess.run(
-            ["coordinator", "profile", "set", name, "--bootstrap", "a:1"],
-            env=told,
-            check=True,
-            capture_output=True,
-        )
-    return told
+    return {**os.environ, "PATH": path, "XDG_CONFIG_HOME": str(tmp_path_factory.mktemp("config"))}
 
 
 def asked(shell: str, script: str, environment: dict[str, str]) -> str:

@@ -48,10 +48,8 @@ def join(member: BlockingMember) -> None:
 
 
 @pytest.fixture(autouse=True)
-def surroundings(folder, tmp_path, monkeypatch, request):
-    """A folder of its own for profiles, and the shared node as the default one."""
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(folder / "config"))
-    monkeypatch.setenv("COORDINATOR_PROFILE", "")
+def surroundings(tmp_path, monkeypatch):
+    """A folder of its own."""
     monkeypatch.chdir(tmp_path)
 
 
@@ -91,11 +89,6 @@ LINES = [
     ("config check --shards x", 2, lambda rows: [row["level"] for row in rows] == ["error"]),
     ("log verify {FOLDER}/data", 0, lambda rows: all(row["ok"] for row in rows)),
     ("log backup {FOLDER}/data {FOLDER}/copy", 0, lambda rows: rows[0]["shards"] == 2),
-    ("profile set here --bootstrap {NODE}", 0, lambda rows: not rows[0]["is_current"]),
-    ("profile list", 0, lambda rows: [row["profile"] for row in rows] == ["here"]),
-    ("profile show here", 0, lambda rows: rows[0]["tls_ca"] is None),
-    ("profile use here", 0, lambda rows: rows[0]["is_current"]),
-    ("profile delete here", 0, lambda rows: rows == [{"profile": "here", "deleted": True}]),
     ("token new me --file {FOLDER}/token", 0, lambda rows: rows[0]["principal"] == "me"),
     ("groups list", 0, lambda rows: len(rows) == 3),
     ("groups state live", 0, lambda rows: len(rows) == 1),
@@ -133,7 +126,7 @@ def test_programs_read_what_is_documented(line, status, is_right, server, folder
 
 
 def changes(line: str) -> bool:
-    return line.startswith(("profile", "log backup", "token", "groups delete", "replay"))
+    return line.startswith(("log backup", "token", "groups delete", "replay"))
 
 
 def kinds_of(line: str) -> tuple[type, ...]:
@@ -227,7 +220,6 @@ REFUSED = [
     ("cluster describe --bootstrap nowhere.invalid:1", 1, "the name has no address"),
     ("cluster describe --bootstrap 127.0.0.1:{FREE}", 1, "nothing listens there"),
     ("cluster describe --bootstrap {PAGE}", 1, "no answer from"),
-    ("cluster describe --profile nope {AT}", 2, "There is no profile nope"),
     ("cluster describe {AT} --tls-ca /nope", 1, "cannot read /nope: No such file"),
     ("cluster describe {AT} --tls-ca {FOLDER}", 1, "Is a directory"),
     ("cluster describe {AT} --tls", 1, "the node does not use TLS"),
@@ -259,8 +251,6 @@ REFUSED = [
     ("token new me --file {RECORDING}", 1, "File exists"),
     ("token new a#b --file t", 1, "cannot be a principal"),
     ("token new me", 2, "--file"),
-    ("profile show nope", 1, "There is no profile nope"),
-    ("profile set none", 2, "cannot be called none"),
     ("config --config nope", 2, "nope: No such file"),
     ("config --config {FOLDER}", 2, "Is a directory"),
     ("config --config {FOLDER}/data/coordinator.sqlite3", 2, "coordinator.sqlite3"),
