@@ -238,9 +238,7 @@ class Attach(_message.Message):
     MAX_PARTITIONS_FIELD_NUMBER: _builtins.int
     DRAIN_MS_FIELD_NUMBER: _builtins.int
     REVISION_FIELD_NUMBER: _builtins.int
-    REVISION_ORDER_FIELD_NUMBER: _builtins.int
     DEPLOYMENT_FIELD_NUMBER: _builtins.int
-    REPLICAS_FIELD_NUMBER: _builtins.int
     PLACE_FIELD_NUMBER: _builtins.int
     READY_FIELD_NUMBER: _builtins.int
     WISHES_FIELD_NUMBER: _builtins.int
@@ -262,9 +260,7 @@ class Attach(_message.Message):
     drain_ms: _builtins.int
     """Time that the member would like for a drain; bounded by the group's."""
     revision: _builtins.str
-    revision_order: _builtins.int
     deployment: _builtins.str
-    replicas: _builtins.int
     ready: _builtins.bool
     """False: not to be given partitions yet."""
     coordinator_epoch: _builtins.int
@@ -300,9 +296,7 @@ class Attach(_message.Message):
         max_partitions: _builtins.int | None = ...,
         drain_ms: _builtins.int | None = ...,
         revision: _builtins.str = ...,
-        revision_order: _builtins.int | None = ...,
         deployment: _builtins.str = ...,
-        replicas: _builtins.int | None = ...,
         place: Global___Attach.Place | None = ...,
         ready: _builtins.bool | None = ...,
         wishes: Global___GroupPolicy | None = ...,
@@ -310,9 +304,9 @@ class Attach(_message.Message):
         coordinator_epoch: _builtins.int = ...,
         silent_ms: _builtins.int = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_capacity", b"_capacity", "_drain_ms", b"_drain_ms", "_max_partitions", b"_max_partitions", "_ready", b"_ready", "_replicas", b"_replicas", "_revision_order", b"_revision_order", "capacity", b"capacity", "drain_ms", b"drain_ms", "incarnation", b"incarnation", "max_partitions", b"max_partitions", "place", b"place", "ready", b"ready", "replicas", b"replicas", "revision_order", b"revision_order", "wishes", b"wishes"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_capacity", b"_capacity", "_drain_ms", b"_drain_ms", "_max_partitions", b"_max_partitions", "_ready", b"_ready", "capacity", b"capacity", "drain_ms", b"drain_ms", "incarnation", b"incarnation", "max_partitions", b"max_partitions", "place", b"place", "ready", b"ready", "wishes", b"wishes"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_capacity", b"_capacity", "_drain_ms", b"_drain_ms", "_max_partitions", b"_max_partitions", "_ready", b"_ready", "_replicas", b"_replicas", "_revision_order", b"_revision_order", "capacity", b"capacity", "client_id", b"client_id", "coordinator_epoch", b"coordinator_epoch", "deployment", b"deployment", "drain_ms", b"drain_ms", "group_id", b"group_id", "held", b"held", "incarnation", b"incarnation", "max_partitions", b"max_partitions", "member_name", b"member_name", "place", b"place", "rack", b"rack", "ready", b"ready", "replicas", b"replicas", "revision", b"revision", "revision_order", b"revision_order", "session_id", b"session_id", "silent_ms", b"silent_ms", "stream_number", b"stream_number", "topics", b"topics", "wishes", b"wishes"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_capacity", b"_capacity", "_drain_ms", b"_drain_ms", "_max_partitions", b"_max_partitions", "_ready", b"_ready", "capacity", b"capacity", "client_id", b"client_id", "coordinator_epoch", b"coordinator_epoch", "deployment", b"deployment", "drain_ms", b"drain_ms", "group_id", b"group_id", "held", b"held", "incarnation", b"incarnation", "max_partitions", b"max_partitions", "member_name", b"member_name", "place", b"place", "rack", b"rack", "ready", b"ready", "revision", b"revision", "session_id", b"session_id", "silent_ms", b"silent_ms", "stream_number", b"stream_number", "topics", b"topics", "wishes", b"wishes"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__capacity: _TypeAlias = _typing.Literal["capacity"]  # noqa: Y015
     _WhichOneofArgType__capacity: _TypeAlias = _typing.Literal["_capacity", b"_capacity"]  # noqa: Y015
@@ -322,10 +316,6 @@ class Attach(_message.Message):
     _WhichOneofArgType__max_partitions: _TypeAlias = _typing.Literal["_max_partitions", b"_max_partitions"]  # noqa: Y015
     _WhichOneofReturnType__ready: _TypeAlias = _typing.Literal["ready"]  # noqa: Y015
     _WhichOneofArgType__ready: _TypeAlias = _typing.Literal["_ready", b"_ready"]  # noqa: Y015
-    _WhichOneofReturnType__replicas: _TypeAlias = _typing.Literal["replicas"]  # noqa: Y015
-    _WhichOneofArgType__replicas: _TypeAlias = _typing.Literal["_replicas", b"_replicas"]  # noqa: Y015
-    _WhichOneofReturnType__revision_order: _TypeAlias = _typing.Literal["revision_order"]  # noqa: Y015
-    _WhichOneofArgType__revision_order: _TypeAlias = _typing.Literal["_revision_order", b"_revision_order"]  # noqa: Y015
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__capacity) -> _WhichOneofReturnType__capacity | None: ...
     @_typing.overload
@@ -334,10 +324,6 @@ class Attach(_message.Message):
     def WhichOneof(self, oneof_group: _WhichOneofArgType__max_partitions) -> _WhichOneofReturnType__max_partitions | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__ready) -> _WhichOneofReturnType__ready | None: ...
-    @_typing.overload
-    def WhichOneof(self, oneof_group: _WhichOneofArgType__replicas) -> _WhichOneofReturnType__replicas | None: ...
-    @_typing.overload
-    def WhichOneof(self, oneof_group: _WhichOneofArgType__revision_order) -> _WhichOneofReturnType__revision_order | None: ...
 
 Global___Attach: _TypeAlias = Attach  # noqa: Y015
 
@@ -903,7 +889,6 @@ class Wanted(_message.Message):
         REMAINING_MS_FIELD_NUMBER: _builtins.int
         COMMITTED_OFFSETS_FIELD_NUMBER: _builtins.int
         POSITION_FIELD_NUMBER: _builtins.int
-        PAUSED_FIELD_NUMBER: _builtins.int
         order: Global___Wanted.Order.ValueType
         handoff_id: _builtins.int
         """0: no hand-off."""
@@ -911,8 +896,6 @@ class Wanted(_message.Message):
         """Time that the phase has left; 0: no limit."""
         position: _builtins.int
         """WARM in mode COPY: where the holder before has stopped; -1 or not set: unknown."""
-        paused: _builtins.bool
-        """True: begin nothing new of it. Servers do not set it yet."""
         @_builtins.property
         def partitions(self) -> Global___PartitionRange: ...
         @_builtins.property
@@ -930,11 +913,10 @@ class Wanted(_message.Message):
             remaining_ms: _builtins.int = ...,
             committed_offsets: _abc.Iterable[_builtins.int] | None = ...,
             position: _builtins.int | None = ...,
-            paused: _builtins.bool = ...,
         ) -> None: ...
         _HasFieldArgType: _TypeAlias = _typing.Literal["_position", b"_position", "partitions", b"partitions", "position", b"position"]  # noqa: Y015
         def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-        _ClearFieldArgType: _TypeAlias = _typing.Literal["_position", b"_position", "committed_offsets", b"committed_offsets", "handoff_id", b"handoff_id", "order", b"order", "partitions", b"partitions", "paused", b"paused", "position", b"position", "remaining_ms", b"remaining_ms"]  # noqa: Y015
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["_position", b"_position", "committed_offsets", b"committed_offsets", "handoff_id", b"handoff_id", "order", b"order", "partitions", b"partitions", "position", b"position", "remaining_ms", b"remaining_ms"]  # noqa: Y015
         def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
         _WhichOneofReturnType__position: _TypeAlias = _typing.Literal["position"]  # noqa: Y015
         _WhichOneofArgType__position: _TypeAlias = _typing.Literal["_position", b"_position"]  # noqa: Y015

@@ -58,7 +58,7 @@ def seeds() -> list[pb.SessionRequest]:
             group_id="g", member_name="w-c", incarnation={"id": b"3", "started_at_ms": 5},
             session_id="s", stream_number=2, client_id="c", rack="r", capacity=0.5,
             topics=[pb.Attach.Topic(name="t", partitions=4)], max_partitions=3, drain_ms=5_000,
-            revision="v2", deployment="d", replicas=3, ready=True, wishes=POLICY, held=held,
+            revision="v2", deployment="d", ready=True, wishes=POLICY, held=held,
             place={"pod_uid": "p", "container": "c", "started_at_ms": 9}, coordinator_epoch=1,
         )),
         pb.SessionRequest(heartbeat=pb.SessionHeartbeat(

@@ -37,11 +37,7 @@ class Granted(_Told):
     In a classic group with an eager assignor they are all it has; else only the new ones, and
     `member.assignment` has all. A rebalance that gives the member nothing, or with a cooperative
     assignor nothing new, gives no event.
-
-    paused: an operator wants nobody to work on them now; in session groups.
     """
-
-    paused: bool = False
 
     @property
     def generation(self) -> int:
@@ -50,7 +46,7 @@ class Granted(_Told):
 
     def __repr__(self) -> str:
         begun = f"generation {self.generation}" if self.generation >= 0 else ""
-        return self._spelled(begun, "paused" if self.paused else "")
+        return self._spelled(begun)
 
 
 @dataclass(frozen=True, slots=True, repr=False)

@@ -171,8 +171,8 @@ class MemberView:
         return held is not None and self._clock() < self._machine.part.ends_ms(held)
 
     def takes_work(self, partition: TopicPartition | Holding) -> bool:
-        """True if new work of a partition may be begun now: it is held, neither being given back
-        nor paused, and its lease is not in doubt. False in a forked child."""
+        """True if new work of a partition may be begun now: it is held, is not being given
+        back, and its lease is not in doubt. False in a forked child."""
         if is_forked_from(self.pid):
             return False
         held = self._shown(partition)
@@ -575,8 +575,8 @@ class Member(MemberView):
         return self._machine.part.releases_cost_nothing
 
     def may_begin(self, holding: Holding) -> bool:
-        """True if work of a holding may be begun, be it to finish it: its lease is not in doubt,
-        nor is it paused. From any thread."""
+        """True if work of a holding may be begun, be it to finish it: its lease is not in
+        doubt. From any thread."""
         return self._machine.part.may_begin(holding, self._clock())
 
     def ends_ms(self, holding: Holding) -> int:

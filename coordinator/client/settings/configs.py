@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Literal
 
-from coordinator.client.forms import MOST_OFFSET
 from coordinator.client.settings import kinds
 from coordinator.client.settings.kinds import unknown_setting
 from coordinator.client.settings.setting import SettingKind, setting, settings_of
@@ -172,14 +171,9 @@ class SessionConfig(MemberConfig):
         "that.", instead="write rebalance_timeout_ms=60_000, twice as long")
     revision: str | None = _session(None, kinds.TEXT,
         "Version that this process runs, as descriptions of the group show it.")
-    revision_order: int | None = _session(None, kinds.whole(most=MOST_OFFSET),
-        "Rank of `revision`: the higher one is the newer. Coordinators of today do not look at it.")
     deployment: str | None = _session(None, kinds.TEXT,
         "Members that are rolled out together, the name of a Kubernetes Deployment, say, as "
         "descriptions of the group show it.")
-    replicas: int | None = _session(None, kinds.whole("members"),
-        "Number of members that `deployment` will have in the end. Coordinators of today do not "
-        "look at it.")
     place: tuple[str, str, int] | None = _session(None, kinds.PLACE,
         "Pod uid, container name and start of process 1 (epoch milliseconds), if all are known: a "
         "container that was started anew takes the place of its predecessor of the same "

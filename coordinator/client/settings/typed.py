@@ -129,15 +129,9 @@ class MemberSettings(TypedDict, total=False):
     revision: str | None
     """Version that this process runs, as descriptions of the group show it. [session groups only;
     default: None]"""
-    revision_order: int | None
-    """Rank of `revision`: the higher one is the newer. Coordinators of today do not look at it.
-    [session groups only; at least 0; default: None]"""
     deployment: str | None
     """Members that are rolled out together, the name of a Kubernetes Deployment, say, as
     descriptions of the group show it. [session groups only; default: None]"""
-    replicas: int | None
-    """Number of members that `deployment` will have in the end. Coordinators of today do not look
-    at it. [session groups only; unit: members; at least 0; default: None]"""
     place: tuple[str, str, int] | None
     """Pod uid, container name and start of process 1 (epoch milliseconds), if all are known: a
     container that was started anew takes the place of its predecessor of the same `member_name` at

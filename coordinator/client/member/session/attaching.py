@@ -23,9 +23,7 @@ def attach_of(config: SessionConfig) -> pb.Attach:
         max_partitions=config.max_partitions,
         drain_ms=config.drain_ms,
         revision=config.revision or "",
-        revision_order=config.revision_order,
         deployment=config.deployment or "",
-        replicas=config.replicas,
         wishes=None if config.wishes == GroupWishes() else _policy(config.wishes),
     )
     if config.place is not None:

@@ -20,7 +20,6 @@ class Ordered(NamedTuple):
     remaining_ms: int
     offset: int
     position: int
-    paused: bool
 
 
 def orders_of(pages: Iterable[pb.Wanted]) -> Iterator[Ordered]:
@@ -44,7 +43,6 @@ def _orders_of(topic: str, each: pb.Wanted.Range) -> Iterator[Ordered]:
             each.remaining_ms,
             offsets[number] if number < len(offsets) else UNKNOWN_OFFSET,
             position,
-            each.paused,
         )
 
 

@@ -260,7 +260,7 @@ class SessionPart(ProtocolPart):
         return self.partitions.ends_ms(holding)
 
     def may_begin(self, holding: Holding, now_ms: int) -> bool:
-        """See `ProtocolPart`: its lease is not in doubt, and it is not paused."""
+        """See `ProtocolPart`: its lease is not in doubt."""
         return self.partitions.may_begin(holding, now_ms)
 
     def takes_work(self, holding: Holding, now_ms: int) -> bool:

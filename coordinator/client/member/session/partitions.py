@@ -50,7 +50,6 @@ class Held:
     handoff_id: int = 0
     deadline_ms: int | None = None
     is_suspended: bool = False
-    is_paused: bool = False
 
 
 @dataclass(slots=True)
@@ -108,12 +107,11 @@ class Partitions:
         return is_active and self.may_begin(holding, now_ms)
 
     def may_begin(self, holding: Holding, now_ms: int) -> bool:
-        """True if work of a holding may be begun, be it to finish it: its lease is not in doubt,
-        and it is not paused."""
+        """True if work of a holding may be begun, be it to finish it: its lease is not in
+        doubt."""
         held = self._held_as(holding)
         return (
             held is not None
-            and not held.is_paused
             and now_ms < self.ends_ms(holding)
             and self._lease.takes_work(holding.partition, now_ms)
         )
@@ -256,7 +254,6 @@ class Partitions:
         partition = each.partition
         held = self.held.get(partition)
         if held is not None and held.holding.token == each.token:
-            held.is_paused = each.paused
             self._resume(partition, held, is_fresh=is_fresh)
             return
         if self._repeats(partition, each.token):
@@ -267,10 +264,10 @@ class Partitions:
         self._done.pop(partition, None)
         self._lease.forget(partition)
         holding = Holding(partition, token=each.token, offset=each.offset)
-        self.held[partition] = Held(holding, HoldingState.ACTIVE, is_paused=each.paused)
+        self.held[partition] = Held(holding, HoldingState.ACTIVE)
         self._ledger.begin((holding,))
         self.has_changed = True
-        self._note(Granted, holding, each.paused)
+        self._note(Granted, holding)
 
     def _resume(self, partition: TopicPartition, held: Held, *, is_fresh: bool) -> None:
         """A whole state that is fresh names the token: a suspended partition goes on."""

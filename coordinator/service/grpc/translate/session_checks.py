@@ -104,7 +104,6 @@ def _of_attach(attach: pb.Attach) -> Parts:
         ("stream_number", attach.stream_number, 0),
         ("max_partitions", attach.max_partitions, 0),
         ("drain_ms", attach.drain_ms, 0),
-        ("replicas", attach.replicas, 0),
         ("coordinator_epoch", attach.coordinator_epoch, 0),
     ):
         if is_set < least:
