@@ -20,9 +20,8 @@ from tests.wheels import NO_NETWORK
 
 README = ROOT / "README.md"
 DOCS = ROOT / "deploy/docs"
-# The page on tests is a suite of tests: test_testing_page.py.
 ELSEWHERE = ("testing", "another-language")
-"""Pages whose programs have tests of their own."""
+"""Pages with tests of their own: test_testing_page.py, test_javascript_member.py."""
 HOW_TO = sorted(it for it in (DOCS / "how-to").glob("*.md") if it.stem not in ELSEWHERE)
 # tests/spark/test_tutorial.py plays the one on Spark.
 TUTORIALS = (DOCS / "tutorial.md", DOCS / "tutorial-spark.md")
