@@ -7,7 +7,8 @@ takes the rests in, and tells them in its own record.
 After an outage all members may go on as they were. What they committed until the outage rests at
 most until the last of them is heard again; a rebalance before that tells the outage itself.
 
-So does what a single member committed that was silent for less than its session.
+What a single member committed that was silent for less than its session rests at most until it is
+heard again.
 """
 
 from __future__ import annotations
