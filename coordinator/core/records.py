@@ -145,8 +145,19 @@ class StopKnownBy(Enum):
     """An assignment took the partition away, and it joined again without it."""
     NO_COORDINATOR = "no_coordinator"
     """It could not commit while the group had no coordinator, and goes on."""
+    SAID = "said_by_member"
+    """It says since when its commits had no answer, or that its session ended before."""
     SILENT = "silent"
     """It was not heard for less than its session, and goes on."""
+
+
+@dataclass(frozen=True, slots=True)
+class StoppedPartition:
+    """A partition that a member stopped to work on `ago_ms` ago, as it says itself."""
+
+    topic: str
+    partition: int
+    ago_ms: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,7 @@ from typing import ClassVar
 
 from coordinator.core.errors import Refused
 from coordinator.core.ids import NO_GENERATION, NO_LEADER_EPOCH, CallId
+from coordinator.core.records import StoppedPartition
 from coordinator.core.replies import (
     CommitReply,
     CommitResult,
@@ -49,7 +50,7 @@ class JoinGroup(_GroupRequest):
     """JoinGroup. `protocols` holds (name, metadata) in the order of preference.
 
     `client_software` is the client's library as a Kafka client tells it ("librdkafka 2.16.1"),
-    bounded by the listener; empty: unknown, as over gRPC.
+    bounded by the listener; empty: unknown, as over gRPC. `stopped`: what an outage has cost it.
     """
 
     session_timeout_ms: int
@@ -64,6 +65,7 @@ class JoinGroup(_GroupRequest):
     reason: str = ""
     require_known_member_id: bool = True
     supports_skip_assignment: bool = True
+    stopped: tuple[StoppedPartition, ...] = ()
 
     def refusal(self, refused: Refused) -> JoinReply:
         member_id = self.member_id if refused.member_id is None else refused.member_id
@@ -111,7 +113,8 @@ class LeaveGroup(_GroupRequest):
 class PartitionCommit:
     """Offset to commit. `expected`: compare-and-set; -1 expects that none is stored.
 
-    `token`: of the partition's grant, in a session group.
+    `token`: of the partition's grant, in a session group. `waited_ms`: time since it was first
+    sent, if it has had no answer.
     """
 
     topic: str
@@ -121,6 +124,7 @@ class PartitionCommit:
     metadata: str = ""
     expected: int | None = None
     token: int | None = None
+    waited_ms: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

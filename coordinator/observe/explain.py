@@ -361,6 +361,7 @@ _KNOWN_BY = {
     "{earliest}",
     StopKnownBy.TAKEN_AWAY.value: "{who} gave back what was taken between {earliest} and {latest}",
     StopKnownBy.NO_COORDINATOR.value: _WAS_AWAY,
+    StopKnownBy.SAID.value: "{who} said after the outage that it stopped at {latest}",
     StopKnownBy.SILENT.value: _WAS_AWAY,
 }
 _STILL_HELD = "{who} had not given back yet what was taken at {earliest}"

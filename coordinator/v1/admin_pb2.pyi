@@ -1336,8 +1336,9 @@ class PartitionMove(_message.Message):
     """
     stopped_latest_ms: _builtins.int
     resumed_at_ms: _builtins.int
-    """The assignment to the new owner was durable, milliseconds since the epoch. is_fetched: the new
-    owner had asked for it and was answered then; else it was not working yet.
+    """The assignment to the new owner was durable, milliseconds since the epoch; after an outage,
+    when they were committed again. is_fetched: the new owner had asked for it and was answered
+    then; else it was not working yet.
     """
     is_fetched: _builtins.bool
     unowned_ms_min: _builtins.int
@@ -1353,6 +1354,7 @@ class PartitionMove(_message.Message):
     gave_up: it gave them back, or left, by itself: its program or a handler got no further;
     taken_away: an assignment took them away, and it joined again without them;
     no_coordinator: it could not commit during an outage, and may have worked on;
+    said_by_member: it says since when its commits had no answer, or its session had ended;
     silent: it was not heard for less than its session, and may have worked on.
     """
     @_builtins.property

@@ -96,6 +96,48 @@ class JoinGroupRequest(_message.Message):
         def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
         def WhichOneof(self, oneof_group: _Never) -> None: ...
 
+    @_typing.final
+    class Partition(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        PARTITION_INDEX_FIELD_NUMBER: _builtins.int
+        STOPPED_MS_AGO_FIELD_NUMBER: _builtins.int
+        partition_index: _builtins.int
+        stopped_ms_ago: _builtins.int
+        """Milliseconds since the member stopped to work on it."""
+        def __init__(
+            self,
+            *,
+            partition_index: _builtins.int = ...,
+            stopped_ms_ago: _builtins.int = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["partition_index", b"partition_index", "stopped_ms_ago", b"stopped_ms_ago"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+    @_typing.final
+    class Topic(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        NAME_FIELD_NUMBER: _builtins.int
+        PARTITIONS_FIELD_NUMBER: _builtins.int
+        name: _builtins.str
+        @_builtins.property
+        def partitions(self) -> _containers.RepeatedCompositeFieldContainer[Global___JoinGroupRequest.Partition]: ...
+        def __init__(
+            self,
+            *,
+            name: _builtins.str = ...,
+            partitions: _abc.Iterable[Global___JoinGroupRequest.Partition] | None = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["name", b"name", "partitions", b"partitions"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
     GROUP_ID_FIELD_NUMBER: _builtins.int
     SESSION_TIMEOUT_MS_FIELD_NUMBER: _builtins.int
     REBALANCE_TIMEOUT_MS_FIELD_NUMBER: _builtins.int
@@ -107,6 +149,7 @@ class JoinGroupRequest(_message.Message):
     CLIENT_ID_FIELD_NUMBER: _builtins.int
     REQUIRE_KNOWN_MEMBER_ID_FIELD_NUMBER: _builtins.int
     SUPPORTS_SKIP_ASSIGNMENT_FIELD_NUMBER: _builtins.int
+    STOPPED_FIELD_NUMBER: _builtins.int
     group_id: _builtins.str
     session_timeout_ms: _builtins.int
     """Milliseconds without a heartbeat after which the member is removed."""
@@ -128,6 +171,12 @@ class JoinGroupRequest(_message.Message):
     """Default true: the member understands skip_assignment."""
     @_builtins.property
     def protocols(self) -> _containers.RepeatedCompositeFieldContainer[Global___JoinGroupRequest.Protocol]: ...
+    @_builtins.property
+    def stopped(self) -> _containers.RepeatedCompositeFieldContainer[Global___JoinGroupRequest.Topic]:
+        """Partitions that the member worked on until it heard of no coordinator, for the rebalance
+        journal.
+        """
+
     def __init__(
         self,
         *,
@@ -142,10 +191,11 @@ class JoinGroupRequest(_message.Message):
         client_id: _builtins.str = ...,
         require_known_member_id: _builtins.bool | None = ...,
         supports_skip_assignment: _builtins.bool | None = ...,
+        stopped: _abc.Iterable[Global___JoinGroupRequest.Topic] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_group_instance_id", b"_group_instance_id", "_require_known_member_id", b"_require_known_member_id", "_supports_skip_assignment", b"_supports_skip_assignment", "group_instance_id", b"group_instance_id", "require_known_member_id", b"require_known_member_id", "supports_skip_assignment", b"supports_skip_assignment"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_group_instance_id", b"_group_instance_id", "_require_known_member_id", b"_require_known_member_id", "_supports_skip_assignment", b"_supports_skip_assignment", "client_id", b"client_id", "group_id", b"group_id", "group_instance_id", b"group_instance_id", "member_id", b"member_id", "protocol_type", b"protocol_type", "protocols", b"protocols", "reason", b"reason", "rebalance_timeout_ms", b"rebalance_timeout_ms", "require_known_member_id", b"require_known_member_id", "session_timeout_ms", b"session_timeout_ms", "supports_skip_assignment", b"supports_skip_assignment"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_group_instance_id", b"_group_instance_id", "_require_known_member_id", b"_require_known_member_id", "_supports_skip_assignment", b"_supports_skip_assignment", "client_id", b"client_id", "group_id", b"group_id", "group_instance_id", b"group_instance_id", "member_id", b"member_id", "protocol_type", b"protocol_type", "protocols", b"protocols", "reason", b"reason", "rebalance_timeout_ms", b"rebalance_timeout_ms", "require_known_member_id", b"require_known_member_id", "session_timeout_ms", b"session_timeout_ms", "stopped", b"stopped", "supports_skip_assignment", b"supports_skip_assignment"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__group_instance_id: _TypeAlias = _typing.Literal["group_instance_id"]  # noqa: Y015
     _WhichOneofArgType__group_instance_id: _TypeAlias = _typing.Literal["_group_instance_id", b"_group_instance_id"]  # noqa: Y015
@@ -563,6 +613,7 @@ class OffsetCommitRequest(_message.Message):
         COMMITTED_METADATA_FIELD_NUMBER: _builtins.int
         EXPECTED_COMMITTED_OFFSET_FIELD_NUMBER: _builtins.int
         TOKEN_FIELD_NUMBER: _builtins.int
+        WAITED_MS_FIELD_NUMBER: _builtins.int
         partition_index: _builtins.int
         committed_offset: _builtins.int
         """Offset of the next row to read. A negative one is INVALID_ARGUMENT."""
@@ -577,6 +628,10 @@ class OffsetCommitRequest(_message.Message):
         """In a session group: the token of the partition's grant. A member's commit without one is
         INVALID_REQUEST; under another token than that of the holding it is FENCED_TOKEN.
         """
+        waited_ms: _builtins.int
+        """Milliseconds since this commit was first sent, if it has had no answer yet; for the rebalance
+        journal. 0: it is sent for the first time.
+        """
         def __init__(
             self,
             *,
@@ -586,10 +641,11 @@ class OffsetCommitRequest(_message.Message):
             committed_metadata: _builtins.str = ...,
             expected_committed_offset: _builtins.int | None = ...,
             token: _builtins.int | None = ...,
+            waited_ms: _builtins.int = ...,
         ) -> None: ...
         _HasFieldArgType: _TypeAlias = _typing.Literal["_committed_leader_epoch", b"_committed_leader_epoch", "_expected_committed_offset", b"_expected_committed_offset", "_token", b"_token", "committed_leader_epoch", b"committed_leader_epoch", "expected_committed_offset", b"expected_committed_offset", "token", b"token"]  # noqa: Y015
         def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-        _ClearFieldArgType: _TypeAlias = _typing.Literal["_committed_leader_epoch", b"_committed_leader_epoch", "_expected_committed_offset", b"_expected_committed_offset", "_token", b"_token", "committed_leader_epoch", b"committed_leader_epoch", "committed_metadata", b"committed_metadata", "committed_offset", b"committed_offset", "expected_committed_offset", b"expected_committed_offset", "partition_index", b"partition_index", "token", b"token"]  # noqa: Y015
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["_committed_leader_epoch", b"_committed_leader_epoch", "_expected_committed_offset", b"_expected_committed_offset", "_token", b"_token", "committed_leader_epoch", b"committed_leader_epoch", "committed_metadata", b"committed_metadata", "committed_offset", b"committed_offset", "expected_committed_offset", b"expected_committed_offset", "partition_index", b"partition_index", "token", b"token", "waited_ms", b"waited_ms"]  # noqa: Y015
         def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
         _WhichOneofReturnType__committed_leader_epoch: _TypeAlias = _typing.Literal["committed_leader_epoch"]  # noqa: Y015
         _WhichOneofArgType__committed_leader_epoch: _TypeAlias = _typing.Literal["_committed_leader_epoch", b"_committed_leader_epoch"]  # noqa: Y015

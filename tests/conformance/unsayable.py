@@ -26,6 +26,11 @@ REASONS: dict[str, tuple[str, ...]] = {
         "test_members_that_an_operator_removed",
         "test_one_removed_by_an_operator_and_not_heard_since_a_fail_over_may_have_been_dead",
     ),
+    "members cannot say since when an outage has stopped them": (
+        "test_a_commit_that_had_no_answer_says_since_when_its_owner_waits",
+        "test_a_member_that_lost_its_session_in_an_outage_says_when_it_stopped",
+        "test_nobody_stopped_before_its_generation_or_after_now",
+    ),
     "members cannot report where their logs end": (
         "test_the_last_word_counts_with_its_time",
         "test_only_members_of_the_generation_tell",

@@ -65,7 +65,8 @@ class FindCoordinator:
 
 @dataclass(frozen=True, slots=True)
 class Join:
-    """A JoinGroup. `protocols`: assignor name and subscription bytes, best first."""
+    """A JoinGroup. `protocols`: assignor name and subscription bytes, best first. `stopped`: how
+    long ago, in ms, the owner stopped to work on partitions that an outage has cost."""
 
     member: Identity
     protocols: tuple[tuple[str, bytes], ...]
@@ -74,6 +75,7 @@ class Join:
     rebalance_timeout_ms: int
     client_id: str
     reason: str
+    stopped: Mapping[TopicPartition, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,11 +105,13 @@ class Leave:
 
 @dataclass(frozen=True, slots=True)
 class CommitOffsets:
-    """An OffsetCommit. `tokens`: of a session member's holdings."""
+    """An OffsetCommit. `tokens`: of a session member's holdings. `waited_ms`: since it was first
+    sent, without an answer yet."""
 
     member: Identity
     commit: Commit
     tokens: Mapping[TopicPartition, int] | None = None
+    waited_ms: int = 0
 
 
 @dataclass(frozen=True, slots=True)

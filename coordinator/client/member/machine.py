@@ -328,6 +328,14 @@ class MemberMachine:
             for one in self._operations
         )
 
+    def waiting(self) -> dict[TopicPartition, int]:
+        return {
+            holding.partition: one.begun_ms
+            for one in self._operations
+            if isinstance(one, CommitOperation) and one.repeated and not one.is_done
+            for holding in one.claimed
+        }
+
     def end(self) -> None:
         if not self._queue:
             self.cancel(self.discovery)

@@ -62,6 +62,7 @@ class Operation(ABC):
         self._random = random
         self._most_s = most_s
         self._timeout_ms = timeout_ms
+        self.begun_ms = now_ms
         self._until_ms = now_ms + timeout_ms
         self._trouble = ""
         self.error: Exception | None = None
@@ -83,7 +84,7 @@ class Operation(ABC):
         if self.is_done:
             return None
         self.is_out = True
-        return self._request()
+        return self._request(now_ms)
 
     def handle(self, request: calls.Request | None, result: calls.Result, now_ms: int) -> Next:
         """Take in the result of an attempt; returns REDISCOVER if the coordinator has to be found.
@@ -146,7 +147,7 @@ class Operation(ABC):
         return Unavailable(f"no coordinator answered within {self._timeout_ms / 1000:g} s: {why}")
 
     @abstractmethod
-    def _request(self) -> calls.Request:
+    def _request(self, now_ms: int) -> calls.Request:
         """Request of the next attempt."""
 
     @abstractmethod
@@ -245,10 +246,11 @@ class CommitOperation(Operation):
             f"waited {self._timeout_ms / 1000:g} s for {self._part.between_assignments()}"
         )
 
-    def _request(self) -> calls.CommitOffsets:
+    def _request(self, now_ms: int) -> calls.CommitOffsets:
         self._sent = self._part.identity()
         tokens = {held.partition: held.token for held in self.claimed if held.token}
-        return calls.CommitOffsets(self._sent, self._commit, tokens or None)
+        waited_ms = now_ms - self.begun_ms if self.repeated else 0
+        return calls.CommitOffsets(self._sent, self._commit, tokens or None, waited_ms)
 
     def _answered(self, reply: calls.Reply, now_ms: int) -> None:
         assert isinstance(reply, calls.Committed)
@@ -286,7 +288,7 @@ class FetchOperation(Operation):
         self._fetch = calls.FetchOffsets(group_id, partitions)
         self.value: dict[TopicPartition, OffsetAndMetadata] = {}
 
-    def _request(self) -> calls.FetchOffsets:
+    def _request(self, now_ms: int) -> calls.FetchOffsets:
         return self._fetch
 
     def _answered(self, reply: calls.Reply, now_ms: int) -> None:
@@ -317,7 +319,7 @@ class ReportOperation(Operation):
         self.end(result.error if isinstance(result, calls.Broken) else None)
         return Next.GO_ON
 
-    def _request(self) -> calls.ReportLogEnds:
+    def _request(self, now_ms: int) -> calls.ReportLogEnds:
         return calls.ReportLogEnds(self._member, self._logs)
 
     def _answered(self, reply: calls.Reply, now_ms: int) -> None:

@@ -99,6 +99,9 @@ class PartContext(Protocol):
     def commits_are_out(self, holding: Holding | None = None) -> bool:
         """True while a commit is not answered; of one holding, or of any."""
 
+    def waiting(self) -> dict[TopicPartition, int]:
+        """Partitions whose commits have been sent without an answer, and when they were begun."""
+
     def end(self) -> None:
         """The member has left, or cannot: nothing is to be done any more."""
 

@@ -60,6 +60,10 @@ def encode(request: calls.Request) -> Any:  # Any: one of the stub's messages.
                 ],
                 reason=request.reason,
                 client_id=request.client_id,
+                stopped=request_topics(
+                    pb.JoinGroupRequest,
+                    {p: {"stopped_ms_ago": ago_ms} for p, ago_ms in request.stopped.items()},
+                ),
             )
         case calls.Sync(member, protocol_type, protocol_name, assignments):
             return pb.SyncGroupRequest(
@@ -80,10 +84,10 @@ def encode(request: calls.Request) -> Any:  # Any: one of the stub's messages.
                 reason=reason[:255],
             )
             return pb.LeaveGroupRequest(group_id=member.group_id, members=[identity])
-        case calls.CommitOffsets(member, commit, tokens):
+        case calls.CommitOffsets(member, commit, tokens, waited_ms):
             return pb.OffsetCommitRequest(
                 **_named(member),
-                topics=commit_topics(commit.offsets, commit.expected, tokens),
+                topics=commit_topics(commit.offsets, commit.expected, tokens, waited_ms),
                 atomic=commit.atomic,
                 manifest=commit.manifest,
             )
@@ -111,6 +115,7 @@ def commit_topics(
     offsets: Offsets,
     expected: Mapping[TopicPartition, int],
     tokens: Mapping[TopicPartition, int] | None = None,
+    waited_ms: int = 0,
 ) -> list[pb.OffsetCommitRequest.Topic]:
     """Topics of an OffsetCommitRequest; `tokens`: of a session member's holdings."""
     told: dict[TopicPartition, dict[str, Any]] = {}  # Any: the fields' own types.
@@ -122,6 +127,7 @@ def commit_topics(
             "committed_metadata": commit.metadata,
             "expected_committed_offset": expected.get(key),
             "token": (tokens or {}).get(key),
+            "waited_ms": waited_ms,
         }
     return request_topics(pb.OffsetCommitRequest, told)
 

@@ -224,6 +224,7 @@ def _rejoin(group: ClassicGroup, member: Member, command: JoinGroup, out: Outcom
     member.rebalance_timeout_ms = command.rebalance_timeout_ms
     member.session_timeout_ms = command.session_timeout_ms
     member.client_software = command.client_software
+    member.stopped = command.stopped
     group.park_join(member, command.call_id)
     note_joined(group, member, out)
 

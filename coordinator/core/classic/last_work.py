@@ -13,6 +13,7 @@ stopped depends on how it stopped:
     was removed, but lives  when it was told of the rebalance   when its next heartbeat is due
     joined without it       when it was told of the rebalance   when it joined
     it was taken away       when that assignment was durable    when it joined without it
+    says it after an outage when its commit, or its session, had no answer: both are that moment
 
 A commit of the partition by its owner after the earliest time raises that time. The metadata of a
 consumer list the partitions that it holds as it joins; with an eager assignor there are none. Where
@@ -99,6 +100,8 @@ def rejoined(
     member = group.members.get(member_id)
     if member is None or member.is_new:
         return
+    said = {(stopped.topic, stopped.partition): stopped.ago_ms for stopped in member.stopped}
+    member.stopped = ()
     owned = _claimed(member.protocols[0][1] if member.protocols else b"", trace, read.owned)
     told_ms = trace.told.setdefault(member_id, NO_TIME)
     is_unheard = trace.taken_over is not None and member.last_beat_ms == NO_TIME
@@ -109,7 +112,11 @@ def rejoined(
         )
         if is_kept or not rest.is_open:
             continue
-        if rest.known_by is not StopKnownBy.TAKEN_AWAY:
+        latest_ms = now_ms
+        if partition in said:
+            rest.known_by = StopKnownBy.SAID
+            rest.earliest_ms = latest_ms = _said_ms(trace, said[partition], now_ms)
+        elif rest.known_by is not StopKnownBy.TAKEN_AWAY:
             rest.known_by = StopKnownBy.REJOINED
             if is_unheard and told_ms == NO_TIME:
                 rest.known_by = StopKnownBy.NOT_HEARD
@@ -120,7 +127,7 @@ def rejoined(
                 rest.known_by = StopKnownBy.GAVE_UP
                 longest_ms = max(member.rebalance_timeout_ms, DRAIN_MAX_MS)
                 rest.earliest_ms = _gave_up_ms(group, trace, partition, longest_ms, now_ms)
-        _close(group, trace, partition, rest, now_ms)
+        _close(group, trace, partition, rest, latest_ms)
 
 
 def outage_before(group: ClassicGroup, now_ms: int) -> TakeOver | None:
@@ -202,7 +209,8 @@ def resumed(
             continue
         has_moved = rest.owner != name
         if has_moved or not rest.is_open:  # Else its owner has never stopped.
-            yield Resumed(partition, rest, member_id, has_moved, member_id in trace.synced, now_ms)
+            at_ms = now_ms if rest.resumed_ms == NO_TIME else rest.resumed_ms
+            yield Resumed(partition, rest, member_id, has_moved, member_id in trace.synced, at_ms)
     for partition in list(islice(rests, max(0, len(rests) - OWNED_MAX))):
         del rests[partition]
     if not rests:
@@ -300,6 +308,12 @@ def _gave_up_ms(
     if began_ms == NO_TIME and trace.before is not None:
         began_ms = trace.before.state_changed_at_ms
     return now_ms if began_ms == NO_TIME else max(began_ms, now_ms - longest_ms)
+
+
+def _said_ms(trace: Trace, ago_ms: int, now_ms: int) -> int:
+    """Time at which a member says that it stopped, in its generation."""
+    began_ms = trace.before.state_changed_at_ms if trace.before is not None else 0
+    return min(max(now_ms - ago_ms, began_ms), now_ms)
 
 
 def _committed_ms(group: ClassicGroup, trace: Trace, partition: Partition) -> int:

@@ -47,7 +47,7 @@ def heartbeat(group: ClassicGroup, command: Heartbeat, now_ms: int, out: Outcome
     admission.check_alive(group)
     member = identify(group, command.member_id, command.instance_id)
     check_generation(group, command.generation)
-    note_heard(group, member, now_ms, out)
+    note_heard(group, member, now_ms, out, beats=True)
     member.beat(now_ms)
     reset_session(group, member, now_ms, out)
     preparing = group.state is GroupState.PREPARING_REBALANCE
@@ -72,6 +72,7 @@ def beat(
         or group.generation != generation
         or member.last_beat_ms == NO_TIME
         or (instance_id is not None and group.static_members.get(instance_id) != member_id)
+        or (group.taken_over is not None and group.taken_over.awaits(member_id))
     ):
         return NO_TIME
     last_ms, before_ms = member.last_beat_ms, member.beat_before_ms

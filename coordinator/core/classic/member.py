@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import KW_ONLY, InitVar, dataclass, field
 
 from coordinator.core.ids import NO_TIME, CallId
-from coordinator.core.records import MemberRecord
+from coordinator.core.records import MemberRecord, StoppedPartition
 from coordinator.core.requests import JoinGroup
 
 Protocols = tuple[tuple[str, bytes], ...]
@@ -44,6 +44,7 @@ class Member:
     interval_ms: int = NO_TIME
     excused_ms: int = NO_TIME
     client_software: str = ""
+    stopped: tuple[StoppedPartition, ...] = ()  # By its last JoinGroup.
     assignment: bytes = b""
     parked_join: CallId | None = None
     parked_sync: CallId | None = None

@@ -17,10 +17,15 @@ from coordinator.core.outcome import DeferHeartbeat, MemberKey, Outcome
 from coordinator.core.replies import JoinReply, SyncReply
 
 
-def note_heard(group: ClassicGroup, member: Member, now_ms: int, out: Outcome) -> None:
+def note_heard(
+    group: ClassicGroup, member: Member, now_ms: int, out: Outcome, *, beats: bool
+) -> None:
     """Tell of a heartbeat or commit after a silence: the first one since this node took the group
-    over, or one that is late."""
-    if member.last_heard_ms == NO_TIME and group.taken_over is not None:
+    over and the second heartbeat, or one that is late."""
+    taken_over = group.taken_over
+    is_first = member.last_heard_ms == NO_TIME
+    is_second = beats and member.last_beat_ms != NO_TIME
+    if taken_over is not None and (is_first or (is_second and taken_over.awaits(member.member_id))):
         out.note(MemberHeardAgain(group.group_id, member.member_id))
     elif group.state is GroupState.STABLE and member.is_back_late(now_ms):
         out.note(MemberHeardAgain(group.group_id, member.member_id, *member.last_sign()))

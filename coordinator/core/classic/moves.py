@@ -64,7 +64,7 @@ def cost_of(group: ClassicGroup, trace: Trace, now_ms: int, read: PartitionReade
         group.rests.round = round_ if group.rests.are_being_given_back else 0
     straight = list(_without_rest(trace, now_ms, before, after, found))
     return replace(
-        _sum_of(group, found, straight, now_ms),
+        _sum_of(group, found, straight),
         round=round_,
         partitions_moved=moved,
         partitions_taken_away=taken,
@@ -74,7 +74,7 @@ def cost_of(group: ClassicGroup, trace: Trace, now_ms: int, read: PartitionReade
 def cost_of_return(group: ClassicGroup, trace: Trace, now_ms: int, after: _Owners) -> Cost:
     """End the rests of a static member that went on without a rebalance; `after`: what it has."""
     found = list(last_work.resumed(group, trace, now_ms, after))
-    return replace(_sum_of(group, found, [], now_ms), partitions_moved=0)
+    return replace(_sum_of(group, found, []), partitions_moved=0)
 
 
 def ranges_of(partitions: Iterable[int]) -> tuple[PartitionRange, ...]:
@@ -91,15 +91,13 @@ def ranges_of(partitions: Iterable[int]) -> tuple[PartitionRange, ...]:
 # --- Inside ---------------------------------------------------------------------------------
 
 
-def _sum_of(
-    group: ClassicGroup, rested: Sequence[Resumed], straight: Sequence[Resumed], now_ms: int
-) -> Cost:
+def _sum_of(group: ClassicGroup, rested: Sequence[Resumed], straight: Sequence[Resumed]) -> Cost:
     """Cost of partitions that rested; the `straight` ones went on at once, and are listed too."""
     found = [*rested, *straight]
     idle_ms = [resumed.idle_ms for resumed in found]
     shortest = [at_least_ms for at_least_ms, _ in idle_ms]
     longest = [max(span_ms) for span_ms in idle_ms]
-    kept, left_out = _entries(group, found, now_ms)
+    kept, left_out = _entries(group, found)
     return Cost(
         unowned_partitions=len(rested),
         unowned_ms_max=max(longest, default=0),
@@ -138,10 +136,11 @@ class _Key(NamedTuple):
     known_by: StopKnownBy
     stopped_earliest_ms: int
     stopped_latest_ms: int
+    resumed_at_ms: int
 
 
 def _entries(
-    group: ClassicGroup, found: Sequence[Resumed], now_ms: int
+    group: ClassicGroup, found: Sequence[Resumed]
 ) -> tuple[tuple[PartitionMove, ...], int]:
     """Entries of the record, and the number of partitions that are in none of them."""
     by_key: dict[_Key, list[int]] = {}
@@ -158,6 +157,7 @@ def _entries(
             rest.known_by,
             rest.earliest_ms,
             rest.latest_ms,
+            resumed.at_ms,
         )
         by_key.setdefault(key, []).append(partition)
     if len(by_key) > MOVES_MAX:
@@ -167,11 +167,11 @@ def _entries(
         key=lambda pair: (pair[0].has_moved, -pair[0].stopped_earliest_ms, len(pair[1])),
         reverse=True,
     )
-    kept = tuple(_move(group, key, numbers, now_ms) for key, numbers in entries[:MOVES_MAX])
+    kept = tuple(_move(group, key, numbers) for key, numbers in entries[:MOVES_MAX])
     return kept, sum(len(numbers) for _, numbers in entries[MOVES_MAX:])
 
 
-def _move(group: ClassicGroup, key: _Key, numbers: list[int], now_ms: int) -> PartitionMove:
+def _move(group: ClassicGroup, key: _Key, numbers: list[int]) -> PartitionMove:
     to = group.members.get(key.to_member_id)
     return PartitionMove(
         key.topic,
@@ -183,7 +183,7 @@ def _move(group: ClassicGroup, key: _Key, numbers: list[int], now_ms: int) -> Pa
         key.known_by.value,
         key.stopped_earliest_ms,
         key.stopped_latest_ms,
-        now_ms,
+        key.resumed_at_ms,
         key.is_fetched,
         len(numbers),
         ranges_of(numbers)[:RANGES_MAX],
@@ -194,18 +194,23 @@ def _merged(by_key: dict[_Key, list[int]]) -> dict[_Key, list[int]]:
     """Entries that differ in their times alone as one, with the outermost times."""
     found: dict[_Key, tuple[list[_Key], list[int]]] = {}
     for key, numbers in by_key.items():
-        of_any_time = key._replace(stopped_earliest_ms=0, stopped_latest_ms=0)
+        of_any_time = key._replace(stopped_earliest_ms=0, stopped_latest_ms=0, resumed_at_ms=0)
         keys, all_numbers = found.setdefault(of_any_time, ([], []))
         keys.append(key)
         all_numbers.extend(numbers)
     return {
         of_any_time._replace(
             stopped_earliest_ms=min(key.stopped_earliest_ms for key in keys),
-            stopped_latest_ms=_latest([key.stopped_latest_ms for key in keys]),
+            stopped_latest_ms=_latest(keys),
+            resumed_at_ms=max(key.resumed_at_ms for key in keys),
         ): numbers
         for of_any_time, (keys, numbers) in found.items()
     }
 
 
-def _latest(times: Sequence[int]) -> int:
-    return NO_TIME if NO_TIME in times else max(times)
+def _latest(keys: Sequence[_Key]) -> int:
+    """Latest stop of entries, so that the shortest rest is that of one of them."""
+    if any(key.stopped_latest_ms == NO_TIME for key in keys):
+        return NO_TIME
+    shortest_ms = min(key.resumed_at_ms - key.stopped_latest_ms for key in keys)
+    return max(key.resumed_at_ms for key in keys) - shortest_ms

@@ -26,7 +26,9 @@ def commit_offsets(
     member = _check_committer(group, command)
     offsets.check_commit(group, command, config)
     if member is not None:
-        note_heard(group, member, now_ms, out)
+        note_heard(group, member, now_ms, out, beats=False)
+        if group.taken_over is not None:
+            group.taken_over.note_waits(command.partitions, now_ms)
         reset_session(group, member, now_ms, out)
     offsets.commit(group, command, now_ms, out, config)
 

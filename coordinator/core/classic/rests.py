@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from coordinator.core.ids import NO_TIME
 from coordinator.core.records import MemberRecord, StopKnownBy
+from coordinator.core.requests import PartitionCommit
 
 Partition = tuple[str, int]
 PartitionReader = Callable[[bytes], Iterable[Partition] | None]
@@ -34,6 +35,8 @@ class Rest:
     earliest_ms: int
     latest_ms: int
     known_by: StopKnownBy
+    resumed_ms: int = NO_TIME
+    """Time at which work on it resumed; -1: with the assignment that ends the rest."""
 
     @property
     def is_open(self) -> bool:
@@ -61,12 +64,27 @@ class Rests:
 @dataclass(slots=True, eq=False)
 class TakeOver:
     """A node's take-over of a group: when, the time of the newest record in its log then, the
-    longest session timeout of its members, those that have not been heard since, what of the
-    others rested, and whether the store had lost commits."""
+    longest session timeout of its members, those that have not been heard since, those that have
+    been heard once, what of these rested, the commits that have waited for it (since when, and
+    until when), and whether the store had lost commits."""
 
     at_ms: int
     newest_record_ms: int
     session_ms: int
     unheard: dict[str, MemberRecord] = field(default_factory=dict)
+    heard: set[str] = field(default_factory=set)
     rests: Rests = field(default_factory=Rests)
+    waited: dict[Partition, tuple[int, int]] = field(default_factory=dict)
     store_went_back: bool = False
+
+    def awaits(self, member_id: str) -> bool:
+        """True until the second heartbeat of a member: by then it has committed what waited."""
+        return member_id in self.heard
+
+    def note_waits(self, commits: Iterable[PartitionCommit], now_ms: int) -> None:
+        """Note how long commits had no answer: their owner has done nothing else meanwhile."""
+        if self.unheard or self.heard:
+            for each in commits:
+                if each.waited_ms > 0:
+                    span = now_ms - each.waited_ms, now_ms
+                    self.waited.setdefault((each.topic, each.partition), span)

@@ -4,8 +4,10 @@ What the old process held rests from its last sign of work, which is noted when 
 durable, until the successor has asked for its assignment. A rebalance that begins between the two
 takes the rests in, and tells them in its own record.
 
-After an outage all members may go on as they were. What they committed until the outage rests at
-most until the last of them is heard again; a rebalance before that tells the outage itself.
+After an outage all members may go on as they were. What they committed until the outage rests
+while a commit waits for its answer, or, where none says so, at most until its owner is heard again.
+It is told with the second heartbeat of the last of them; a rebalance before that tells the outage
+itself.
 
 What a single member committed that was silent for less than its session rests at most until it is
 heard again.
@@ -89,12 +91,20 @@ def heard_again(
     members may have worked on. Who joins again is not waited for: that rebalance tells it.
     """
     taken_over = group.taken_over
-    record = taken_over.unheard.pop(event.member_id, None) if taken_over is not None else None
-    if taken_over is None or record is None or not _is_told(taken_over):
+    if taken_over is None or not _is_told(taken_over):
         return None
-    _note_outage(group, taken_over, record, read)
-    if taken_over.unheard or group.state is not GroupState.STABLE or not taken_over.rests.of:
+    taken_over.heard.discard(event.member_id)
+    record = taken_over.unheard.pop(event.member_id, None)
+    if record is not None:
+        _note_outage(group, taken_over, record, now_ms, read)
+        taken_over.heard.add(event.member_id)
+    is_over = not (taken_over.unheard or taken_over.heard)
+    if not is_over or group.state is not GroupState.STABLE or not taken_over.rests.of:
         return None
+    for partition, rest in taken_over.rests.of.items():
+        rest.latest_ms, rest.resumed_ms = taken_over.waited.get(partition, (rest.resumed_ms,) * 2)
+        if partition in taken_over.waited:
+            rest.earliest_ms, rest.known_by = rest.latest_ms, StopKnownBy.SAID
     group.rests, group.taken_over = taken_over.rests, None
     started = RebalanceStarted(
         group.group_id, RebalanceCause.COORDINATOR_RETURNED, group.generation, "", "", ""
@@ -103,8 +113,6 @@ def heard_again(
     trace.started_at_ms = min(rest.earliest_ms for rest in taken_over.rests.of.values())
     trace.taken_over = taken_over
     trace.synced = dict.fromkeys(group.members, now_ms)
-    for rest in taken_over.rests.of.values():
-        rest.latest_ms = now_ms
     held = {p: (rest.owner, rest.member_id) for p, rest in taken_over.rests.of.items()}
     return trace, moves.cost_of_return(group, trace, now_ms, held)
 
@@ -144,12 +152,14 @@ def _note_outage(
     group: ClassicGroup,
     taken_over: TakeOver,
     record: MemberRecord,
+    now_ms: int,
     read: PartitionReaders,
 ) -> None:
     """Note what a member could not commit while the group had no coordinator."""
     rests, kind = taken_over.rests.of, StopKnownBy.NO_COORDINATOR
     for partition, rest in _committed(group, record, taken_over.newest_record_ms, kind, read):
         if len(rests) < last_work.OWNED_MAX:
+            rest.resumed_ms = now_ms
             rests[partition] = rest
 
 

@@ -100,6 +100,8 @@ class Membership(ProtocolPart):
         """The newest assignment, as the leader wrote it."""
         self._warned_of: frozenset[str] = frozenset()
         self._reason = ""
+        self._stopped: dict[TopicPartition, int] = {}
+        """Partitions that an outage has cost, and when the owner stopped to work on them."""
         self._previous, self._previous_generation = _NOTHING, -1
 
     @property
@@ -118,7 +120,7 @@ class Membership(ProtocolPart):
         config = self.config
         return calls.Identity(config.group_id, self.generation, self.member_id, config.instance_id)
 
-    def join(self) -> calls.Join:
+    def join(self, now_ms: int) -> calls.Join:
         """A JoinGroup with the partitions that the member holds."""
         config = self.config
         self.must_join_again = False
@@ -140,6 +142,7 @@ class Membership(ProtocolPart):
             rebalance_timeout_ms=config.rebalance_timeout_ms,
             client_id=config.client_id,
             reason=self._reason,
+            stopped={p: now_ms - at_ms for p, at_ms in self._stopped.items()},
         )
 
     def sync(self) -> calls.Sync:
@@ -183,6 +186,7 @@ class Membership(ProtocolPart):
         self.is_leader = reply.leader == reply.member_id
         self._joined = reply
         self._reason = ""
+        self._stopped.clear()
         self.phase = Phase.SYNCING
         leads = f", as leader of {len(reply.members)}" if self.is_leader else ""
         self.machine.log(
@@ -316,7 +320,7 @@ class Membership(ProtocolPart):
         wait for it.
         """
         if self.is_in_session and now_ms >= self.session_ends_ms:
-            self._lose("the coordinator has not answered for a whole session timeout")
+            self._lose_in_outage("the coordinator has not answered", now_ms)
         elif overdue := self.revocations.overdue(now_ms):
             reason = "it was not given back before the deadline of its revocation"
             lost = self._ledger.known(overdue)
@@ -346,7 +350,7 @@ class Membership(ProtocolPart):
         """Lose everything if no coordinator has answered for a whole session while joining."""
         if self.is_between_assignments and self.assigned:
             if now_ms >= self.session_ends_ms:
-                self._lose("no coordinator has answered for a whole session timeout")
+                self._lose_in_outage("no coordinator has answered", now_ms)
 
     @property
     def is_between_assignments(self) -> bool:
@@ -508,6 +512,14 @@ class Membership(ProtocolPart):
         else:
             return Next.REDISCOVER if code in calls.ELSEWHERE else Next.PAUSE
         return Next.GO_ON
+
+    def _lose_in_outage(self, trouble: str, now_ms: int) -> None:
+        """Lose everything, and note when the owner stopped: with the first commit of a partition
+        that had no answer, and else now."""
+        waiting = self.machine.waiting()
+        known = self._ledger.known(self.assigned | self.revocations.partitions)
+        self._stopped = {partition: waiting.get(partition, now_ms) for partition in sorted(known)}
+        self._lose(f"{trouble} for a whole session timeout")
 
     def _lose(self, reason: str, *, is_told: bool = True) -> None:
         lost = self._ledger.known(self.assigned | self.revocations.partitions)

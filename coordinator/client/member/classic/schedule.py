@@ -121,7 +121,7 @@ class Schedule:
             self._left()
         match membership.phase:
             case Phase.JOINING:
-                return membership.join()
+                return membership.join(now_ms)
             case Phase.SYNCING:
                 return membership.sync()
             case Phase.STABLE | Phase.REVOKING:

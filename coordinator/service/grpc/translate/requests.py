@@ -9,6 +9,7 @@ from google.protobuf.message import Message
 
 from coordinator.core import requests as c
 from coordinator.core.ids import NO_GENERATION, NO_LEADER_EPOCH, CallId
+from coordinator.core.records import StoppedPartition
 from coordinator.runtime.slices import PART, Work, at_once
 from coordinator.service.bounds import TOPIC, Bounds, check_heartbeat
 from coordinator.service.grpc.message_limits import MessageLimits
@@ -86,6 +87,7 @@ def translation(
 
 
 def _join(request: group_pb2.JoinGroupRequest, call_id: CallId, host: str) -> c.Request:
+    _check_names(request.stopped, "stopped")
     return c.JoinGroup(
         call_id=call_id,
         group_id=request.group_id,
@@ -100,6 +102,11 @@ def _join(request: group_pb2.JoinGroupRequest, call_id: CallId, host: str) -> c.
         reason=request.reason,
         require_known_member_id=_flag(request, "require_known_member_id"),
         supports_skip_assignment=_flag(request, "supports_skip_assignment"),
+        stopped=tuple(
+            StoppedPartition(topic.name, each.partition_index, each.stopped_ms_ago)
+            for topic in request.stopped
+            for each in topic.partitions
+        ),
     )
 
 
@@ -168,6 +175,7 @@ def _commit(request: group_pb2.OffsetCommitRequest, call_id: CallId, _: str) -> 
                     partition.committed_metadata,
                     _optional(partition, "expected_committed_offset"),
                     _optional(partition, "token"),
+                    partition.waited_ms,
                 )
             )
     generation = _optional(request, "generation_id")
@@ -267,9 +275,9 @@ _COMMANDS: dict[type[Message], Callable[[Any, CallId, str], c.Request | Work[c.R
 }
 
 
-def _check_names(topics: Sequence[Any]) -> None:
+def _check_names(topics: Sequence[Any], field: str = "topics") -> None:
     """Refuse long names of topics; commands do not contain topics without partitions."""
-    wrong = (TOPIC.violation(f"topics[{n}].name", topic.name) for n, topic in enumerate(topics))
+    wrong = (TOPIC.violation(f"{field}[{n}].name", topic.name) for n, topic in enumerate(topics))
     if found := [violation for violation in wrong if violation is not None]:
         raise Malformed(found)
 
