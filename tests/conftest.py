@@ -109,11 +109,9 @@ REQUIREMENTS: dict[str, Callable[[], str | None]] = {
 FOLDER_GROUPS = {"browser", "kafka", "spark", "storage"}
 FILE_GROUPS = dict.fromkeys(
     (
-        "test_compiled_wheel",
         "test_extras",
         "test_image_build",
         "test_packaging",
-        "test_released_wheels",
     ),
     "installing",
 )

@@ -18,14 +18,28 @@ from pathlib import Path
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
+ROOT = Path(__file__).parents[1]
+NO_NETWORK = [
+    "NewConnectionError",
+    "Temporary failure in name resolution",
+    "Network is unreachable",
+    "ConnectTimeoutError",
+    "ProxyError",
+    "from versions: none",  # The message if pip does not retry.
+]
 
-def make_environment(
-    home: Path, wheel: Path, extra: str, siblings: Iterable[Path] = ()
-) -> tuple[Path, set[str]]:
+
+def build_wheel(out: Path) -> Path:
+    """The project's wheel, in a folder."""
+    command = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", out, ROOT]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    (built,) = out.glob("*.whl")
+    return built
+
+
+def make_environment(home: Path, wheel: Path, extra: str) -> tuple[Path, set[str]]:
     """An environment with our wheel and one of its extras.
-
-    Args:
-        siblings: wheels of ours, of which those are installed that it requires.
 
     Returns:
         Its interpreter, and the requirements that are not installed here, so that they could not be
@@ -34,15 +48,8 @@ def make_environment(
     venv.create(home, with_pip=False, symlinks=True)
     (packages,) = home.glob("lib/python*/site-packages")
     python = home / "bin" / "python"
-    ours = {_name_of(sibling): sibling for sibling in siblings}
     found: dict[str, Distribution] = {}
     missing: set[str] = set()
-
-    def put(wheel: Path) -> Distribution:
-        done = install(python, [str(wheel)])
-        assert done.returncode == 0, done.stderr
-        (put,) = packages.glob(f"{_name_of(wheel).replace('-', '_')}-*.dist-info")
-        return PathDistribution(put)
 
     def gather(asking: Distribution, extras: set[str]) -> None:
         for requirement in _requirements(asking, extras):
@@ -50,7 +57,7 @@ def make_environment(
             if name in found and not requirement.extras:
                 continue
             try:
-                asked = put(ours[name]) if name in ours else distribution(name)
+                asked = distribution(name)
             except PackageNotFoundError:
                 missing.add(str(requirement))
                 continue
@@ -58,10 +65,12 @@ def make_environment(
             found[name] = asked
             gather(asked, set(requirement.extras))
 
-    gather(put(wheel), {extra})
-    for name, distributed in found.items():
-        if name not in ours:
-            _link(distributed, packages, python)
+    done = install(python, [str(wheel)])
+    assert done.returncode == 0, done.stderr
+    (ours,) = packages.glob("consumer_group_coordinator-*.dist-info")
+    gather(PathDistribution(ours), {extra})
+    for distributed in found.values():
+        _link(distributed, packages, python)
     return python, missing
 
 
@@ -70,10 +79,6 @@ def install(python: Path, requirements: Iterable[str]) -> subprocess.CompletedPr
     uv = shutil.which("uv", path=str(Path(sys.executable).parent)) or "uv"
     command = [uv, "pip", "install", "-q", "--no-deps", "--python", python, *requirements]
     return subprocess.run(command, capture_output=True, text=True, check=False)
-
-
-def _name_of(wheel: Path) -> str:
-    return canonicalize_name(wheel.name.partition("-")[0])
 
 
 def _requirements(asking: Distribution, extras: set[str]) -> Iterator[Requirement]:

@@ -1,4 +1,4 @@
-"""Content of the plain wheel, and the few dependencies of the member library in it."""
+"""Content of the wheel, and the few dependencies of the member library in it."""
 
 import subprocess
 import sys
@@ -8,25 +8,45 @@ from pathlib import Path
 
 import pytest
 
-from tests.wheels import NO_NETWORK, ROOT, build, run
+from coordinator.testing import CoordinatorServer
+from tests.linked_environment import NO_NETWORK, build_wheel
 
 pytestmark = pytest.mark.integration
 
-# Dependencies of the member library, and all that the empty environment gets.
-LIGHT_DEPENDENCIES = ["grpcio", "protobuf", "typing_extensions"]
+# All that the empty environment gets: the page on Kubernetes names them.
+LIGHT_DEPENDENCIES = ["grpcio", "grpcio-status", "protobuf", "typing_extensions"]
 # Programs that must work with these alone.
 LIGHT_MODULES = ["coordinator.client", "coordinator.assignors", "coordinator.v1.group_pb2_grpc"]
+# A member whose commits are more than its coordinator takes in a second.
+HURRIED = """
+import asyncio, sys
+from coordinator.client import Granted, Member, TopicPartition
+from coordinator.client.transport import wire
+
+told, asked = [], wire.room_after_s
+wire.room_after_s = lambda error: told.append(asked(error)) or told[-1]
+
+async def main():
+    async with Member(sys.argv[1], "g", {"t": 2}) as member:
+        while not any(isinstance(event, Granted) for event in await member.poll(timeout=1.0)):
+            pass
+        one = TopicPartition("t", 0)
+        await asyncio.gather(*(member.commit({one: offset}) for offset in range(40)))
+    print(any(told))
+
+asyncio.run(main())
+"""
 SERVER = ["core", "shard", "runtime", "storage", "service", "cluster", "observe", "cli"]
 
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return build(ROOT, tmp_path_factory.mktemp("wheel"))
+    return build_wheel(tmp_path_factory.mktemp("wheel"))
 
 
 @pytest.fixture(scope="module")
 def light_python(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The interpreter of an environment with the wheel, grpcio, protobuf, and nothing else."""
+    """The interpreter of an environment with the wheel, what members need, and nothing else."""
     home = tmp_path_factory.mktemp("light")
     venv.create(home, with_pip=True)
     python = home / "bin" / "python"
@@ -36,10 +56,18 @@ def light_python(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     )
     if answer.returncode != 0:
         if any(sign in answer.stderr for sign in NO_NETWORK):
-            pytest.skip("no network: grpcio and protobuf cannot be fetched")
+            pytest.skip("no network: what members need cannot be fetched")
         pytest.fail(answer.stderr, pytrace=False)
-    run(*pip, "--no-deps", wheel, cwd=home)
+    subprocess.run([*pip, "--no-deps", wheel], check=True, cwd=home)
     return python
+
+
+def said_by(python: Path, code: str, *arguments: str) -> str:
+    """Output of a program, away from the checkout."""
+    command = [python, "-I", "-c", code, *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=python.parent)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
 
 
 def imported_by(python: Path, statement: str) -> set[str]:
@@ -49,7 +77,7 @@ def imported_by(python: Path, statement: str) -> set[str]:
         f"{statement}\n"
         "print(' '.join(sorted(set(sys.modules) - before)))"
     )
-    return set(run(python, "-I", "-c", code, cwd=python.parent).split())
+    return set(said_by(python, code).split())
 
 
 def test_wheel_has_types_code_and_nothing_else(wheel: Path) -> None:
@@ -87,3 +115,9 @@ def test_light_module_needs_grpcio_and_protobuf_only(light_python: Path, module:
     }
     assert module in loaded
     assert server == set()
+
+
+def test_a_member_heeds_what_a_coordinator_without_room_says(light_python: Path) -> None:
+    """The delay is a message of google.rpc, which grpcio-status brings."""
+    with CoordinatorServer(max_requests_per_second=5) as server:
+        assert said_by(light_python, HURRIED, server.address) == "True\n"

@@ -16,7 +16,6 @@ are dropped when their list is next touched, or by a purge.
 
 from __future__ import annotations
 
-from timer.native import mypyc_attr
 from timer.task import TimerTask
 
 
@@ -29,7 +28,6 @@ class ArmedCount:
         self.armed = 0
 
 
-@mypyc_attr(allow_interpreted_subclasses=True)
 class DelayedOperation(TimerTask):
     """An operation that completes exactly once, by an event or by a time-out.
 

@@ -15,13 +15,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from timer.native import mypyc_attr
-
 if TYPE_CHECKING:
     from timer.bucket import Bucket
 
 
-@mypyc_attr(allow_interpreted_subclasses=True)
 class TimerTask:
     """A task to run at a deadline; override `run`.
 

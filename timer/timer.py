@@ -54,12 +54,10 @@ import sys
 from heapq import heappop, heappush
 
 from timer.bucket import NO_EXPIRATION_MS, Bucket
-from timer.native import mypyc_attr
 from timer.task import DETACHED, TimerTask
 from timer.wheel import TimingWheel
 
 
-@mypyc_attr(allow_interpreted_subclasses=True)
 class Timer:
     """A hierarchical timing wheel that is told the time.
 

@@ -130,7 +130,7 @@ async def _open_zookeeper(
         from coordinator.storage.zookeeper import ZooKeeperLog
     except ImportError as error:
         raise CannotOpen(
-            "ZooKeeper needs kazoo: pip install 'consumer-group-coordinator[zookeeper]'"
+            "ZooKeeper needs the extra: consumer-group-coordinator[zookeeper]"
         ) from error
     return await ZooKeeperLog.open(_access(config, shared), prefix=shared.name, shards=shards)
 
@@ -154,7 +154,7 @@ def needs_psycopg() -> Iterator[None]:
         yield
     except ImportError as error:
         raise CannotOpen(
-            "PostgreSQL needs psycopg: pip install 'consumer-group-coordinator[postgres]'"
+            "PostgreSQL needs the extra: consumer-group-coordinator[postgres]"
         ) from error
 
 

@@ -39,7 +39,7 @@ def _importer() -> Callable[[str, str, str], Any]:
                 f"{sys.executable} (Python {platform.python_version()}), which Spark runs on "
                 f"{platform.node()}, cannot import {module}: {error}. Set PYSPARK_PYTHON, where "
                 "the driver or the Connect server is started, to a Python that has "
-                "consumer-group-spark, or ship the library to executors with "
+                "consumer-group-coordinator[spark], or ship the library to executors with "
                 f"spark.archives. The program itself runs in {driver}"
             ) from None
 

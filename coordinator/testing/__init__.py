@@ -7,12 +7,10 @@ requests message by message. The pytest plugin `coordinator.testing.plugin` has 
 Names are imported at their first use, so a suite pays for the fixtures that it asks for.
 """
 
-import contextlib
 import importlib
 from typing import TYPE_CHECKING, Any
 
-with contextlib.suppress(ModuleNotFoundError):  # The conformance kit needs no server.
-    import coordinator.shard  # noqa: F401  # It names a user's `timer.py` that is in the way.
+import coordinator.shard  # noqa: F401  # It names a user's `timer.py` that is in the way.
 
 if TYPE_CHECKING:
     from coordinator.testing.coordinator import CoordinatorIsDown, GroupCoordinator
@@ -60,10 +58,4 @@ _MODULES = {
 def __getattr__(name: str) -> Any:  # Any: a class or a function of one of the modules.
     if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    module = f"{__name__}.{_MODULES[name]}"
-    try:
-        return getattr(importlib.import_module(module), name)
-    except ModuleNotFoundError as error:
-        if error.name != module:
-            raise
-        raise ImportError(f"{__name__}.{name} needs consumer-group-coordinator") from None
+    return getattr(importlib.import_module(f"{__name__}.{_MODULES[name]}"), name)

@@ -54,8 +54,7 @@ def bench_timer(*, quick: bool = False) -> Figures:
     Args:
         quick: fewer rounds and fewer timers.
     """
-    figures: Figures = {"timer": "compiled by mypyc" if _is_compiled() else "pure Python"}
-    figures |= _bench_operations(rounds=3 if quick else 15)
+    figures = _bench_operations(rounds=3 if quick else 15)
     figures |= _bench_memory(HELD_QUICK if quick else HELD)
     figures |= _bench_advance(
         MANY_QUICK if quick else MANY,
@@ -63,12 +62,6 @@ def bench_timer(*, quick: bool = False) -> Figures:
         rounds=1 if quick else 3,
     )
     return figures
-
-
-def _is_compiled() -> bool:
-    import timer.timer
-
-    return not (timer.timer.__file__ or "").endswith(".py")
 
 
 def _rivals(loop: asyncio.AbstractEventLoop) -> dict[str, Rival]:
@@ -101,8 +94,6 @@ def _bench_operations(*, rounds: int) -> Figures:
     if "sortedcontainers" not in rivals:
         figures["sortedcontainers"] = "not installed, and left out (extra: test)"
     add_cancel = ns["add + cancel"]
-    if _is_compiled():
-        figures["add + cancel, ns"] = Goal(add_cancel, at_most=350)
     figures["add + cancel, in empty calls"] = Goal(add_cancel / ns["empty call"], at_most=13)
     for name in rivals:
         figures[f"{name}, in add + cancel"] = (

@@ -6,13 +6,14 @@ These tests do not run on Windows: they read the code.
 from __future__ import annotations
 
 import ast
+from pathlib import Path
 
 import pytest
 
 from coordinator.sources import open_source
 from tests.tidy import Source, imported_modules
-from tests.wheels import ROOT, code_of_wheels
 
+CODE = Path(__file__).parents[2] / "coordinator"
 MODULES = {"crypt", "fcntl", "grp", "posix", "pty", "pwd", "resource", "syslog", "termios", "tty"}
 NAMES = {
     "os": {
@@ -37,11 +38,10 @@ METHODS = {
 
 
 def member_library():
-    """Python files of `consumer-group-member` and of the sources, without generated ones."""
-    sources = (ROOT / "coordinator/sources").rglob("*.py")
-    for file in [*code_of_wheels()["consumer-group-member"], *sources]:
-        if "v1" not in file.parts:
-            yield Source(str(file.relative_to(ROOT)), file.read_text())
+    """Python files that members and readers of rows run, without generated ones."""
+    folders = (CODE / name for name in ("assignors", "client", "operator", "sources"))
+    for file in [*CODE.glob("*.py"), *(file for one in folders for file in one.rglob("*.py"))]:
+        yield Source(str(file.relative_to(CODE.parent)), file.read_text())
 
 
 def unix_only(source):

@@ -16,7 +16,7 @@ import yaml
 
 from tests.documents import ROOT, Block, Command, blocks, commands
 from tests.integration.operations.shell import Shell, clone_this, play_page
-from tests.wheels import NO_NETWORK
+from tests.linked_environment import NO_NETWORK
 
 README = ROOT / "README.md"
 DOCS = ROOT / "deploy/docs"

@@ -91,7 +91,7 @@ def test_without_psycopg_the_command_names_the_extra(capsys, monkeypatch):
     monkeypatch.setitem(sys.modules, "psycopg", None)
     status, out, err = run(capsys, "store", "sql")
     assert (status, out) == (1, "")
-    assert err.startswith("coordinator: PostgreSQL needs psycopg: pip install ")
+    assert err.startswith("coordinator: PostgreSQL needs the extra: ")
 
 
 @pytest.mark.parametrize("name", ["a b", "x" * 64])

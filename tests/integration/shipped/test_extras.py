@@ -11,8 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.linked_environment import install, make_environment
-from tests.wheels import NO_NETWORK, ROOT, build
+from tests.linked_environment import NO_NETWORK, ROOT, build_wheel, install, make_environment
 
 EXTRAS = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
 NO_INDEX = [*NO_NETWORK, "dns error", "Connection refused", "client error (Connect)", "timed out"]
@@ -215,7 +214,7 @@ COMMANDS = {
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory) -> Path:
-    return build(ROOT, tmp_path_factory.mktemp("wheel"))
+    return build_wheel(tmp_path_factory.mktemp("wheel"))
 
 
 def installed(wheel: Path, extra: str, home: Path) -> Path:
