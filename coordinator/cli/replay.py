@@ -49,13 +49,7 @@ def _run_again(path: Path) -> Output:
         del before[:-JOURNAL_LENGTH]
     table = rendered(Output(Explained, rows), "table")
     differences = "".join(f"Difference: {words}\n" for words in found.differences)
-    notes = list(found.differences)
-    if found.not_compared:
-        notes.append(
-            f"{found.not_compared} not compared, since an early version counted otherwise how long "
-            "partitions were not worked on"
-        )
-    verdict = "; ".join(notes) or "the same state"
+    verdict = "; ".join(found.differences) or "the same state"
     summary = f"{found.inputs} inputs, {found.checked} states compared: {verdict}"
     print(printable(summary, None), file=sys.stderr)  # Programs read rows from standard output.
     has_failed = bool(found.differences) or not found.checked

@@ -258,7 +258,7 @@ def _generation(told: Rebalance) -> View:
             "partitions": rest.partitions,
             "longest": spell_between(rest.longest_ms_min, rest.longest_ms_max),
         }
-        if rest is not None and rest.longest_ms_min is not None and rest.partitions
+        if rest is not None and rest.partitions
         else None,
         "moves": [
             {

@@ -13,7 +13,7 @@ from coordinator.core.session_values.records import SessionRecord
 class MemberRecord:
     """A member in `GroupMetadata`; its metadata for the selected protocol only.
 
-    `client_software` is empty if unknown, and in records of early versions.
+    `client_software` is empty if unknown.
     """
 
     member_id: str
@@ -90,7 +90,7 @@ class GroupDeleted:
 class RebalanceMember:
     """A member that joined a rebalance. Times are epoch milliseconds; -1: not synced.
 
-    `client_software` is empty if unknown, and in records of early versions.
+    `client_software` is empty if unknown.
     """
 
     member_id: str
@@ -107,7 +107,7 @@ class RebalanceMember:
 class RemovedMember:
     """A member that was removed or left during a rebalance; `cause` in words, with its reason.
 
-    `code` is that cause as a code; empty in records of early versions, as are the fields after it.
+    `code` is that cause as a code.
     `last_heard_ms` is -1 if nothing was heard of it since a fail-over; `heartbeat_interval_ms` is
     measured, -1 if it sent too few heartbeats.
     """
@@ -214,9 +214,6 @@ OUTAGE_ENDED = "coordinator returned"
 """Cause of the record of an outage after which all members went on without a rebalance."""
 HEARD_AGAIN = "member heard again"
 """Cause of the record of a member that was silent for less than its session, and went on."""
-FROM_LAST_WORK = "last_work"
-"""Value of `counted_from`: times without an owner begin when it was last known to work. Records of
-early versions have none: there they began when the owner was removed or joined again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,7 +230,7 @@ class RebalanceRecord:
     the first of `removed_count`. `partitions_moved` is -1 if assignments cannot be parsed.
 
     `unowned_*` are about partitions that nobody worked on until this rebalance gave them to
-    somebody: the time since their owners are known to have worked (`counted_from`), and what of it
+    somebody: the time since their owners are known to have worked, and what of it
     is certain (`*_at_least`), since an owner may have worked on for a while. `moves` lists them,
     but for `partitions_left_out`. A cooperative rebalance takes partitions away in one round
     (`partitions_taken_away`) and hands them out in the next; `cooperative_round` is its number, or
@@ -267,7 +264,6 @@ class RebalanceRecord:
     unowned_partitions: int = 0
     unowned_ms_max: int = 0
     unowned_ms_total: int = 0
-    counted_from: str = ""
     unowned_ms_max_at_least: int = 0
     unowned_ms_total_at_least: int = 0
     moves: tuple[PartitionMove, ...] = ()

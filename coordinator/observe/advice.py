@@ -182,10 +182,7 @@ def _about_flapping(record: RebalanceRecord, before: Sequence[RebalanceRecord]) 
 def _about_protocol(record: RebalanceRecord) -> Iterator[Advice]:
     """Advice for an eager group whose members that stay had to stop."""
     protocol = record.protocol
-    if record.counted_from:
-        rested_ms = max((m.unowned_ms_min for m in record.moves if not m.has_moved), default=0)
-    else:
-        rested_ms = record.unowned_ms_max
+    rested_ms = max((m.unowned_ms_min for m in record.moves if not m.has_moved), default=0)
     if protocol and COOPERATIVE not in protocol and rested_ms >= SLOW_MS:
         text = (
             f"Advice: with {quoted(protocol)} everybody stops while the group gathers; with "

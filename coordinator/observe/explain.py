@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 
-from coordinator.core.events import EvictionCause, RebalanceCause, RefusedJoin
+from coordinator.core.events import RebalanceCause, RefusedJoin
 from coordinator.core.records import (
     HEARD_AGAIN,
     OUTAGE_ENDED,
@@ -64,15 +64,7 @@ def cause_code(record: RebalanceRecord) -> str:
     return _CAUSE_CODES.get(record.cause, "unknown")
 
 
-def removal_code(removed: RemovedMember) -> str:
-    """Cause of a removal as a code of the contract; also for records of early versions."""
-    if removed.code:
-        return removed.code
-    return LEFT if removed.cause.startswith(LEFT) else _REMOVAL_CODES.get(removed.cause, "unknown")
-
-
 _CAUSE_CODES = {cause.value: cause.name.lower() for cause in RebalanceCause}
-_REMOVAL_CODES = {cause.value: cause.name.lower() for cause in EvictionCause}
 
 
 def explain_refusal(refused: RefusedJoin) -> str:
@@ -240,7 +232,7 @@ def _last_heard(record: RebalanceRecord) -> Iterator[str]:
     """Sentences about members that did not leave by themselves, unless the moves say it."""
     told = {move.from_member_id for move in _named_moves(record) if _evidence(move)}
     for removed in record.removed[:NAMED_MAX]:
-        known = removed.last_heard_ms > 0 and removal_code(removed) not in (LEFT, "call_cancelled")
+        known = removed.last_heard_ms > 0 and removed.code not in (LEFT, "call_cancelled")
         if known and removed.member_id not in told:
             yield f"{_member(removed)} was last heard at {time_of_day(removed.last_heard_ms)}."
 
@@ -272,12 +264,7 @@ def _cost(record: RebalanceRecord) -> Iterator[str]:
     count, longest_ms = record.unowned_partitions, record.unowned_ms_max
     unowned = count_of(count, "partition")
     is_open = any(move.unowned_ms_max < 0 for move in record.moves)
-    if count and not record.counted_from:
-        yield (
-            f"{unowned} had no owner, for up to {spell(longest_ms)}; that was counted from when "
-            "their owners were removed or joined again, and they may have rested for longer."
-        )
-    elif count and (longest_ms or is_open):
+    if count and (longest_ms or is_open):
         was = "was" if count == 1 else "were"
         how_long = spell_between(record.unowned_ms_max_at_least, -1 if is_open else longest_ms)
         which = " for" if _have_equal_times(record) else ", the longest of them for"

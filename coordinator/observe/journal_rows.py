@@ -68,9 +68,7 @@ class RemovedRow:
     host: str | None = column(_HOST, source="client_host")
     code: str = column("Cause, for example session_expired, join_timed_out, left, admin.")
     cause: str = column("Cause in words, with the reason that it gave.")
-    removed_at_ms: int | None = column(
-        "Time of it; null: told by an early version.", is_zero_null=True
-    )
+    removed_at_ms: int = column("Time of it.")
     last_heard_ms: int | None = column(
         "Time of its last call; null: not since a fail-over.", is_zero_null=True
     )
@@ -129,13 +127,9 @@ class NotWorkedOn:
     """Partitions that nobody worked on until a rebalance gave them to somebody."""
 
     partitions: int = column("Number of them.")
-    counted_from: str | None = column(
-        "`last_work`: when their owners are last known to have worked; null: an early version "
-        "counted from when they were removed or joined again."
-    )
-    longest_ms_min: int | None = column("What is certain of the longest time; null: not counted.")
+    longest_ms_min: int = column("What is certain of the longest time.")
     longest_ms_max: int = column("Longest time of one of them.")
-    total_ms_min: int | None = column("What is certain of the sum; null: not counted.")
+    total_ms_min: int = column("What is certain of the sum.")
     total_ms_max: int = column("Sum over the partitions.")
 
 
@@ -368,13 +362,11 @@ def handoff_row(group: str, handoff: Any) -> HandoffLineRow:
 
 
 def _not_worked_on(told: Any) -> NotWorkedOn:
-    is_counted = bool(told.counted_from)
     return NotWorkedOn(
         partitions=told.unowned_partitions,
-        counted_from=told.counted_from or None,
-        longest_ms_min=told.unowned_ms_max_at_least if is_counted else None,
+        longest_ms_min=told.unowned_ms_max_at_least,
         longest_ms_max=told.unowned_ms_max,
-        total_ms_min=told.unowned_ms_total_at_least if is_counted else None,
+        total_ms_min=told.unowned_ms_total_at_least,
         total_ms_max=told.unowned_ms_total,
     )
 

@@ -39,7 +39,7 @@ class RecordedPlan:
     grants: tuple[tuple[int, int, tuple[Range, ...]], ...]
     moves: tuple[tuple[int, int, int, int, str], ...]
     unplaced: tuple[tuple[int, int, str], ...]
-    obstacles: tuple[tuple[tuple[int, ...], tuple[int, ...], Partition | None], ...] = ()
+    obstacles: tuple[tuple[tuple[int, ...], tuple[int, ...], Partition | None], ...]
 
     @classmethod
     def of(cls, plan: Plan) -> RecordedPlan:

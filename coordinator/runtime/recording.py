@@ -1,6 +1,6 @@
 """Recordings: the inputs of a shard as lines of JSON, which replay to the same state.
 
-    {"format": 1, "version": "0.1.0", "shard": 5, "counted_from": "last_work", "config": {...},
+    {"format": 1, "version": "0.1.0", "shard": 5, "config": {...},
      "acks": {...}, "now_ms": ...}
     {"load": ["<record>", ...], "now_ms": ...}                    records of the log
     {"restore": [sequence, next_offset, raised], "now_ms": ...}   the shard begins to serve
@@ -25,7 +25,7 @@ import contextlib
 import hashlib
 import json
 from collections.abc import Callable, Iterable
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -34,7 +34,7 @@ from coordinator.core.classic.group import ClassicGroup
 from coordinator.core.classic.subscriptions import PayloadReader
 from coordinator.core.config import GroupConfig
 from coordinator.core.ids import CallId, IdSource, ShardId
-from coordinator.core.records import FROM_LAST_WORK, RebalanceRecord, Record, RemovedMember
+from coordinator.core.records import Record
 from coordinator.core.session_values.messages import ToMember
 from coordinator.core.sessions.group import SessionGroup
 from coordinator.runtime import codec
@@ -99,7 +99,6 @@ class RecordingShard(Shard):
             config, recorded, payloads, now_ms=now_ms, acks=acks, tail_bytes=tail_bytes
         )
         header = {"format": FORMAT, "version": __version__, "shard": shard_id}
-        header["counted_from"] = FROM_LAST_WORK
         values = {name: asdict(value) for name, value in (("config", config), ("acks", acks))}
         self._write({**header, **values, "now_ms": now_ms})
 
@@ -171,15 +170,10 @@ class RecordingShard(Shard):
 
 
 def state_hash(shard: Shard) -> str:
-    """SHA-256 of durable records and of group membership and state.
-
-    Of the journal, only what the first version wrote: its recordings have hashes of that. They can
-    be compared only while the journal has no partitions that rested: it counted from later on.
-    """
+    """SHA-256 of durable records and of group membership and state."""
     digest = hashlib.sha256()
     for record in shard.records():
-        hashed = _as_first_written(record) if isinstance(record, RebalanceRecord) else record
-        digest.update(codec.encode(hashed))
+        digest.update(codec.encode(record))
     for group_id, group in sorted(shard.machine.groups.items()):
         soft = _soft_sessions(group) if isinstance(group, SessionGroup) else _soft_classic(group)
         digest.update(repr((group_id, group.state.value, *soft)).encode())
@@ -209,19 +203,3 @@ def _soft_sessions(group: SessionGroup) -> tuple[Any, ...]:
         sorted((place, it.release.token) for place, it in motions if it.release),
         sorted((place, it.writes_pending) for place, it in motions if it.writes_pending),
     )
-
-
-def _as_first_written(record: RebalanceRecord) -> RebalanceRecord:
-    removed = tuple(
-        RemovedMember(gone.member_id, gone.client_id, gone.client_host, gone.cause)
-        for gone in record.removed
-    )
-    return replace(record, removed=removed, **_LATER_FIELDS)
-
-
-_NAMES = [field.name for field in fields(RebalanceRecord)]
-# Any: the fields' own types.
-_LATER_FIELDS: dict[str, Any] = {
-    field.name: field.default
-    for field in fields(RebalanceRecord)[_NAMES.index("unowned_ms_total") + 1 :]
-}

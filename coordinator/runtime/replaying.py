@@ -13,7 +13,7 @@ from coordinator import __version__
 from coordinator.core.config import GroupConfig
 from coordinator.core.events import RebalanceJournaled
 from coordinator.core.ids import CallId
-from coordinator.core.records import FROM_LAST_WORK, RebalanceRecord, Record
+from coordinator.core.records import RebalanceRecord
 from coordinator.runtime import codec
 from coordinator.runtime.inputs import from_json
 from coordinator.runtime.payloads import PAYLOADS
@@ -38,16 +38,11 @@ class _MissingId(NoRecording):
 
 @dataclass
 class Replayed:
-    """Result of a replay: number of hashes compared (`checked`), and where they differ.
-
-    `not_compared`: hashes of an early version that cover times without an owner, which it counted
-    otherwise.
-    """
+    """Result of a replay: number of hashes compared (`checked`), and where they differ."""
 
     rebalances: list[RebalanceRecord] = field(default_factory=list)
     inputs: int = 0
     checked: int = 0
-    not_compared: int = 0
     differences: list[str] = field(default_factory=list)
 
 
@@ -76,10 +71,10 @@ def replay(lines: Iterable[str]) -> Replayed:
     found = Replayed()
     ids = _NoIds()
     shard: Shard | None = None
-    now_ms, made_by, counts_alike = 0, "", True
+    now_ms, made_by = 0, ""
     for line, ids.ids, is_last in _with_ids(lines):
         if "format" in line:
-            made_by, counts_alike = _made_by(line), line.get("counted_from") == FROM_LAST_WORK
+            made_by = _made_by(line)
             with _reading(made_by):
                 now_ms = _now_ms(line, now_ms)
                 shard = _new_shard(line, ids, now_ms, made_by)
@@ -93,8 +88,7 @@ def replay(lines: Iterable[str]) -> Replayed:
         elif "restore" in line:
             with _reading(made_by):
                 now_ms = _now_ms(line, now_ms)
-                # Recordings of earlier versions have no third number.
-                sequence, next_offset, raised = [*map(_number, line["restore"]), 0][:3]
+                sequence, next_offset, raised = map(_number, line["restore"])
             shard.restore(now_ms, sequence=sequence, next_offset=next_offset, raised=raised)
         elif "in" in line:
             with _reading(made_by):
@@ -116,7 +110,7 @@ def replay(lines: Iterable[str]) -> Replayed:
             _take_again(shard, stream_id, now_ms, found)
         elif "hash" in line:
             _count(_number(line.get("inputs", found.inputs)), found)
-            _compare(shard, line["hash"], found, counts_alike=counts_alike)
+            _compare(shard, line["hash"], found)
         else:
             raise NoRecording(f"{made_by} wrote a line that {_OURS} does not read: {line!r:.80}")
     if shard is None:
@@ -145,23 +139,10 @@ def _count(recorded: int, found: Replayed) -> None:
         found.differences.append(f"{what} before the state after {recorded}")
 
 
-def _compare(shard: Shard, recorded: object, found: Replayed, *, counts_alike: bool) -> None:
-    if state_hash(shard) == recorded:
-        found.checked += 1
-    elif not counts_alike and any(map(_is_counted_anew, shard.records())):
-        found.not_compared += 1
-    else:
-        found.checked += 1
+def _compare(shard: Shard, recorded: object, found: Replayed) -> None:
+    found.checked += 1
+    if state_hash(shard) != recorded:
         found.differences.append(f"the state differs after {found.inputs} inputs")
-
-
-def _is_counted_anew(record: Record) -> bool:
-    """True of a record of this version about partitions that rested or moved."""
-    return (
-        isinstance(record, RebalanceRecord)
-        and record.counted_from == FROM_LAST_WORK
-        and (record.unowned_partitions > 0 or record.partitions_moved > 0)
-    )
 
 
 def _step(shard: Shard, event: Input, now_ms: int, found: Replayed, *, is_last: bool) -> bool:

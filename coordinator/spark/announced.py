@@ -143,8 +143,7 @@ def _of_checkpoint(
     if checkpoint is None:
         return found
     entry = (checkpoint / "offsets" / str(batch_id)).read().decode(errors="replace")
-    # Batches of earlier versions have no id: then Spark's own entry was of the first format.
-    return [end for end in found if (end.get("id") or json.dumps(end)) in entry]
+    return [end for end in found if end["id"] in entry]
 
 
 def _folder(java: int) -> Path:

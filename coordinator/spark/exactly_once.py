@@ -153,7 +153,7 @@ class ExactlyOnceSink(ExactlyOnce):
 def committed_files(
     directory: str, coordinator: str, group: str, *, credentials: Credentials | None = None
 ) -> list[StorePath]:
-    """The files that count, in the order of their batches; folders, of earlier versions."""
+    """The files that count, in the order of their batches."""
     with GroupAdmin(coordinator, credentials=credentials) as admin:
         stored, manifest = admin.stored(group)
     count = stored.get(MANIFESTS, NOTHING_STORED)

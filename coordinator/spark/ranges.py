@@ -37,7 +37,7 @@ class BatchRanges:
 
     id: of the commit that stores it, whichever process makes it. marks: of the rows before the
     ends, see `sources.base.Snapshot`. stored: fingerprints of the metadata committed with the
-    offsets `Range.stored`. Checkpoints of earlier versions have none of these.
+    offsets `Range.stored`.
     """
 
     number: int
@@ -47,7 +47,7 @@ class BatchRanges:
     stored: Mapping[int, str] = field(default_factory=dict)
 
     def to_offset(self) -> dict[str, Any]:  # Any: JSON, as Spark's offsets are.
-        """The batch as Spark's offset. Earlier versions ignore fields that they do not know."""
+        """The batch as Spark's offset."""
         return {
             "number": self.number,
             "ranges": {
@@ -77,9 +77,9 @@ class BatchRanges:
         return cls(
             offset["number"],
             ranges,
-            offset.get("id", ""),
-            {int(partition): mark for partition, mark in offset.get("marks", {}).items()},
-            {int(partition): it for partition, it in offset.get("stored", {}).items()},
+            offset["id"],
+            {int(partition): mark for partition, mark in offset["marks"].items()},
+            {int(partition): it for partition, it in offset["stored"].items()},
         )
 
 

@@ -880,7 +880,6 @@ class Rebalance(_message.Message):
     UNOWNED_MS_TOTAL_FIELD_NUMBER: _builtins.int
     EXPLANATION_FIELD_NUMBER: _builtins.int
     CAUSE_CODE_FIELD_NUMBER: _builtins.int
-    COUNTED_FROM_FIELD_NUMBER: _builtins.int
     UNOWNED_MS_MAX_AT_LEAST_FIELD_NUMBER: _builtins.int
     UNOWNED_MS_TOTAL_AT_LEAST_FIELD_NUMBER: _builtins.int
     MOVES_FIELD_NUMBER: _builtins.int
@@ -922,8 +921,8 @@ class Rebalance(_message.Message):
     partitions_moved: _builtins.int
     """Partitions that changed owners; -1: assignments are not in the format of the consumer protocol."""
     unowned_partitions: _builtins.int
-    """Partitions that nobody worked on until this rebalance ended, and for how long: the longest
-    time, and the sum over partitions. See counted_from.
+    """Partitions that nobody worked on until this rebalance ended, and for how long, from when their
+    owners are last known to have worked: the longest time, and the sum over partitions.
     """
     unowned_ms_max: _builtins.int
     unowned_ms_total: _builtins.int
@@ -937,11 +936,6 @@ class Rebalance(_message.Message):
     is the earliest of their partitions' last commits before it), member_heard_again (a heartbeat or
     commit of a member of a Stable group came 3 s or more after it was due; started_at_ms is the one
     before).
-    """
-    counted_from: _builtins.str
-    """From when unowned_* count. "last_work": from when the owners of the partitions are last known
-    to have worked. Empty in rebalances of early versions: from when they were removed or had
-    joined again; then the fields below are not set.
     """
     unowned_ms_max_at_least: _builtins.int
     """What of unowned_ms_max and unowned_ms_total is certain. An owner may have worked on for a while
@@ -1018,7 +1012,6 @@ class Rebalance(_message.Message):
         unowned_ms_total: _builtins.int = ...,
         explanation: _abc.Iterable[_builtins.str] | None = ...,
         cause_code: _builtins.str = ...,
-        counted_from: _builtins.str = ...,
         unowned_ms_max_at_least: _builtins.int = ...,
         unowned_ms_total_at_least: _builtins.int = ...,
         moves: _abc.Iterable[Global___PartitionMove] | None = ...,
@@ -1033,7 +1026,7 @@ class Rebalance(_message.Message):
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["facts", b"facts", "session_handoff", b"session_handoff", "session_plan", b"session_plan"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["advice", b"advice", "cause", b"cause", "cause_code", b"cause_code", "client_host", b"client_host", "client_id", b"client_id", "cooperative_round", b"cooperative_round", "counted_from", b"counted_from", "durable_phase_ms", b"durable_phase_ms", "ended_at_ms", b"ended_at_ms", "explanation", b"explanation", "facts", b"facts", "generation_after", b"generation_after", "generation_before", b"generation_before", "group_id", b"group_id", "join_phase_ms", b"join_phase_ms", "leader", b"leader", "member_id", b"member_id", "members", b"members", "moves", b"moves", "outcome", b"outcome", "participants", b"participants", "partitions_left_out", b"partitions_left_out", "partitions_moved", b"partitions_moved", "partitions_taken_away", b"partitions_taken_away", "protocol", b"protocol", "reason", b"reason", "removed", b"removed", "removed_count", b"removed_count", "session_handoff", b"session_handoff", "session_plan", b"session_plan", "started_at_ms", b"started_at_ms", "sync_phase_ms", b"sync_phase_ms", "unowned_ms_max", b"unowned_ms_max", "unowned_ms_max_at_least", b"unowned_ms_max_at_least", "unowned_ms_total", b"unowned_ms_total", "unowned_ms_total_at_least", b"unowned_ms_total_at_least", "unowned_partitions", b"unowned_partitions", "was_initial", b"was_initial"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["advice", b"advice", "cause", b"cause", "cause_code", b"cause_code", "client_host", b"client_host", "client_id", b"client_id", "cooperative_round", b"cooperative_round", "durable_phase_ms", b"durable_phase_ms", "ended_at_ms", b"ended_at_ms", "explanation", b"explanation", "facts", b"facts", "generation_after", b"generation_after", "generation_before", b"generation_before", "group_id", b"group_id", "join_phase_ms", b"join_phase_ms", "leader", b"leader", "member_id", b"member_id", "members", b"members", "moves", b"moves", "outcome", b"outcome", "participants", b"participants", "partitions_left_out", b"partitions_left_out", "partitions_moved", b"partitions_moved", "partitions_taken_away", b"partitions_taken_away", "protocol", b"protocol", "reason", b"reason", "removed", b"removed", "removed_count", b"removed_count", "session_handoff", b"session_handoff", "session_plan", b"session_plan", "started_at_ms", b"started_at_ms", "sync_phase_ms", b"sync_phase_ms", "unowned_ms_max", b"unowned_ms_max", "unowned_ms_max_at_least", b"unowned_ms_max_at_least", "unowned_ms_total", b"unowned_ms_total", "unowned_ms_total_at_least", b"unowned_ms_total_at_least", "unowned_partitions", b"unowned_partitions", "was_initial", b"was_initial"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1494,13 +1487,13 @@ class RemovedMember(_message.Message):
     size_limit, call_cancelled, admin (removed by an operator), left.
     """
     removed_at_ms: _builtins.int
-    """Milliseconds since the epoch; 0 in rebalances of early versions."""
+    """Milliseconds since the epoch."""
     last_heard_ms: _builtins.int
-    """Time of its last heartbeat or call, milliseconds since the epoch; 0 in rebalances of early
-    versions; -1: nothing was heard of it since a node took the group over.
+    """Time of its last heartbeat or call, milliseconds since the epoch; -1: nothing was heard of it
+    since a node took the group over.
     """
     heartbeat_interval_ms: _builtins.int
-    """Measured time between its heartbeats; -1: it sent too few; 0 in rebalances of early versions."""
+    """Measured time between its heartbeats; -1: it sent too few."""
     client_software: _builtins.str
     """Name and version of a Kafka client's library; empty: unknown."""
     def __init__(

@@ -115,7 +115,7 @@ def test_a_group_shows_its_members_owners_offsets_and_lag(page, workers):
 
 
 def test_a_rebalance_appears_by_itself_explained_and_drawn(page, server, workers):
-    page.goto(f"{page.url}#orders")  # The address of earlier versions.
+    page.goto(f"{page.url}#/groups/orders")
     page.wait_for_selector("#rebalances summary")
     before = page.locator("#rebalances summary").count()
     third = Worker(server, "etl-3")

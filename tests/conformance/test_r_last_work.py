@@ -131,7 +131,6 @@ def test_one_that_died_worked_until_it_was_heard_or_until_its_next_heartbeat_was
     assert span(move) == (SESSION_MS + 30 - INTERVAL_MS, SESSION_MS + 30)
     assert move.known_by == "last_heard"
     newest = eager.newest()
-    assert newest.counted_from == "last_work"
     assert newest.unowned_ms_max == SESSION_MS + 30
     assert newest.unowned_ms_max_at_least == SESSION_MS + 30 - INTERVAL_MS
     (gone,) = newest.removed

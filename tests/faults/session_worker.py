@@ -1,4 +1,4 @@
-"""A worker that writes to two sinks, for `tests.faults.sessions` and `tests.faults.upgrade`.
+"""A worker that writes to two sinks, for `tests.faults.sessions`.
 
     python -m tests.faults.session_worker {"addresses": …}
 

@@ -32,7 +32,7 @@ RECORD = RebalanceRecord(
     was_initial=False, started_at_ms=0, joined_at_ms=3_000, synced_at_ms=3_500, ended_at_ms=4_000,
     leader=MEMBERS[0].member_id, member_count=3, members=MEMBERS,
     removed=(RemovedMember(f"gone{HARM}", HARM, f"/{HARM}", "session expired"),),
-    partitions_moved=3, unowned_partitions=2, unowned_ms_max=900, counted_from="last_work",
+    partitions_moved=3, unowned_partitions=2, unowned_ms_max=900,
     moves=(
         PartitionMove(
             HARM, HARM, HARM, HARM, HARM, True, HARM, 100, 200, 1_000, False, 2,

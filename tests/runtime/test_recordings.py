@@ -1,4 +1,4 @@
-"""Recordings of earlier versions are run to the journal that they gave when they were made."""
+"""Recordings are run to the state that they were in when they were made."""
 
 from __future__ import annotations
 
@@ -34,8 +34,6 @@ from tests.runtime.session_story import Recorded
 
 RECORDINGS = sorted((Path(__file__).parent / "recordings").glob("*.jsonl"))
 KILLED = "leader_killed"
-COUNTED_FROM_REMOVAL = "removed_owner"
-NOT_COMPARED = (KILLED, COUNTED_FROM_REMOVAL)
 STORY = RECORDINGS[0].with_name("single_node.jsonl")
 
 
@@ -54,14 +52,8 @@ def test_replay_prints_the_journal_that_was_printed_then(path, capsys):
     ]
     for rebalance, before in zip(rebalances, printed, strict=True):
         assert before["EXPLANATION"].startswith(rebalance["explanation"][0]), "with these times"
-    if path.stem == COUNTED_FROM_REMOVAL:
-        assert told.err.endswith(
-            "0 states compared: 1 not compared, since an early version counted otherwise how long "
-            "partitions were not worked on\n"
-        )
-    else:
-        assert told.err.endswith(": the same state\n")
-    assert status == (1 if path.stem in NOT_COMPARED else 0), "1: no state was compared"
+    assert told.err.endswith(": the same state\n")
+    assert status == (1 if path.stem == KILLED else 0), "1: no state was compared"
 
 
 def test_replay_prints_a_table_and_differences_first(tmp_path, capsys):
@@ -95,17 +87,8 @@ def test_every_recorded_state_comes_out_again(path):
     recorded = lines(path)
     assert found.differences == []
     assert found.inputs == sum("in" in line or "beat" in line for line in recorded)
-    assert found.checked + found.not_compared == sum("hash" in line for line in recorded)
-    assert (found.checked == 0) == (path.stem in NOT_COMPARED)
-    assert (found.not_compared > 0) == (path.stem == COUNTED_FROM_REMOVAL)
-
-
-def test_a_difference_is_told_where_partitions_are_counted_as_here(tmp_path):
-    recorded = lines(STORY.with_stem(COUNTED_FROM_REMOVAL))
-    recorded[0]["counted_from"] = "last_work"
-    assert replay(text_of(recorded).splitlines()).differences == [
-        "the state differs after 26 inputs"
-    ]
+    assert found.checked == sum("hash" in line for line in recorded)
+    assert (found.checked == 0) == (path.stem == KILLED)
 
 
 @pytest.fixture
@@ -150,9 +133,6 @@ def test_plans_that_were_made_outside_are_replayed(tmp_path):
     assert (found.checked, found.differences) == (8, [])
     plans = [line["in"]["PlanComputed"] for line in recorded if "PlanComputed" in str(line)]
     assert any(each["plan"]["RecordedPlan"]["moves"] for each in plans)
-    for each in plans:
-        del each["plan"]["RecordedPlan"]["obstacles"]  # As older recordings are.
-    assert replay(text_of(recorded).splitlines()).differences == []
     without = [line for line in recorded if "PlanComputed" not in str(line)]
     assert replay(text_of(without).splitlines()).differences
 
@@ -351,7 +331,6 @@ def test_a_recording_says_which_version_made_it(tmp_path):
     )
     (header,) = lines(path)
     assert (header["format"], header["version"]) == (1, __version__)
-    assert header["counted_from"] == "last_work"
 
 
 def test_files_that_are_no_recordings_are_refused_in_a_sentence(tmp_path, capsys):

@@ -91,16 +91,6 @@ def test_several_queries_are_told_apart_by_the_checkpoints_bytes(tmp_path, forma
         found(7)
 
 
-def test_a_batch_of_an_old_checkpoint_has_no_id(tmp_path):
-    old = {"number": 1, "ranges": {"0": {"begin": 0, "end": 3, "stored": -1}}}
-    announce(old)
-    announce(batch(4, "ba9876543210"))
-    entry = tmp_path / "checkpoint/offsets/7"
-    entry.parent.mkdir(parents=True)
-    entry.write_text(f"v1\n{{}}\n{json.dumps(old)}")
-    assert found(7, StorePath.of(tmp_path / "checkpoint")) == 3
-
-
 def test_a_folder_of_somebody_else_is_refused(monkeypatch):
     announce(batch(3, "one"))
     mine = f"consumer-group-{os.getuid()}"

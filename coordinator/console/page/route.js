@@ -14,8 +14,6 @@ export function here() {
   const parts = path.split("/").map(decoded);
   if (path === "" || path === "/") return { view: "groups", params };
   if (path === "/nodes") return { view: "nodes", params };
-  if (!path.startsWith("/"))
-    return { view: "group", group: decoded(fragment), params: new URLSearchParams() };
   if (parts[1] === "groups" && parts.length === 3)
     return { view: "group", group: parts[2], params };
   if (parts[1] === "groups" && parts[3] === "generations" && parts.length === 5) {

@@ -34,7 +34,6 @@ from coordinator.core.events import (
 from coordinator.core.ids import NO_TIME
 from coordinator.core.outcome import Outcome
 from coordinator.core.records import (
-    FROM_LAST_WORK,
     RebalanceMember,
     RebalanceRecord,
     RemovedMember,
@@ -215,7 +214,6 @@ def _write(
         members=_members(group, trace),
         removed=tuple(trace.removed[:MEMBERS_MAX]),
         removed_count=len(trace.removed),
-        counted_from=FROM_LAST_WORK,
         cooperative_round=cost.round,
         partitions_moved=cost.partitions_moved,
         partitions_taken_away=cost.partitions_taken_away,

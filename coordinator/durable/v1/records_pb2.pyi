@@ -401,7 +401,6 @@ class Rebalance(_message.Message):
         client_host: _builtins.str
         cause: _builtins.str
         code: _builtins.str
-        """Empty in records of early versions, which lack the fields below as well."""
         removed_at_ms: _builtins.int
         last_heard_ms: _builtins.int
         """-1: not since a fail-over."""
@@ -526,7 +525,6 @@ class Rebalance(_message.Message):
     UNOWNED_PARTITIONS_FIELD_NUMBER: _builtins.int
     UNOWNED_MS_MAX_FIELD_NUMBER: _builtins.int
     UNOWNED_MS_TOTAL_FIELD_NUMBER: _builtins.int
-    COUNTED_FROM_FIELD_NUMBER: _builtins.int
     UNOWNED_MS_MAX_AT_LEAST_FIELD_NUMBER: _builtins.int
     UNOWNED_MS_TOTAL_AT_LEAST_FIELD_NUMBER: _builtins.int
     MOVES_FIELD_NUMBER: _builtins.int
@@ -557,10 +555,6 @@ class Rebalance(_message.Message):
     unowned_partitions: _builtins.int
     unowned_ms_max: _builtins.int
     unowned_ms_total: _builtins.int
-    counted_from: _builtins.str
-    """From when unowned_* count: "last_work", or empty in records of early versions, in which they
-    count from when the owner was removed or joined again.
-    """
     unowned_ms_max_at_least: _builtins.int
     unowned_ms_total_at_least: _builtins.int
     partitions_left_out: _builtins.int
@@ -604,7 +598,6 @@ class Rebalance(_message.Message):
         unowned_partitions: _builtins.int = ...,
         unowned_ms_max: _builtins.int = ...,
         unowned_ms_total: _builtins.int = ...,
-        counted_from: _builtins.str = ...,
         unowned_ms_max_at_least: _builtins.int = ...,
         unowned_ms_total_at_least: _builtins.int = ...,
         moves: _abc.Iterable[Global___Rebalance.Move] | None = ...,
@@ -618,7 +611,7 @@ class Rebalance(_message.Message):
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["facts", b"facts"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["cause", b"cause", "client_host", b"client_host", "client_id", b"client_id", "cooperative_round", b"cooperative_round", "counted_from", b"counted_from", "ended_at_ms", b"ended_at_ms", "facts", b"facts", "generation_after", b"generation_after", "generation_before", b"generation_before", "joined_at_ms", b"joined_at_ms", "leader", b"leader", "member_count", b"member_count", "member_id", b"member_id", "members", b"members", "moves", b"moves", "outcome", b"outcome", "partitions_left_out", b"partitions_left_out", "partitions_moved", b"partitions_moved", "partitions_taken_away", b"partitions_taken_away", "protocol", b"protocol", "reason", b"reason", "removed", b"removed", "removed_count", b"removed_count", "silent_since_ms", b"silent_since_ms", "started_at_ms", b"started_at_ms", "synced_at_ms", b"synced_at_ms", "taken_over_at_ms", b"taken_over_at_ms", "unowned_ms_max", b"unowned_ms_max", "unowned_ms_max_at_least", b"unowned_ms_max_at_least", "unowned_ms_total", b"unowned_ms_total", "unowned_ms_total_at_least", b"unowned_ms_total_at_least", "unowned_partitions", b"unowned_partitions", "was_initial", b"was_initial"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["cause", b"cause", "client_host", b"client_host", "client_id", b"client_id", "cooperative_round", b"cooperative_round", "ended_at_ms", b"ended_at_ms", "facts", b"facts", "generation_after", b"generation_after", "generation_before", b"generation_before", "joined_at_ms", b"joined_at_ms", "leader", b"leader", "member_count", b"member_count", "member_id", b"member_id", "members", b"members", "moves", b"moves", "outcome", b"outcome", "partitions_left_out", b"partitions_left_out", "partitions_moved", b"partitions_moved", "partitions_taken_away", b"partitions_taken_away", "protocol", b"protocol", "reason", b"reason", "removed", b"removed", "removed_count", b"removed_count", "silent_since_ms", b"silent_since_ms", "started_at_ms", b"started_at_ms", "synced_at_ms", b"synced_at_ms", "taken_over_at_ms", b"taken_over_at_ms", "unowned_ms_max", b"unowned_ms_max", "unowned_ms_max_at_least", b"unowned_ms_max_at_least", "unowned_ms_total", b"unowned_ms_total", "unowned_ms_total_at_least", b"unowned_ms_total_at_least", "unowned_partitions", b"unowned_partitions", "was_initial", b"was_initial"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

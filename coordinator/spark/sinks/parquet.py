@@ -24,7 +24,7 @@ DATA, MANIFEST_FOLDER = "data", "manifests"
 BLOCK = 100
 """Decisions that a manifest names itself; earlier ones are in the manifest before it."""
 REPLACES = "replaces"
-EMPTY: dict[str, Any] = {"batches": [], "before": ""}
+EMPTY: dict[str, Any] = {"batches": [], "before": "", "count": 0}
 DAY_S = 86_400.0
 
 
@@ -64,7 +64,7 @@ class ParquetSink:
     # --- Reading ---
 
     def files(self, newest: Decision) -> list[StorePath]:
-        """Files (of earlier versions: folders) that count, in the order of their batches."""
+        """Files that count, in the order of their batches."""
         blocks: list[list[str]] = []
         content = self._of_decision(newest)
         while True:
@@ -148,7 +148,7 @@ class ParquetSink:
         if isinstance(plan, dict):
             return self._replaced(before, self._read(plan[REPLACES]))
         names, last = content["batches"], content["before"]
-        count = content.get("count", len(names))  # Earlier versions named a folder a batch.
+        count = content["count"]
         if count >= BLOCK:
             names, last, count = [], before, 0
         names = [*names, *(file.name for file in files_of(decision.token))]
@@ -197,8 +197,8 @@ class ParquetSink:
 
 
 def file_name(number: int, name: str) -> str:
-    """Name of a decision's manifest; earlier versions told the name itself."""
-    return name if name.endswith(".json") else f"{number:012}-{name}.json"
+    """Name of a decision's manifest."""
+    return f"{number:012}-{name}.json"
 
 
 def _before(decision: Decision) -> tuple[int, str]:

@@ -85,8 +85,6 @@ class Decision:
         if count < 1:
             return Decision(group, 0)
         text = manifest.decode(errors="replace")
-        if text.endswith(".json"):  # Earlier versions named a file of Parquet's manifests.
-            return Decision(group, count, text)
         try:
             content = json.loads(text)
             if content["v"] != VERSION or content["number"] != count:

@@ -1,20 +1,18 @@
-"""Results in Parquet: manifests, compaction, clean-up, earlier versions; and what is retried."""
+"""Results in Parquet: manifests, compaction, clean-up; and what is retried."""
 
 from __future__ import annotations
 
 import asyncio
 import json
-import uuid
 
 import grpc
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
 from coordinator.assignors import TopicPartition
 from coordinator.operator.admin import GroupAdmin
 from coordinator.spark.exactly_once import clean, committed_files, compact
-from coordinator.spark.ranges import MANIFESTS, BatchRanges, Range
+from coordinator.spark.ranges import BatchRanges, Range
 from coordinator.spark.sinks import deciding, parquet
 from coordinator.spark.sinks.protocol import SinkRefused
 from tests.serving import running
@@ -121,32 +119,6 @@ async def test_clean_leaves_what_is_young_and_what_is_decided(server, place):
         assert clean(place.location(), server.address, GROUP) == []
         assert clean(place.location(), server.address, GROUP, older_than_s=-5.0) == [stray]
         assert place.rows(server.address) == count_up_to(4)
-
-    await asyncio.to_thread(story)
-
-
-async def test_results_of_earlier_versions_go_on(server, place):
-    """They named a folder a batch, and the file of the newest manifest."""
-
-    def story():
-        first, second, third = batches(3)
-        folder = parquet.StorePath.of(place.location())
-        with (folder / parquet.DATA / "000000000-abc/part-0.parquet").writer() as file:
-            pq.write_table(rows_of(first), file)
-        name = f"{uuid.uuid4().hex}.json"
-        content = {"batches": ["000000000-abc"], "before": ""}
-        (folder / parquet.MANIFEST_FOLDER / name).write(json.dumps(content).encode())
-        with GroupAdmin(server.address) as admin:
-            key = TopicPartition(TOPIC, 0)
-            offsets, expected = {key: 2, MANIFESTS: 1}, {key: -1, MANIFESTS: -1}
-            assert not admin.commit(GROUP, offsets, expected=expected, manifest=name.encode())
-        (old,) = committed_files(place.location(), server.address, GROUP)
-        assert old.name == "000000000-abc"
-        write_all(place, server, [second, third])
-        found = committed_files(place.location(), server.address, GROUP)
-        assert found[0] == old
-        rows = [n for path in found[1:] for n in pq.read_table(str(path))["n"].to_pylist()]
-        assert rows == [2, 3, 4, 5]
 
     await asyncio.to_thread(story)
 

@@ -9,7 +9,7 @@ from coordinator.core.events import RefusedJoin
 from coordinator.core.ids import NO_TIME
 from coordinator.core.records import RebalanceRecord
 from coordinator.observe.advice import new_advice
-from coordinator.observe.explain import cause_code, explain, explain_refusal, removal_code
+from coordinator.observe.explain import cause_code, explain, explain_refusal
 from coordinator.service.grpc.translate.projections import message_of
 from coordinator.v1 import admin_pb2
 
@@ -34,10 +34,7 @@ def rebalance_message(
         join_phase_ms=phase(record.started_at_ms, record.joined_at_ms),
         sync_phase_ms=phase(record.joined_at_ms, record.synced_at_ms),
         durable_phase_ms=phase(record.synced_at_ms, record.ended_at_ms if is_durable else NO_TIME),
-        removed=[
-            message_of(admin_pb2.RemovedMember, member, code=removal_code(member))
-            for member in record.removed
-        ],
+        removed=[message_of(admin_pb2.RemovedMember, member) for member in record.removed],
         removed_count=record.removed_count or len(record.removed),
         explanation=explain(record, before),
         cause_code=cause_code(record),

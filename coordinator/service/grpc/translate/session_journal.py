@@ -38,7 +38,6 @@ def plan_message(plan: PlanRecord, handoffs: Sequence[HandoffJournaled] = ()) ->
         members=plan.member_count,
         outcome="completed",
         partitions_moved=plan.moved,
-        counted_from="last_work",
         explanation=explain_plan(plan, handoffs),
         session_plan={
             **_plan(plan),
