@@ -57,7 +57,6 @@ JOIN_GROUP = Kind("JoinGroup", (JOIN,), c.JoinGroup, is_awaited=True)
 SYNC_GROUP = Kind("SyncGroup", (JOIN,), c.SyncGroup, is_awaited=True)
 HEARTBEAT = Kind("Heartbeat", (JOIN,))
 HEARTBEAT_BATCH = Kind("HeartbeatBatch", (JOIN,))
-HEARTBEAT_STREAM = Kind("HeartbeatStream", (JOIN,))
 # Leaving frees room, so it is never queued.
 LEAVE_GROUP = Kind("LeaveGroup", (JOIN,), c.LeaveGroup, is_urgent=True)
 SESSION = Kind("Session", (JOIN,), q.Attach, is_awaited=True)

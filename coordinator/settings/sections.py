@@ -232,7 +232,7 @@ class LimitsConfig(Section):
     max_parked_calls: int = setting(100_000, Bounds(1, unit="calls"),
         "Most parked JoinGroup and SyncGroup calls of this node; further ones are refused.")
     max_streams: int = setting(20_000, Bounds(1, unit="streams"),
-        "Most open streams (Session, HeartbeatStream, WatchRebalances) of this node. Each session "
+        "Most open streams (Session, WatchRebalances) of this node. Each session "
         "member has one.")
     max_calls_per_connection: int = setting(20_000, Bounds(1, unit="calls"),
         "Most concurrent calls of one connection, including parked ones; further calls wait at the "

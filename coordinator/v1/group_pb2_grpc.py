@@ -65,11 +65,6 @@ class GroupCoordinatorStub(object):
                 request_serializer=coordinator_dot_v1_dot_group__pb2.HeartbeatBatchRequest.SerializeToString,
                 response_deserializer=coordinator_dot_v1_dot_group__pb2.HeartbeatBatchResponse.FromString,
                 _registered_method=True)
-        self.HeartbeatStream = channel.stream_stream(
-                '/coordinator.v1.GroupCoordinator/HeartbeatStream',
-                request_serializer=coordinator_dot_v1_dot_group__pb2.HeartbeatBatchRequest.SerializeToString,
-                response_deserializer=coordinator_dot_v1_dot_group__pb2.HeartbeatBatchResponse.FromString,
-                _registered_method=True)
         self.LeaveGroup = channel.unary_unary(
                 '/coordinator.v1.GroupCoordinator/LeaveGroup',
                 request_serializer=coordinator_dot_v1_dot_group__pb2.LeaveGroupRequest.SerializeToString,
@@ -138,13 +133,6 @@ class GroupCoordinatorServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
-    def HeartbeatStream(self, request_iterator, context):
-        """HeartbeatBatch on one open stream; answers come in the order of the requests.
-        """
-        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
-        context.set_details('Method not implemented!')
-        raise NotImplementedError('Method not implemented!')
-
     def LeaveGroup(self, request, context):
         """Removes members from a group, each with its own result.
         """
@@ -204,11 +192,6 @@ def add_GroupCoordinatorServicer_to_server(servicer, server):
             ),
             'HeartbeatBatch': grpc.unary_unary_rpc_method_handler(
                     servicer.HeartbeatBatch,
-                    request_deserializer=coordinator_dot_v1_dot_group__pb2.HeartbeatBatchRequest.FromString,
-                    response_serializer=coordinator_dot_v1_dot_group__pb2.HeartbeatBatchResponse.SerializeToString,
-            ),
-            'HeartbeatStream': grpc.stream_stream_rpc_method_handler(
-                    servicer.HeartbeatStream,
                     request_deserializer=coordinator_dot_v1_dot_group__pb2.HeartbeatBatchRequest.FromString,
                     response_serializer=coordinator_dot_v1_dot_group__pb2.HeartbeatBatchResponse.SerializeToString,
             ),
@@ -372,33 +355,6 @@ class GroupCoordinator(object):
             request,
             target,
             '/coordinator.v1.GroupCoordinator/HeartbeatBatch',
-            coordinator_dot_v1_dot_group__pb2.HeartbeatBatchRequest.SerializeToString,
-            coordinator_dot_v1_dot_group__pb2.HeartbeatBatchResponse.FromString,
-            options,
-            channel_credentials,
-            insecure,
-            call_credentials,
-            compression,
-            wait_for_ready,
-            timeout,
-            metadata,
-            _registered_method=True)
-
-    @staticmethod
-    def HeartbeatStream(request_iterator,
-            target,
-            options=(),
-            channel_credentials=None,
-            call_credentials=None,
-            insecure=False,
-            compression=None,
-            wait_for_ready=None,
-            timeout=None,
-            metadata=None):
-        return grpc.experimental.stream_stream(
-            request_iterator,
-            target,
-            '/coordinator.v1.GroupCoordinator/HeartbeatStream',
             coordinator_dot_v1_dot_group__pb2.HeartbeatBatchRequest.SerializeToString,
             coordinator_dot_v1_dot_group__pb2.HeartbeatBatchResponse.FromString,
             options,

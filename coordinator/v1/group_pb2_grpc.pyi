@@ -53,8 +53,6 @@ class GroupCoordinatorStub:
     """Extends the session of a member. REBALANCE_IN_PROGRESS tells it to join again."""
     HeartbeatBatch: _grpc.UnaryUnaryMultiCallable[_group_pb2.HeartbeatBatchRequest, _group_pb2.HeartbeatBatchResponse]
     """Heartbeats of all members of one process in one call."""
-    HeartbeatStream: _grpc.StreamStreamMultiCallable[_group_pb2.HeartbeatBatchRequest, _group_pb2.HeartbeatBatchResponse]
-    """HeartbeatBatch on one open stream; answers come in the order of the requests."""
     LeaveGroup: _grpc.UnaryUnaryMultiCallable[_group_pb2.LeaveGroupRequest, _group_pb2.LeaveGroupResponse]
     """Removes members from a group, each with its own result."""
     OffsetCommit: _grpc.UnaryUnaryMultiCallable[_group_pb2.OffsetCommitRequest, _group_pb2.OffsetCommitResponse]
@@ -96,8 +94,6 @@ class GroupCoordinatorAsyncStub(GroupCoordinatorStub):
     """Extends the session of a member. REBALANCE_IN_PROGRESS tells it to join again."""
     HeartbeatBatch: _aio.UnaryUnaryMultiCallable[_group_pb2.HeartbeatBatchRequest, _group_pb2.HeartbeatBatchResponse]  # type: ignore[assignment]
     """Heartbeats of all members of one process in one call."""
-    HeartbeatStream: _aio.StreamStreamMultiCallable[_group_pb2.HeartbeatBatchRequest, _group_pb2.HeartbeatBatchResponse]  # type: ignore[assignment]
-    """HeartbeatBatch on one open stream; answers come in the order of the requests."""
     LeaveGroup: _aio.UnaryUnaryMultiCallable[_group_pb2.LeaveGroupRequest, _group_pb2.LeaveGroupResponse]  # type: ignore[assignment]
     """Removes members from a group, each with its own result."""
     OffsetCommit: _aio.UnaryUnaryMultiCallable[_group_pb2.OffsetCommitRequest, _group_pb2.OffsetCommitResponse]  # type: ignore[assignment]
@@ -166,14 +162,6 @@ class GroupCoordinatorServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_group_pb2.HeartbeatBatchResponse, _abc.Awaitable[_group_pb2.HeartbeatBatchResponse]]:
         """Heartbeats of all members of one process in one call."""
-
-    @_abc_1.abstractmethod
-    def HeartbeatStream(
-        self,
-        request_iterator: _MaybeAsyncIterator[_group_pb2.HeartbeatBatchRequest],
-        context: _ServicerContext,
-    ) -> _typing.Union[_abc.Iterator[_group_pb2.HeartbeatBatchResponse], _abc.AsyncIterator[_group_pb2.HeartbeatBatchResponse]]:
-        """HeartbeatBatch on one open stream; answers come in the order of the requests."""
 
     @_abc_1.abstractmethod
     def LeaveGroup(

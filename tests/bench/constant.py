@@ -8,7 +8,6 @@ It has the options and the event loop of the real one. Benchmarks run it beside 
 from __future__ import annotations
 
 import sys
-from collections.abc import AsyncIterator
 from typing import Any
 
 import grpc
@@ -36,12 +35,6 @@ class Constant:
     ) -> pb.HeartbeatBatchResponse:
         return all_alive(len(request.heartbeats))
 
-    async def HeartbeatStream(
-        self, request_iterator: AsyncIterator[pb.HeartbeatBatchRequest], context: Context
-    ) -> AsyncIterator[pb.HeartbeatBatchResponse]:
-        async for request in request_iterator:
-            yield all_alive(len(request.heartbeats))
-
 
 async def _serve() -> int:
     server = grpc.aio.server(options=server_options(LimitsConfig()))
@@ -49,7 +42,6 @@ async def _serve() -> int:
     kinds: dict[str, tuple[Any, Any, str]] = {  # Any: classes of messages.
         "Heartbeat": (pb.HeartbeatRequest, pb.HeartbeatResponse, "unary_unary"),
         "HeartbeatBatch": (pb.HeartbeatBatchRequest, pb.HeartbeatBatchResponse, "unary_unary"),
-        "HeartbeatStream": (pb.HeartbeatBatchRequest, pb.HeartbeatBatchResponse, "stream_stream"),
     }
     handlers = {
         name: getattr(grpc, f"{shape}_rpc_method_handler")(

@@ -56,7 +56,6 @@ def bench_heartbeat(load: Load, pythons: Sequence[str] = ()) -> Figures:
     for name, members, beat in (
         ("alone", load.members, Fleet.beat),
         ("in batches", load.batched, _batches),
-        ("on streams", load.batched, _streams),
     ):
         figures |= _held_alive(name, members, load.seconds, beat)
     return figures
@@ -162,10 +161,6 @@ Beating = Callable[..., Coroutine[Any, Any, Timings]]  # Any: the loop's busines
 
 def _batches(fleet: Fleet, **how: Any) -> Coroutine[Any, Any, Timings]:
     return fleet.beat_in_batches(A_PROCESS, **how)
-
-
-def _streams(fleet: Fleet, **how: Any) -> Coroutine[Any, Any, Timings]:
-    return fleet.beat_in_batches(A_PROCESS, streams=True, **how)
 
 
 def _held_alive(name: str, members: int, seconds: float, beat: Beating) -> Figures:

@@ -234,29 +234,15 @@ class Fleet:
         *,
         every_s: float,
         seconds: float,
-        streams: bool = False,
         on_steady: Callable[[], object] = lambda: None,
     ) -> Timings:
-        """Batched heartbeats of processes with several members each; measures batches.
-
-        Args:
-            streams: each process keeps one stream open, and a batch is a message on it.
-        """
+        """Batched heartbeats of processes with several members each; measures batches."""
         beats: list[Callable[[], Awaitable[int]]] = []
-        streaming: list[Any] = []
         for number, start in enumerate(range(0, len(self._members), batch)):
             request = heartbeat_batch(map(_heartbeat_of, self._members[start : start + batch]))
             stub = self._stub(number)
-            if streams:
-                stream = stub.HeartbeatStream()
-                streaming.append(stream)
-                beats.append(partial(self._beat_on_stream, stream, request))
-            else:
-                beats.append(partial(self._beat_batch, stub, request))
-        timings = await _beat_all(beats, every_s, seconds, on_steady)
-        for stream in streaming:
-            await stream.done_writing()
-        return timings
+            beats.append(partial(self._beat_batch, stub, request))
+        return await _beat_all(beats, every_s, seconds, on_steady)
 
     async def _beat_once(self, member: _Member) -> int:
         answer = await member.stub.Heartbeat(_heartbeat_of(member), timeout=BEAT_TIMEOUT_S)
@@ -265,10 +251,6 @@ class Fleet:
     async def _beat_batch(self, stub: Any, request: pb.HeartbeatBatchRequest) -> int:
         answer = await stub.HeartbeatBatch(request, timeout=BEAT_TIMEOUT_S)
         return _refused(answer)
-
-    async def _beat_on_stream(self, stream: Any, request: pb.HeartbeatBatchRequest) -> int:
-        await stream.write(request)
-        return _refused(await stream.read())
 
     async def _join(
         self, stub: Any, group_id: str, member_id: str = "", *, two_phase: bool = True

@@ -512,11 +512,11 @@ async def test_a_stream_ends_with_the_token_that_opened_it():
     time = Time()
     secured = guard(time)
     async with desk(secured, max_streams=1) as d:
-        call = PlainCall(kinds.HEARTBEAT_STREAM, caller("etl-secret"), ())
+        call = PlainCall(kinds.SESSION, caller("etl-secret"), ())
 
         async def live() -> None:
             async with d.pipeline.streaming(call):
-                second = PlainCall(kinds.HEARTBEAT_STREAM, caller("etl-secret"), ())
+                second = PlainCall(kinds.SESSION, caller("etl-secret"), ())
                 with pytest.raises(Exhausted, match="max_streams"):
                     await d.pipeline.streaming(second).__aenter__()
                 for _ in range(3):
@@ -532,9 +532,9 @@ async def test_a_stream_ends_with_the_token_that_opened_it():
             await live()
         assert d.pipeline.limits.streams == 0
         assert d.pipeline.calls == {
-            ("HeartbeatStream", "RESOURCE_EXHAUSTED"): 1,
-            ("HeartbeatStream", "PERMISSION_DENIED"): 1,
-            ("HeartbeatStream", "UNAUTHENTICATED"): 1,
+            ("Session", "RESOURCE_EXHAUSTED"): 1,
+            ("Session", "PERMISSION_DENIED"): 1,
+            ("Session", "UNAUTHENTICATED"): 1,
         }
 
 

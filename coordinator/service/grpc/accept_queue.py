@@ -41,9 +41,7 @@ QUEUE_LIMIT_S = 10
 """Whole seconds. No member waits longer for the answer to a heartbeat: it has made another. Less
 would cost joins, which wait for longer, where a burst of them meets a busy machine."""
 
-OWN_QUEUE = frozenset(
-    {"FindCoordinator", "Heartbeat", "HeartbeatBatch", "HeartbeatStream", "LeaveGroup", "Session"}
-)
+OWN_QUEUE = frozenset({"FindCoordinator", "Heartbeat", "HeartbeatBatch", "LeaveGroup", "Session"})
 """Methods with a queue of their own. Only a few: each queue costs 0.5 us a call of any kind."""
 
 SAMPLES = 4 * (QUEUE_LIMIT_S + 1)

@@ -108,7 +108,6 @@ METHODS: dict[str, Method] = {
     f"{_V1}GroupCoordinator/SyncGroup": Method(calls.SYNC_GROUP, _group),
     HEARTBEAT: Method(calls.HEARTBEAT, _group),
     f"{_V1}GroupCoordinator/HeartbeatBatch": Method(calls.HEARTBEAT_BATCH, _each_beat),
-    f"{_V1}GroupCoordinator/HeartbeatStream": Method(calls.HEARTBEAT_STREAM, _each_beat),
     f"{_V1}GroupCoordinator/LeaveGroup": Method(calls.LEAVE_GROUP, _group),
     f"{_V1}GroupCoordinator/OffsetCommit": Method(calls.OFFSET_COMMIT, _group),
     f"{_V1}GroupCoordinator/OffsetFetch": Method(calls.OFFSET_FETCH, _group),

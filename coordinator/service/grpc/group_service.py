@@ -7,7 +7,6 @@ from functools import lru_cache
 from coordinator.service.calls import Call
 from coordinator.service.grpc import translate
 from coordinator.service.grpc.commands import CommandService
-from coordinator.service.grpc.conversation import Conversation
 from coordinator.service.pipeline import ALIVE as ALIVE_REPLY
 from coordinator.service.pipeline import OK
 from coordinator.v1 import group_pb2 as pb
@@ -61,24 +60,8 @@ class GroupService(CommandService):
     async def HeartbeatBatch(
         self, request: pb.HeartbeatBatchRequest, call: Call
     ) -> pb.HeartbeatBatchResponse:
-        response = await self._beats(request, call)
-        self._pipeline.calls[(call.kind.name, OK)] += 1
-        return response
-
-    async def HeartbeatStream(
-        self,
-        stream: Conversation[pb.HeartbeatBatchRequest, pb.HeartbeatBatchResponse],
-        call: Call,
-    ) -> None:
-        async with self._pipeline.streaming(call):
-            while (request := await stream.read()) is not None:
-                await stream.write(await self._beats(request, call))
-        self._pipeline.calls[(call.kind.name, OK)] += 1
-
-    async def _beats(
-        self, request: pb.HeartbeatBatchRequest, call: Call
-    ) -> pb.HeartbeatBatchResponse:
         responses = await self._pipeline.beats(call, request.heartbeats, self.beat)
+        self._pipeline.calls[(call.kind.name, OK)] += 1
         if all(response is ALIVE for response in responses):
             return all_alive(len(responses))
         return pb.HeartbeatBatchResponse(heartbeats=responses)

@@ -38,8 +38,6 @@ ROUNDS = 4
 SPARE_OBJECTS = 200
 """A tenth of what the calls of a round would leave if one object of each stayed."""
 PARKED_S = 0.05
-BEAT = pb.HeartbeatBatchRequest(heartbeats=[pb.HeartbeatRequest(group_id="g")])
-LONG_BEAT = pb.HeartbeatBatchRequest(heartbeats=[pb.HeartbeatRequest(group_id=LONG)])
 
 
 def joining(group_id: str, **more) -> pb.JoinGroupRequest:
@@ -100,19 +98,6 @@ async def reflection(channel) -> None:
     )
 
 
-async def a_stream_of_heartbeats_that_is_cancelled(channel) -> None:
-    stream = group_pb2_grpc.GroupCoordinatorStub(channel).HeartbeatStream()
-    await stream.write(BEAT)
-    await stream.read()
-    stream.cancel()
-
-
-async def a_stream_with_an_id_that_is_too_long(channel) -> None:
-    stream = group_pb2_grpc.GroupCoordinatorStub(channel).HeartbeatStream()
-    await stream.write(LONG_BEAT)
-    await stream.read()
-
-
 async def a_session_without_attach(channel) -> None:
     stream = session_pb2_grpc.GroupSessionsStub(channel).Session()
     await stream.write(sb.SessionRequest())
@@ -134,8 +119,6 @@ GRPC = (
     more_metadata_than_allowed,
     health_of_no_service,
     reflection,
-    a_stream_of_heartbeats_that_is_cancelled,
-    a_stream_with_an_id_that_is_too_long,
     a_session_without_attach,
     a_watch_that_is_given_up,
 )

@@ -68,18 +68,15 @@ async def test_parked_calls_and_streams_have_so_many_places():
         for call in parked:
             call.cancel()
         await until(lambda: server.server.pipeline.limits.parked == 0)
-        stream = s.HeartbeatStream()
-        beats = pb.HeartbeatBatchRequest(heartbeats=[pb.HeartbeatRequest(group_id="g")])
-        await stream.write(beats)
-        assert len((await stream.read()).heartbeats) == 1
-        second = s.HeartbeatStream()  # It may be over before a message could be written.
-        assert "max_streams" in (await refused(second.read())).details()
-        await stream.done_writing()
-        assert await stream.read() is grpc.aio.EOF
-        third = s.HeartbeatStream()
-        await third.write(beats)
-        assert len((await third.read()).heartbeats) == 1
-        third.cancel()
+        async with grpc.aio.insecure_channel(server.address) as channel:
+            watch = admin_pb2_grpc.GroupAdminStub(channel).WatchRebalances
+            for _ in range(2):
+                stream = watch(admin_pb2.WatchRebalancesRequest())
+                await until(lambda: server.server.pipeline.limits.streams == 1)
+                second = watch(admin_pb2.WatchRebalancesRequest())
+                assert "max_streams" in (await refused(second.read())).details()
+                stream.cancel()
+                await until(lambda: server.server.pipeline.limits.streams == 0)
 
 
 async def test_a_member_waits_for_room_and_gets_it():

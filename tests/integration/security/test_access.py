@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import http.server
 import json
+import os
 import threading
 import time
 
@@ -24,8 +25,9 @@ from coordinator.security.tokens import line_for, new_token
 from coordinator.service import pipeline as pipeline_module
 from coordinator.service.grpc.calls import METHODS
 from coordinator.v1 import admin_pb2 as pb2
-from coordinator.v1 import admin_pb2_grpc, group_pb2_grpc
+from coordinator.v1 import admin_pb2_grpc, group_pb2_grpc, session_pb2_grpc
 from coordinator.v1 import group_pb2 as pb
+from coordinator.v1 import session_pb2 as sb
 from tests.certificates import Authority, replace
 from tests.integration.groups import eventually
 from tests.integration.waiting import until
@@ -111,6 +113,30 @@ async def code_of(call) -> tuple[grpc.StatusCode, str]:
     return caught.value.code(), caught.value.details()
 
 
+async def attached(channel, group: str, metadata):
+    """The open stream of a process that has attached to a session group."""
+    stream = session_pb2_grpc.GroupSessionsStub(channel).Session(metadata=metadata)
+    attach = sb.Attach(group_id=group, incarnation={"id": os.urandom(16)}, stream_number=1)
+    await stream.write(sb.SessionRequest(attach=attach))
+    assert (await stream.read()).HasField("attached")
+    return stream
+
+
+async def ended_with(stream) -> grpc.StatusCode:
+    """Beat on a stream until it ends; how it ended."""
+    number = 0
+    async with asyncio.timeout(HANG_S):
+        while True:
+            number += 1
+            await asyncio.sleep(0.1)
+            try:
+                beat = sb.SessionHeartbeat(number=number)
+                await stream.write(sb.SessionRequest(heartbeat=beat))
+                await stream.read()
+            except grpc.aio.AioRpcError as error:
+                return error.code()
+
+
 async def test_nothing_is_answered_without_a_credential_but_health(desk):
     async with running(**desk.settings) as server:
         async with grpc.aio.insecure_channel(server.address) as channel:
@@ -141,7 +167,7 @@ async def test_no_rpc_is_reached_by_who_shows_nothing_but_those_that_are_open(de
     async with running(**desk.settings) as server, grpc.aio.insecure_channel(server.address) as it:
         found = {}
         for name, method in METHODS.items():
-            if method.kind.name in ("HeartbeatStream", "Session", "ServerReflectionInfo"):
+            if method.kind.name in ("Session", "ServerReflectionInfo"):
                 call = it.stream_stream(name)(iter([b""]))
             elif method.kind.name in ("Watch", "WatchRebalances"):
                 call = it.unary_stream(name)(b"")
@@ -218,11 +244,6 @@ async def test_a_beat_for_a_group_that_is_not_ours_ends_the_whole_batch(desk):
         code, details = await code_of(stub.HeartbeatBatch(bad, metadata=shown))
         assert code is CODE.PERMISSION_DENIED
         assert "'other'" in details
-        stream = stub.HeartbeatStream(metadata=shown)
-        await stream.write(good)
-        assert len((await stream.read()).heartbeats) == 2
-        await stream.write(bad)
-        assert (await code_of(stream.read()))[0] is CODE.PERMISSION_DENIED
 
 
 async def test_a_list_shows_only_what_may_be_read(desk):
@@ -267,7 +288,6 @@ async def test_rules_and_tokens_take_effect_when_their_files_change(desk):
         stub = group_pb2_grpc.GroupCoordinatorStub(channel)
         shown = etl.metadata()
         beat = pb.HeartbeatRequest(group_id="other")
-        batch = pb.HeartbeatBatchRequest(heartbeats=[beat])
 
         async def until(code: grpc.StatusCode | None) -> None:
             async with asyncio.timeout(HANG_S):
@@ -284,10 +304,7 @@ async def test_rules_and_tokens_take_effect_when_their_files_change(desk):
         await until(CODE.PERMISSION_DENIED)
         desk.rules(rule("token:etl", "join", "other"))
         await until(None)
-        stream, second = (stub.HeartbeatStream(metadata=shown) for _ in range(2))
-        for one in (stream, second):
-            await one.write(batch)
-            assert len((await one.read()).heartbeats) == 1
+        stream, second = [await attached(channel, "other", shown) for _ in range(2)]
         # Half a file: the old rules stay.
         failures: list[str] = []
         server.security.on_failure = failures.append
@@ -298,12 +315,10 @@ async def test_rules_and_tokens_take_effect_when_their_files_change(desk):
         await until(None)
         desk.rules("")
         await until(CODE.PERMISSION_DENIED)
-        await stream.write(batch)  # One that was open all the time.
-        assert (await code_of(stream.read()))[0] is CODE.PERMISSION_DENIED
+        assert await ended_with(stream) is CODE.PERMISSION_DENIED  # It was open all the time.
         desk.revoke("etl")
         await until(CODE.UNAUTHENTICATED)
-        await second.write(batch)
-        assert (await code_of(second.read()))[0] is CODE.UNAUTHENTICATED
+        assert await ended_with(second) is CODE.UNAUTHENTICATED
 
 
 async def test_a_certificate_says_who_calls_and_a_token_counts_for_more(desk, tmp_path):
@@ -460,18 +475,6 @@ async def test_keys_that_cannot_be_fetched_are_not_the_callers_fault(tmp_path):
                 assert await beats(server, issuer.token("alice")) is CODE.UNAVAILABLE
 
 
-async def ended_with(stream, batch) -> grpc.StatusCode:
-    """Beat on a stream until it ends; how it ended."""
-    async with asyncio.timeout(HANG_S):
-        while True:
-            await asyncio.sleep(0.1)
-            try:
-                await stream.write(batch)
-                await stream.read()
-            except grpc.aio.AioRpcError as error:
-                return error.code()
-
-
 async def test_a_stream_ends_when_its_token_does(tmp_path):
     issuer = Issuer()
     (tmp_path / "jwks.json").write_text(issuer.jwks)
@@ -481,9 +484,5 @@ async def test_a_stream_ends_when_its_token_does(tmp_path):
             "alice", seconds=-22
         )  # Expired, but within the 30 s by which clocks may differ.
         async with short.open_aio(server.address) as channel:
-            stub = group_pb2_grpc.GroupCoordinatorStub(channel)
-            stream = stub.HeartbeatStream(metadata=short.metadata())
-            batch = pb.HeartbeatBatchRequest(heartbeats=[pb.HeartbeatRequest(group_id="g")])
-            await stream.write(batch)
-            assert len((await stream.read()).heartbeats) == 1
-            assert await ended_with(stream, batch) is CODE.UNAUTHENTICATED
+            stream = await attached(channel, "g", short.metadata())
+            assert await ended_with(stream) is CODE.UNAUTHENTICATED

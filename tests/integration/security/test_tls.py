@@ -13,6 +13,7 @@ import warnings
 import grpc
 import pytest
 from cryptography import x509
+from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 
 from coordinator.cli.main import main
 from coordinator.client import BlockingMember, Credentials, Member
@@ -124,17 +125,17 @@ async def test_a_new_certificate_is_shown_to_new_connections_and_old_ones_go_on(
         port, before = server.server.port, serial_of(cert)
         assert (await asyncio.to_thread(shaken, port, ca.file))[1] == before
         async with Credentials(ca_file=ca.file).open_aio(server.address) as channel:
-            stub = group_pb2_grpc.GroupCoordinatorStub(channel)
-            stream = stub.HeartbeatStream()
-            beat = pb.HeartbeatRequest(group_id="g", member_id="m", generation_id=1)
-            await stream.write(pb.HeartbeatBatchRequest(heartbeats=[beat]))
-            assert len((await stream.read()).heartbeats) == 1
+            stub = reflection_pb2_grpc.ServerReflectionStub(channel)
+            asked = reflection_pb2.ServerReflectionRequest(list_services="")
+            stream = stub.ServerReflectionInfo()
+            await stream.write(asked)
+            assert (await stream.read()).list_services_response.service
             ca.issue("node")
             after = serial_of(cert)
             assert before != after
             await eventually(lambda: shaken(port, ca.file)[1] == after)
-            await stream.write(pb.HeartbeatBatchRequest(heartbeats=[beat, beat]))
-            assert len((await stream.read()).heartbeats) == 2  # The same stream.
+            await stream.write(asked)
+            assert (await stream.read()).list_services_response.service  # The same stream.
             await stream.done_writing()
         assert server.security.reload_failures == 0
 
