@@ -12,8 +12,8 @@ from coordinator.cluster.controller import MoveRequested
 from coordinator.cluster.runner import ClusterRunner, LeadershipCallbacks, NotController
 from coordinator.core.ids import ShardId
 from coordinator.storage.coordination import NodeIdTaken, NodeInfo, ShardState, loop_time_s
-from coordinator.storage.memory_coordination import MemoryCoordination
 from tests.integration.waiting import until
+from tests.storage.memory_coordination import MemoryCoordination
 
 SHARDS = 8
 pytestmark = pytest.mark.virtual_time

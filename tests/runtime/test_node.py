@@ -14,9 +14,9 @@ from coordinator.runtime.watchers import Watchers
 from coordinator.settings import Settings
 from coordinator.shard.shard import Shard
 from coordinator.storage.memory import MemoryLog
-from coordinator.storage.memory_coordination import TIMEOUT_S, MemoryCoordination
 from coordinator.testing.engine.process import Process
 from coordinator.testing.virtual import CountingIds
+from tests.storage.memory_coordination import TIMEOUT_S, MemoryCoordination
 
 pytestmark = pytest.mark.virtual_time
 SHARDS = 4

@@ -16,12 +16,12 @@ from coordinator.storage.etcd_api import rpc_pb2 as pb
 from coordinator.storage.etcd_client import EtcdClient
 from coordinator.storage.etcd_coordination import EtcdCoordination
 from coordinator.storage.etcd_txn import delete, put
-from coordinator.storage.memory_coordination import MemoryCoordination
 from coordinator.storage.postgres import PostgresLog
 from coordinator.storage.postgres_connection import Database, Server
 from coordinator.storage.postgres_coordination import PostgresCoordination
 from coordinator.storage.postgres_lineage import PostgresStore
 from coordinator.storage.zookeeper_coordination import ZooKeeperCoordination
+from tests.storage.memory_coordination import MemoryCoordination
 
 SESSION_S = 6.0
 """Longer than a busy machine keeps a node from renewing it. No test waits for its end."""

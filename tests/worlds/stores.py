@@ -22,10 +22,10 @@ from coordinator.core.ids import ShardId
 from coordinator.storage.coordination import ClusterView, NodeInfo, Session, ShardState, signals
 from coordinator.storage.log import Ambiguous, Entry, Fence, Loaded, LogError, Snapshot, Unavailable
 from coordinator.storage.memory import MemoryLog
-from coordinator.storage.memory_coordination import MemoryCoordination
 from coordinator.testing.engine.network import Network
 from coordinator.testing.engine.process import Process
 from coordinator.testing.engine.story import Story
+from tests.storage.memory_coordination import MemoryCoordination
 
 T = TypeVar("T")
 HOST = "store"

@@ -8,7 +8,7 @@ of a hand-off (what its members have said since) is the rules' to change.
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from coordinator.core.ids import NO_TIME, NO_TOKEN, TopicPartition
@@ -145,10 +145,6 @@ class TopicHoldings:
             partitions += range(first, last + 1)
             token += count
         return partitions
-
-    def held_by(self, member_id: str) -> Iterator[int]:
-        """Partitions that a member holds, in any phase."""
-        return (p for p, holder in enumerate(self.holders) if holder == member_id)
 
 
 def grants_of(

@@ -40,11 +40,6 @@ class ParquetPositions:
         self._reads = 0
         self._lock = threading.Lock()
 
-    @property
-    def kept_bytes(self) -> int:
-        """Estimated bytes of what is kept."""
-        return self._bytes
-
     def take(self, place: Hashable) -> Any | None:
         """The reader that stands there; None: there is none."""
         with self._lock:
