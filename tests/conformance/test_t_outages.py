@@ -178,6 +178,20 @@ def test_a_rebalance_that_begins_before_all_are_heard_tells_it(g):
     assert len(journal(g)) == 2
 
 
+def test_a_rebalance_that_begins_after_all_were_heard_comes_after_it(g):
+    """Members are heard once, and what they had is divided anew before they beat again."""
+    is_away(g)
+    g.beats(1)
+    g.rejoin(g.a)
+    assert [told.cause_code for told in journal(g)] == ["coordinator_returned", "member_joined"]
+    g.rejoin(g.b)
+    g.share(a=b"", b=b"")
+    codes = [told.cause_code for told in journal(g)]
+    assert codes == ["leader_rejoined", "coordinator_returned", "member_joined"]
+    g.beats(3)
+    assert len(journal(g)) == 3
+
+
 def test_an_outage_that_was_told_is_no_reason_for_what_comes_later(g):
     is_away(g)
     g.beats(2)

@@ -79,6 +79,8 @@ def follow(
             case RebalanceStarted():
                 if trace is not None:
                     _finish(group, trace, INTERRUPTED, now_ms, out, read)
+                elif group.taken_over is not None:
+                    _write_return(group, returns.end_outage(group, now_ms), now_ms, out)
                 group.trace = Trace.begin(
                     event,
                     now_ms,

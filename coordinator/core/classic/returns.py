@@ -6,8 +6,8 @@ takes the rests in, and tells them in its own record.
 
 After an outage all members may go on as they were. What they committed until the outage rests
 while a commit waits for its answer, or, where none says so, at most until its owner is heard again.
-It is told with the second heartbeat of the last of them; a rebalance before that tells the outage
-itself.
+It is told with the second heartbeat of the last of them, or when a rebalance begins before that;
+one that begins before all are heard tells the outage itself.
 
 What a single member committed that was silent for less than its session rests at most until it is
 heard again.
@@ -15,7 +15,7 @@ heard again.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace as with_changes
 
 from coordinator.core.classic import last_work, moves
@@ -98,23 +98,31 @@ def heard_again(
     if record is not None:
         _note_outage(group, taken_over, record, now_ms, read)
         taken_over.heard.add(event.member_id)
-    is_over = not (taken_over.unheard or taken_over.heard)
-    if not is_over or group.state is not GroupState.STABLE or not taken_over.rests.of:
+    is_over = group.state is GroupState.STABLE and not taken_over.heard
+    return end_outage(group, now_ms) if is_over else None
+
+
+def end_outage(group: ClassicGroup, now_ms: int) -> tuple[Trace, Cost] | None:
+    """Tell an outage all of whose members were heard again; None: there is none."""
+    taken_over = group.taken_over
+    if taken_over is None or taken_over.unheard or not taken_over.rests.of:
         return None
-    for partition, rest in taken_over.rests.of.items():
-        rest.latest_ms, rest.resumed_ms = taken_over.waited.get(partition, (rest.resumed_ms,) * 2)
+    rests = taken_over.rests.of
+    for partition, rest in rests.items():
+        rest.latest_ms = rest.resumed_ms
         if partition in taken_over.waited:
-            rest.earliest_ms, rest.known_by = rest.latest_ms, StopKnownBy.SAID
-    group.rests, group.taken_over = taken_over.rests, None
+            stopped_ms, rest.resumed_ms = taken_over.waited[partition]
+            rest.earliest_ms = rest.latest_ms = max(stopped_ms, rest.earliest_ms)
+            rest.known_by = StopKnownBy.SAID
+    group.taken_over = None
     started = RebalanceStarted(
         group.group_id, RebalanceCause.COORDINATOR_RETURNED, group.generation, "", "", ""
     )
     trace = _begin(group, started, group.committed, now_ms)
-    trace.started_at_ms = min(rest.earliest_ms for rest in taken_over.rests.of.values())
+    trace.started_at_ms = min(rest.earliest_ms for rest in rests.values())
     trace.taken_over = taken_over
     trace.synced = dict.fromkeys(group.members, now_ms)
-    held = {p: (rest.owner, rest.member_id) for p, rest in taken_over.rests.of.items()}
-    return trace, moves.cost_of_return(group, trace, now_ms, held)
+    return trace, _cost_of(group, trace, now_ms, rests)
 
 
 def silent(
@@ -139,13 +147,20 @@ def silent(
         return None
     for rest in rests.values():
         rest.earliest_ms, rest.latest_ms = heard_ms, now_ms
-    group.rests = group.rests or Rests()
-    group.rests.of.update(rests)
     cause = RebalanceCause.MEMBER_HEARD_AGAIN
     trace = _trace(group, event.member_id, group.committed, now_ms, cause)
     trace.started_at_ms, trace.synced[event.member_id] = heard_ms, now_ms
-    held = {p: (rest.owner, rest.member_id) for p, rest in rests.items()}
-    return trace, moves.cost_of_return(group, trace, now_ms, held)
+    return trace, _cost_of(group, trace, now_ms, rests)
+
+
+def _cost_of(
+    group: ClassicGroup, trace: Trace, now_ms: int, rests: Mapping[Partition, Rest]
+) -> Cost:
+    """End rests whose owners go on, beside those that a cooperative rebalance has left."""
+    group.rests = group.rests or Rests()
+    group.rests.of.update(rests)
+    held = {partition: (rest.owner, rest.member_id) for partition, rest in rests.items()}
+    return moves.cost_of_return(group, trace, now_ms, held)
 
 
 def _note_outage(
