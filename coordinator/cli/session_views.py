@@ -128,9 +128,6 @@ def sentences(seen: SessionView) -> Iterator[str]:
     for kept in told.kept:
         left = spell(max(0, kept.until_ms - told.now_ms))
         yield f"{head} keeps partitions for {quoted(kept.member_name)}, for {left} at most."
-    if told.policy.degraded_hold_ms:
-        hold = spell(told.policy.degraded_hold_ms)
-        yield f"{head} works on for {hold} without its coordinator, beyond its lease."
 
 
 def _of_members(seen: SessionView, head: str) -> Iterator[str]:

@@ -144,8 +144,7 @@ class Limits:
 def stored_bytes(attach: Attach) -> int:
     """Bytes of an Attach that are stored for its member, roughly: an item counts 8 besides."""
     texts = (attach.name, attach.client_id, attach.rack, attach.revision, attach.deployment)
-    place = () if attach.place is None else attach.place[:2]
-    return sum(len(name) + 8 for name, _ in attach.topics) + sum(map(len, (*texts, *place)))
+    return sum(len(name) + 8 for name, _ in attach.topics) + sum(map(len, texts))
 
 
 class _Parking:

@@ -1661,7 +1661,6 @@ class DescribeSessionGroupResponse(_message.Message):
         RACK_FIELD_NUMBER: _builtins.int
         REVISION_FIELD_NUMBER: _builtins.int
         DEPLOYMENT_FIELD_NUMBER: _builtins.int
-        PLACE_FIELD_NUMBER: _builtins.int
         READY_FIELD_NUMBER: _builtins.int
         OVERLOADED_FIELD_NUMBER: _builtins.int
         STALLED_FIELD_NUMBER: _builtins.int
@@ -1714,8 +1713,6 @@ class DescribeSessionGroupResponse(_message.Message):
         @_builtins.property
         def topics(self) -> _containers.RepeatedCompositeFieldContainer[_session_pb2.Attach.Topic]: ...
         @_builtins.property
-        def place(self) -> _session_pb2.Attach.Place: ...
-        @_builtins.property
         def differing_wishes(self) -> _session_pb2.GroupPolicy:
             """Settings of the policy that it asked for with its newest Attach and that have other values."""
 
@@ -1739,7 +1736,6 @@ class DescribeSessionGroupResponse(_message.Message):
             rack: _builtins.str = ...,
             revision: _builtins.str = ...,
             deployment: _builtins.str = ...,
-            place: _session_pb2.Attach.Place | None = ...,
             ready: _builtins.bool = ...,
             overloaded: _builtins.bool = ...,
             stalled: _builtins.bool = ...,
@@ -1751,9 +1747,9 @@ class DescribeSessionGroupResponse(_message.Message):
             waits_for: _builtins.str = ...,
             differing_wishes: _session_pb2.GroupPolicy | None = ...,
         ) -> None: ...
-        _HasFieldArgType: _TypeAlias = _typing.Literal["_max_partitions", b"_max_partitions", "differing_wishes", b"differing_wishes", "incarnation", b"incarnation", "max_partitions", b"max_partitions", "place", b"place"]  # noqa: Y015
+        _HasFieldArgType: _TypeAlias = _typing.Literal["_max_partitions", b"_max_partitions", "differing_wishes", b"differing_wishes", "incarnation", b"incarnation", "max_partitions", b"max_partitions"]  # noqa: Y015
         def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-        _ClearFieldArgType: _TypeAlias = _typing.Literal["_max_partitions", b"_max_partitions", "capacity", b"capacity", "client_host", b"client_host", "client_id", b"client_id", "deployment", b"deployment", "differing_wishes", b"differing_wishes", "evicted", b"evicted", "incarnation", b"incarnation", "last_heard_ms", b"last_heard_ms", "lease_ends_ms", b"lease_ends_ms", "lease_ms", b"lease_ms", "leaves_at_ms", b"leaves_at_ms", "leaving", b"leaving", "max_partitions", b"max_partitions", "member_id", b"member_id", "member_name", b"member_name", "overloaded", b"overloaded", "partition_count", b"partition_count", "place", b"place", "principal", b"principal", "rack", b"rack", "ready", b"ready", "revision", b"revision", "stalled", b"stalled", "standing", b"standing", "suspect", b"suspect", "topics", b"topics", "waits_for", b"waits_for", "why", b"why"]  # noqa: Y015
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["_max_partitions", b"_max_partitions", "capacity", b"capacity", "client_host", b"client_host", "client_id", b"client_id", "deployment", b"deployment", "differing_wishes", b"differing_wishes", "evicted", b"evicted", "incarnation", b"incarnation", "last_heard_ms", b"last_heard_ms", "lease_ends_ms", b"lease_ends_ms", "lease_ms", b"lease_ms", "leaves_at_ms", b"leaves_at_ms", "leaving", b"leaving", "max_partitions", b"max_partitions", "member_id", b"member_id", "member_name", b"member_name", "overloaded", b"overloaded", "partition_count", b"partition_count", "principal", b"principal", "rack", b"rack", "ready", b"ready", "revision", b"revision", "stalled", b"stalled", "standing", b"standing", "suspect", b"suspect", "topics", b"topics", "waits_for", b"waits_for", "why", b"why"]  # noqa: Y015
         def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
         _WhichOneofReturnType__max_partitions: _TypeAlias = _typing.Literal["max_partitions"]  # noqa: Y015
         _WhichOneofArgType__max_partitions: _TypeAlias = _typing.Literal["_max_partitions", b"_max_partitions"]  # noqa: Y015

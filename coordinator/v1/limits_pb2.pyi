@@ -45,7 +45,6 @@ class _LimitEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Limit.ValueType
     LIMIT_SETTING: _Limit.ValueType  # 11
     LIMIT_REASON: _Limit.ValueType  # 12
     LIMIT_INCARNATION: _Limit.ValueType  # 13
-    LIMIT_PLACE: _Limit.ValueType  # 14
     LIMIT_LABEL: _Limit.ValueType  # 15
     LIMIT_MEMBER_METADATA: _Limit.ValueType  # 16
     LIMIT_ASSIGNMENT: _Limit.ValueType  # 17
@@ -79,7 +78,6 @@ LIMIT_TYPE: Limit.ValueType  # 10
 LIMIT_SETTING: Limit.ValueType  # 11
 LIMIT_REASON: Limit.ValueType  # 12
 LIMIT_INCARNATION: Limit.ValueType  # 13
-LIMIT_PLACE: Limit.ValueType  # 14
 LIMIT_LABEL: Limit.ValueType  # 15
 LIMIT_MEMBER_METADATA: Limit.ValueType  # 16
 LIMIT_ASSIGNMENT: Limit.ValueType  # 17

@@ -200,32 +200,6 @@ class Attach(_message.Message):
         def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
         def WhichOneof(self, oneof_group: _Never) -> None: ...
 
-    @_typing.final
-    class Place(_message.Message):
-        """Where the process runs, if it knows: a container that was started anew has ended the old one."""
-
-        DESCRIPTOR: _descriptor.Descriptor
-
-        POD_UID_FIELD_NUMBER: _builtins.int
-        CONTAINER_FIELD_NUMBER: _builtins.int
-        STARTED_AT_MS_FIELD_NUMBER: _builtins.int
-        pod_uid: _builtins.str
-        container: _builtins.str
-        started_at_ms: _builtins.int
-        """Start of process 1, epoch milliseconds."""
-        def __init__(
-            self,
-            *,
-            pod_uid: _builtins.str = ...,
-            container: _builtins.str = ...,
-            started_at_ms: _builtins.int = ...,
-        ) -> None: ...
-        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
-        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-        _ClearFieldArgType: _TypeAlias = _typing.Literal["container", b"container", "pod_uid", b"pod_uid", "started_at_ms", b"started_at_ms"]  # noqa: Y015
-        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-        def WhichOneof(self, oneof_group: _Never) -> None: ...
-
     GROUP_ID_FIELD_NUMBER: _builtins.int
     MEMBER_NAME_FIELD_NUMBER: _builtins.int
     INCARNATION_FIELD_NUMBER: _builtins.int
@@ -239,7 +213,6 @@ class Attach(_message.Message):
     DRAIN_MS_FIELD_NUMBER: _builtins.int
     REVISION_FIELD_NUMBER: _builtins.int
     DEPLOYMENT_FIELD_NUMBER: _builtins.int
-    PLACE_FIELD_NUMBER: _builtins.int
     READY_FIELD_NUMBER: _builtins.int
     WISHES_FIELD_NUMBER: _builtins.int
     HELD_FIELD_NUMBER: _builtins.int
@@ -274,8 +247,6 @@ class Attach(_message.Message):
     @_builtins.property
     def topics(self) -> _containers.RepeatedCompositeFieldContainer[Global___Attach.Topic]: ...
     @_builtins.property
-    def place(self) -> Global___Attach.Place: ...
-    @_builtins.property
     def wishes(self) -> Global___GroupPolicy:
         """Used if the group has no policy yet."""
 
@@ -297,16 +268,15 @@ class Attach(_message.Message):
         drain_ms: _builtins.int | None = ...,
         revision: _builtins.str = ...,
         deployment: _builtins.str = ...,
-        place: Global___Attach.Place | None = ...,
         ready: _builtins.bool | None = ...,
         wishes: Global___GroupPolicy | None = ...,
         held: _abc.Iterable[Global___HeldTopic] | None = ...,
         coordinator_epoch: _builtins.int = ...,
         silent_ms: _builtins.int = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_capacity", b"_capacity", "_drain_ms", b"_drain_ms", "_max_partitions", b"_max_partitions", "_ready", b"_ready", "capacity", b"capacity", "drain_ms", b"drain_ms", "incarnation", b"incarnation", "max_partitions", b"max_partitions", "place", b"place", "ready", b"ready", "wishes", b"wishes"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_capacity", b"_capacity", "_drain_ms", b"_drain_ms", "_max_partitions", b"_max_partitions", "_ready", b"_ready", "capacity", b"capacity", "drain_ms", b"drain_ms", "incarnation", b"incarnation", "max_partitions", b"max_partitions", "ready", b"ready", "wishes", b"wishes"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_capacity", b"_capacity", "_drain_ms", b"_drain_ms", "_max_partitions", b"_max_partitions", "_ready", b"_ready", "capacity", b"capacity", "client_id", b"client_id", "coordinator_epoch", b"coordinator_epoch", "deployment", b"deployment", "drain_ms", b"drain_ms", "group_id", b"group_id", "held", b"held", "incarnation", b"incarnation", "max_partitions", b"max_partitions", "member_name", b"member_name", "place", b"place", "rack", b"rack", "ready", b"ready", "revision", b"revision", "session_id", b"session_id", "silent_ms", b"silent_ms", "stream_number", b"stream_number", "topics", b"topics", "wishes", b"wishes"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_capacity", b"_capacity", "_drain_ms", b"_drain_ms", "_max_partitions", b"_max_partitions", "_ready", b"_ready", "capacity", b"capacity", "client_id", b"client_id", "coordinator_epoch", b"coordinator_epoch", "deployment", b"deployment", "drain_ms", b"drain_ms", "group_id", b"group_id", "held", b"held", "incarnation", b"incarnation", "max_partitions", b"max_partitions", "member_name", b"member_name", "rack", b"rack", "ready", b"ready", "revision", b"revision", "session_id", b"session_id", "silent_ms", b"silent_ms", "stream_number", b"stream_number", "topics", b"topics", "wishes", b"wishes"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__capacity: _TypeAlias = _typing.Literal["capacity"]  # noqa: Y015
     _WhichOneofArgType__capacity: _TypeAlias = _typing.Literal["_capacity", b"_capacity"]  # noqa: Y015
@@ -384,7 +354,6 @@ class GroupPolicy(_message.Message):
     MAX_IDLE_MS_FIELD_NUMBER: _builtins.int
     ON_STALL_FIELD_NUMBER: _builtins.int
     SINKS_CHECK_TOKENS_FIELD_NUMBER: _builtins.int
-    DEGRADED_HOLD_MS_FIELD_NUMBER: _builtins.int
     lease_ms: _builtins.int
     mode: Global___GroupPolicy.Mode.ValueType
     plan_window_ms: _builtins.int
@@ -401,7 +370,6 @@ class GroupPolicy(_message.Message):
     """0: any."""
     on_stall: Global___GroupPolicy.OnStall.ValueType
     sinks_check_tokens: _builtins.bool
-    degraded_hold_ms: _builtins.int
     def __init__(
         self,
         *,
@@ -420,14 +388,11 @@ class GroupPolicy(_message.Message):
         max_idle_ms: _builtins.int | None = ...,
         on_stall: Global___GroupPolicy.OnStall.ValueType | None = ...,
         sinks_check_tokens: _builtins.bool | None = ...,
-        degraded_hold_ms: _builtins.int | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_degraded_hold_ms", b"_degraded_hold_ms", "_drain_timeout_ms", b"_drain_timeout_ms", "_expected_members", b"_expected_members", "_handover_delay_ms", b"_handover_delay_ms", "_initial_delay_ms", b"_initial_delay_ms", "_join_quiet_ms", b"_join_quiet_ms", "_join_window_ms", b"_join_window_ms", "_lease_ms", b"_lease_ms", "_max_idle_ms", b"_max_idle_ms", "_max_return_ms", b"_max_return_ms", "_mode", b"_mode", "_on_stall", b"_on_stall", "_plan_interval_ms", b"_plan_interval_ms", "_plan_window_ms", b"_plan_window_ms", "_sinks_check_tokens", b"_sinks_check_tokens", "_warm_timeout_ms", b"_warm_timeout_ms", "degraded_hold_ms", b"degraded_hold_ms", "drain_timeout_ms", b"drain_timeout_ms", "expected_members", b"expected_members", "handover_delay_ms", b"handover_delay_ms", "initial_delay_ms", b"initial_delay_ms", "join_quiet_ms", b"join_quiet_ms", "join_window_ms", b"join_window_ms", "lease_ms", b"lease_ms", "max_idle_ms", b"max_idle_ms", "max_return_ms", b"max_return_ms", "mode", b"mode", "on_stall", b"on_stall", "plan_interval_ms", b"plan_interval_ms", "plan_window_ms", b"plan_window_ms", "sinks_check_tokens", b"sinks_check_tokens", "warm_timeout_ms", b"warm_timeout_ms"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_drain_timeout_ms", b"_drain_timeout_ms", "_expected_members", b"_expected_members", "_handover_delay_ms", b"_handover_delay_ms", "_initial_delay_ms", b"_initial_delay_ms", "_join_quiet_ms", b"_join_quiet_ms", "_join_window_ms", b"_join_window_ms", "_lease_ms", b"_lease_ms", "_max_idle_ms", b"_max_idle_ms", "_max_return_ms", b"_max_return_ms", "_mode", b"_mode", "_on_stall", b"_on_stall", "_plan_interval_ms", b"_plan_interval_ms", "_plan_window_ms", b"_plan_window_ms", "_sinks_check_tokens", b"_sinks_check_tokens", "_warm_timeout_ms", b"_warm_timeout_ms", "drain_timeout_ms", b"drain_timeout_ms", "expected_members", b"expected_members", "handover_delay_ms", b"handover_delay_ms", "initial_delay_ms", b"initial_delay_ms", "join_quiet_ms", b"join_quiet_ms", "join_window_ms", b"join_window_ms", "lease_ms", b"lease_ms", "max_idle_ms", b"max_idle_ms", "max_return_ms", b"max_return_ms", "mode", b"mode", "on_stall", b"on_stall", "plan_interval_ms", b"plan_interval_ms", "plan_window_ms", b"plan_window_ms", "sinks_check_tokens", b"sinks_check_tokens", "warm_timeout_ms", b"warm_timeout_ms"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_degraded_hold_ms", b"_degraded_hold_ms", "_drain_timeout_ms", b"_drain_timeout_ms", "_expected_members", b"_expected_members", "_handover_delay_ms", b"_handover_delay_ms", "_initial_delay_ms", b"_initial_delay_ms", "_join_quiet_ms", b"_join_quiet_ms", "_join_window_ms", b"_join_window_ms", "_lease_ms", b"_lease_ms", "_max_idle_ms", b"_max_idle_ms", "_max_return_ms", b"_max_return_ms", "_mode", b"_mode", "_on_stall", b"_on_stall", "_plan_interval_ms", b"_plan_interval_ms", "_plan_window_ms", b"_plan_window_ms", "_sinks_check_tokens", b"_sinks_check_tokens", "_warm_timeout_ms", b"_warm_timeout_ms", "degraded_hold_ms", b"degraded_hold_ms", "drain_timeout_ms", b"drain_timeout_ms", "expected_members", b"expected_members", "handover_delay_ms", b"handover_delay_ms", "initial_delay_ms", b"initial_delay_ms", "join_quiet_ms", b"join_quiet_ms", "join_window_ms", b"join_window_ms", "lease_ms", b"lease_ms", "max_idle_ms", b"max_idle_ms", "max_return_ms", b"max_return_ms", "mode", b"mode", "on_stall", b"on_stall", "plan_interval_ms", b"plan_interval_ms", "plan_window_ms", b"plan_window_ms", "sinks_check_tokens", b"sinks_check_tokens", "warm_timeout_ms", b"warm_timeout_ms"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_drain_timeout_ms", b"_drain_timeout_ms", "_expected_members", b"_expected_members", "_handover_delay_ms", b"_handover_delay_ms", "_initial_delay_ms", b"_initial_delay_ms", "_join_quiet_ms", b"_join_quiet_ms", "_join_window_ms", b"_join_window_ms", "_lease_ms", b"_lease_ms", "_max_idle_ms", b"_max_idle_ms", "_max_return_ms", b"_max_return_ms", "_mode", b"_mode", "_on_stall", b"_on_stall", "_plan_interval_ms", b"_plan_interval_ms", "_plan_window_ms", b"_plan_window_ms", "_sinks_check_tokens", b"_sinks_check_tokens", "_warm_timeout_ms", b"_warm_timeout_ms", "drain_timeout_ms", b"drain_timeout_ms", "expected_members", b"expected_members", "handover_delay_ms", b"handover_delay_ms", "initial_delay_ms", b"initial_delay_ms", "join_quiet_ms", b"join_quiet_ms", "join_window_ms", b"join_window_ms", "lease_ms", b"lease_ms", "max_idle_ms", b"max_idle_ms", "max_return_ms", b"max_return_ms", "mode", b"mode", "on_stall", b"on_stall", "plan_interval_ms", b"plan_interval_ms", "plan_window_ms", b"plan_window_ms", "sinks_check_tokens", b"sinks_check_tokens", "warm_timeout_ms", b"warm_timeout_ms"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType__degraded_hold_ms: _TypeAlias = _typing.Literal["degraded_hold_ms"]  # noqa: Y015
-    _WhichOneofArgType__degraded_hold_ms: _TypeAlias = _typing.Literal["_degraded_hold_ms", b"_degraded_hold_ms"]  # noqa: Y015
     _WhichOneofReturnType__drain_timeout_ms: _TypeAlias = _typing.Literal["drain_timeout_ms"]  # noqa: Y015
     _WhichOneofArgType__drain_timeout_ms: _TypeAlias = _typing.Literal["_drain_timeout_ms", b"_drain_timeout_ms"]  # noqa: Y015
     _WhichOneofReturnType__expected_members: _TypeAlias = _typing.Literal["expected_members"]  # noqa: Y015
@@ -458,8 +423,6 @@ class GroupPolicy(_message.Message):
     _WhichOneofArgType__sinks_check_tokens: _TypeAlias = _typing.Literal["_sinks_check_tokens", b"_sinks_check_tokens"]  # noqa: Y015
     _WhichOneofReturnType__warm_timeout_ms: _TypeAlias = _typing.Literal["warm_timeout_ms"]  # noqa: Y015
     _WhichOneofArgType__warm_timeout_ms: _TypeAlias = _typing.Literal["_warm_timeout_ms", b"_warm_timeout_ms"]  # noqa: Y015
-    @_typing.overload
-    def WhichOneof(self, oneof_group: _WhichOneofArgType__degraded_hold_ms) -> _WhichOneofReturnType__degraded_hold_ms | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__drain_timeout_ms) -> _WhichOneofReturnType__drain_timeout_ms | None: ...
     @_typing.overload
@@ -778,7 +741,6 @@ class Attached(_message.Message):
     LEASE_MS_FIELD_NUMBER: _builtins.int
     HEARTBEAT_INTERVAL_MS_FIELD_NUMBER: _builtins.int
     WANTED_FIELD_NUMBER: _builtins.int
-    DEGRADED_HOLD_MS_FIELD_NUMBER: _builtins.int
     session_id: _builtins.str
     member_id: _builtins.str
     standing: Global___Attached.Standing.ValueType
@@ -788,10 +750,6 @@ class Attached(_message.Message):
     coordinator_epoch: _builtins.int
     lease_ms: _builtins.int
     heartbeat_interval_ms: _builtins.int
-    degraded_hold_ms: _builtins.int
-    """Time for which partitions may be worked on after their last renewal while the coordinator is
-    away, if that is longer than the lease lets them be; 0: it is not.
-    """
     @_builtins.property
     def wanted(self) -> Global___Wanted:
         """The whole wanted state."""
@@ -808,11 +766,10 @@ class Attached(_message.Message):
         lease_ms: _builtins.int = ...,
         heartbeat_interval_ms: _builtins.int = ...,
         wanted: Global___Wanted | None = ...,
-        degraded_hold_ms: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["wanted", b"wanted"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["coordinator_epoch", b"coordinator_epoch", "degraded_hold_ms", b"degraded_hold_ms", "heartbeat_interval_ms", b"heartbeat_interval_ms", "lease_ms", b"lease_ms", "member_id", b"member_id", "retry_after_ms", b"retry_after_ms", "session_id", b"session_id", "standing", b"standing", "wanted", b"wanted", "why", b"why"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["coordinator_epoch", b"coordinator_epoch", "heartbeat_interval_ms", b"heartbeat_interval_ms", "lease_ms", b"lease_ms", "member_id", b"member_id", "retry_after_ms", b"retry_after_ms", "session_id", b"session_id", "standing", b"standing", "wanted", b"wanted", "why", b"why"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -87,17 +87,6 @@ async def test_log_ends_of_heartbeats_are_the_ends_that_lag_is_measured_by(desk)
     assert [row["log_end_offset"] for row in rows] == [None, 70, None]
 
 
-async def test_a_hold_beyond_the_lease_is_told_to_members_and_described(desk):
-    operator, member = desk
-    status, _, err = await operator.run("policy", "set", "g", "degraded_hold_ms=60000")
-    assert status == 0, err
-    _, _, notes = await operator.run("groups", "describe", "g")
-    assert "works on for 1 min 0 s without its coordinator, beyond its lease" in notes
-    held = pb.HeldTopic(name="t", partitions=[pb.PartitionRange(first=0, last=2, first_token=1)])
-    again = await Stream(member.channel).attach("w-a", b"1" * 16, 2, held=[held])
-    assert again.degraded_hold_ms == 60_000
-
-
 async def test_wishes_that_differ_from_the_policy_are_named_with_who_asked(desk):
     operator, member = desk
     wishes = pb.GroupPolicy(lease_ms=3_000, mode="WARM", max_return_ms=300_000)

@@ -59,7 +59,7 @@ def seeds() -> list[pb.SessionRequest]:
             session_id="s", stream_number=2, client_id="c", rack="r", capacity=0.5,
             topics=[pb.Attach.Topic(name="t", partitions=4)], max_partitions=3, drain_ms=5_000,
             revision="v2", deployment="d", ready=True, wishes=POLICY, held=held,
-            place={"pod_uid": "p", "container": "c", "started_at_ms": 9}, coordinator_epoch=1,
+            coordinator_epoch=1,
         )),
         pb.SessionRequest(heartbeat=pb.SessionHeartbeat(
             number=1, applied_epoch=1, applied_version=2, whole=True, progress=1, ready=False,

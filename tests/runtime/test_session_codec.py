@@ -13,7 +13,7 @@ from coordinator.runtime.codec import decode, encode
 
 MEMBER = r.SessionMemberStored(
     "g", "m-1", "w-a", "5e", "1c", 17, "anna", "c", "/127.0.0.1", 10_000, (("t", 4), ("u", 2)),
-    0.5, 7, 5_000, "eu-1", "v2", "web", ("pod", "main", 99), leaves=True,
+    0.5, 7, 5_000, "eu-1", "v2", "web", leaves=True,
 )  # fmt: skip
 LINE = j.HandoffLine(
     1 << 40, "m-1", "copy", "balance", 2, 3, 4, 5, 6, 7, 8, j.HandoffOutcome.FORCED,

@@ -184,21 +184,6 @@ def answer(number: int, epoch: int) -> pb.SessionResponse:
     return pb.SessionResponse(heartbeat_ack=message)
 
 
-def test_members_are_told_that_they_may_work_on_without_a_coordinator(c):
-    wishes = pb.GroupPolicy(join_quiet_ms=0, initial_delay_ms=0, degraded_hold_ms=60_000)
-    session = c.open_session()
-    message = pb.Attach(
-        group_id="g", member_name="w-a", incarnation={"id": b"1"}, stream_number=1,
-        topics=[pb.Attach.Topic(name="t", partitions=4)], wishes=wishes,
-    )  # fmt: skip
-    session.send(pb.SessionRequest(attach=message))
-    assert last(session).degraded_hold_ms == 60_000
-    heir = c.open_session()
-    message.incarnation.id = b"2"
-    heir.send(pb.SessionRequest(attach=message))
-    assert (last(heir).standing, last(heir).degraded_hold_ms) == (pb.Attached.WAITING, 60_000)
-
-
 def test_a_process_that_waits_is_given_the_whole_state_that_it_asks_for(c):
     attach(c)
     heir = c.open_session()

@@ -131,9 +131,6 @@ class GroupWishes:
     sinks_check_tokens: bool | None = setting(None, kinds.FLAG,
         "True: all sinks of the group refuse old tokens, so a partition that is taken away is "
         "granted anew at once, and not after a lease.", told=False)
-    degraded_hold_ms: int | None = _wished_ms(
-        "Time for which members work on while the coordinator is away; only where sinks check "
-        "tokens, or doing things twice is harmless. 0: as long as the lease lets them.", told=0)
 
 
 WISHES = settings_of(GroupWishes)
@@ -174,10 +171,6 @@ class SessionConfig(MemberConfig):
     deployment: str | None = _session(None, kinds.TEXT,
         "Members that are rolled out together, the name of a Kubernetes Deployment, say, as "
         "descriptions of the group show it.")
-    place: tuple[str, str, int] | None = _session(None, kinds.PLACE,
-        "Pod uid, container name and start of process 1 (epoch milliseconds), if all are known: a "
-        "container that was started anew takes the place of its predecessor of the same "
-        "`member_name` at once. None: when the lease of that has ended.")
     return_within_ms: int | None = _session(None, kinds.MILLISECONDS,
         "Time for which the partitions of a member that stops are kept for a process of its "
         "`member_name`, so that none moves. None: they are handed over.",

@@ -84,16 +84,6 @@ def _capacity(name: str, value: object) -> float:
     return float(value)
 
 
-def _place(name: str, value: object) -> tuple[str, str, int]:
-    match value:
-        case (str(pod_uid), str(container), int(started_at_ms)) if pod_uid and container:
-            return pod_uid, container, started_at_ms
-    raise ValueError(
-        f"{name} is {value!r}; write {name}=(pod uid, container name, start of process 1 in epoch "
-        "milliseconds)"
-    )
-
-
 TEXT = SettingKind(name_of)
 FLAG = SettingKind(_flag)
 FUNCTION = SettingKind(_function)
@@ -107,4 +97,3 @@ LEASE_NAME = choice(*LEASES)
 LEASE = SettingKind(_lease, "ms", "one of fast, standard, patient, or 2,000 to 300,000")
 CAPACITY = SettingKind(_capacity, allowed=f"0 to {MAX_CAPACITY:,.0f}")
 PROTOCOL = choice(*get_args(GroupProtocol))
-PLACE = SettingKind(_place)

@@ -65,10 +65,6 @@ class PolicyWishes(TypedDict, total=False):
     sinks_check_tokens: bool
     """True: all sinks of the group refuse old tokens, so a partition that is taken away is granted
     anew at once, and not after a lease. [default: False]"""
-    degraded_hold_ms: int
-    """Time for which members work on while the coordinator is away; only where sinks check tokens,
-    or doing things twice is harmless. 0: as long as the lease lets them. [unit: ms; at least 0;
-    default: 0]"""
 
 
 class MemberSettings(TypedDict, total=False):
@@ -132,10 +128,6 @@ class MemberSettings(TypedDict, total=False):
     deployment: str | None
     """Members that are rolled out together, the name of a Kubernetes Deployment, say, as
     descriptions of the group show it. [session groups only; default: None]"""
-    place: tuple[str, str, int] | None
-    """Pod uid, container name and start of process 1 (epoch milliseconds), if all are known: a
-    container that was started anew takes the place of its predecessor of the same `member_name` at
-    once. None: when the lease of that has ended. [session groups only; default: None]"""
     return_within_ms: int | None
     """Time for which the partitions of a member that stops are kept for a process of its
     `member_name`, so that none moves. None: they are handed over. [session groups only; unit: ms;

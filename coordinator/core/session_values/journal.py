@@ -40,7 +40,6 @@ class StoppedBy(Enum):
 
     RELEASED = "released"
     LEFT = "left"
-    """Its member left, or another process took its name over after its container had ended."""
     LAST_HEARD = "last_heard"
     """Its member died, or was paused or cut off, after it was last heard."""
     NOT_HEARD = "not_heard_since_take_over"

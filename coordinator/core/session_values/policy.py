@@ -51,7 +51,6 @@ class Policy:
     max_idle_ms: int = 0
     on_stall: OnStall = OnStall.REPORT
     sinks_check_tokens: bool = False
-    degraded_hold_ms: int = 0
 
     @classmethod
     def defaults(cls) -> dict[str, object]:

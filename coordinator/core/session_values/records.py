@@ -18,8 +18,6 @@ class EndCause(Enum):
     DRAINED = "drained"
     RETURNING = "returning"
     """It left and announced to be back; what it held is kept for its name."""
-    REPLACED = "replaced"
-    """Another process took over its name."""
     RESTORED = "restored"
     """The store was put back from a copy that knows less than the member."""
     EVICTED = "evicted"
@@ -44,7 +42,6 @@ class Phase(Enum):
 class SessionMemberStored:
     """A member, at its admission and whenever one of these facts changes.
 
-    `place` is the pod, the container and the start of its process 1, if the member knows them.
     `topics` are (name, number of partitions). `leaves` after Leave(DRAIN), `leave_ms`: the time
     that it has from then on. `evicted`: an operator takes everything from it, and then it ends.
     """
@@ -66,7 +63,6 @@ class SessionMemberStored:
     rack: str = ""
     revision: str = ""
     deployment: str = ""
-    place: tuple[str, str, int] | None = None
     leaves: bool = False
     evicted: bool = False
     leave_ms: int | None = None

@@ -30,9 +30,8 @@ class Standing(Enum):
 class AttachReply:
     """Answer to an Attach; with an error, the stream ends.
 
-    `degraded_hold_ms`: time for which the member may work on without the coordinator, if that is
-    longer than the lease. `retry_after_ms`: when a waiting process inherits at the latest, or when
-    a refused one may ask again.
+    `retry_after_ms`: when a waiting process inherits at the latest, or when a refused one may ask
+    again.
     """
 
     error: ErrorCode = ErrorCode.NONE
@@ -41,7 +40,6 @@ class AttachReply:
     session_id: str = ""
     member_id: str = ""
     lease_ms: int = 0
-    degraded_hold_ms: int = 0
     retry_after_ms: int = 0
     wanted: Wanted | None = None
 
@@ -73,7 +71,6 @@ class Attach:
     drain_ms: int | None = None
     revision: str = ""
     deployment: str = ""
-    place: tuple[str, str, int] | None = None
     ready: bool = True
     wishes: Policy | None = None
     wished: tuple[str, ...] = ()

@@ -82,12 +82,10 @@ def come_back(
     unknown = heard_ms == NO_TIME
     if unknown:
         heard_ms = _last_sign_ms(group, member)
-    hold_ms = max(member.lease_ms, group.policy.degraded_hold_ms)
-    latest_ms = now_ms if unknown else min(now_ms, heard_ms + hold_ms)
+    latest_ms = now_ms if unknown else min(now_ms, heard_ms + member.lease_ms)
     stop = Stop(StoppedBy.LOST, heard_ms, latest_ms)
     rests = {place: _rest_of(group, place, stop) for place in lost}
-    doubt_ms = max(-(-2 * member.lease_ms // 3), group.policy.degraded_hold_ms)
-    if not unknown and now_ms - heard_ms >= doubt_ms:
+    if not unknown and now_ms - heard_ms >= -(-2 * member.lease_ms // 3):
         stop = replace(stop, known_by=StoppedBy.SUSPENDED)
         for place in group.places_of(member.member_id):
             if group.motion(place).release is None:

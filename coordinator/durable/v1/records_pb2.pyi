@@ -646,29 +646,6 @@ class SessionMember(_message.Message):
         def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
         def WhichOneof(self, oneof_group: _Never) -> None: ...
 
-    @_typing.final
-    class Place(_message.Message):
-        DESCRIPTOR: _descriptor.Descriptor
-
-        POD_UID_FIELD_NUMBER: _builtins.int
-        CONTAINER_FIELD_NUMBER: _builtins.int
-        STARTED_AT_MS_FIELD_NUMBER: _builtins.int
-        pod_uid: _builtins.str
-        container: _builtins.str
-        started_at_ms: _builtins.int
-        def __init__(
-            self,
-            *,
-            pod_uid: _builtins.str = ...,
-            container: _builtins.str = ...,
-            started_at_ms: _builtins.int = ...,
-        ) -> None: ...
-        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
-        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-        _ClearFieldArgType: _TypeAlias = _typing.Literal["container", b"container", "pod_uid", b"pod_uid", "started_at_ms", b"started_at_ms"]  # noqa: Y015
-        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-        def WhichOneof(self, oneof_group: _Never) -> None: ...
-
     MEMBER_ID_FIELD_NUMBER: _builtins.int
     NAME_FIELD_NUMBER: _builtins.int
     SESSION_ID_FIELD_NUMBER: _builtins.int
@@ -685,7 +662,6 @@ class SessionMember(_message.Message):
     RACK_FIELD_NUMBER: _builtins.int
     REVISION_FIELD_NUMBER: _builtins.int
     DEPLOYMENT_FIELD_NUMBER: _builtins.int
-    PLACE_FIELD_NUMBER: _builtins.int
     LEAVES_FIELD_NUMBER: _builtins.int
     EVICTED_FIELD_NUMBER: _builtins.int
     LEAVE_MS_FIELD_NUMBER: _builtins.int
@@ -711,8 +687,6 @@ class SessionMember(_message.Message):
     """Time that it has left to hand everything over, as of this record."""
     @_builtins.property
     def topics(self) -> _containers.RepeatedCompositeFieldContainer[Global___SessionMember.Topic]: ...
-    @_builtins.property
-    def place(self) -> Global___SessionMember.Place: ...
     def __init__(
         self,
         *,
@@ -732,14 +706,13 @@ class SessionMember(_message.Message):
         rack: _builtins.str = ...,
         revision: _builtins.str = ...,
         deployment: _builtins.str = ...,
-        place: Global___SessionMember.Place | None = ...,
         leaves: _builtins.bool = ...,
         evicted: _builtins.bool = ...,
         leave_ms: _builtins.int | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_drain_ms", b"_drain_ms", "_leave_ms", b"_leave_ms", "_max_partitions", b"_max_partitions", "drain_ms", b"drain_ms", "leave_ms", b"leave_ms", "max_partitions", b"max_partitions", "place", b"place"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_drain_ms", b"_drain_ms", "_leave_ms", b"_leave_ms", "_max_partitions", b"_max_partitions", "drain_ms", b"drain_ms", "leave_ms", b"leave_ms", "max_partitions", b"max_partitions"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_drain_ms", b"_drain_ms", "_leave_ms", b"_leave_ms", "_max_partitions", b"_max_partitions", "capacity", b"capacity", "client_host", b"client_host", "client_id", b"client_id", "deployment", b"deployment", "drain_ms", b"drain_ms", "evicted", b"evicted", "incarnation", b"incarnation", "lease_ms", b"lease_ms", "leave_ms", b"leave_ms", "leaves", b"leaves", "max_partitions", b"max_partitions", "member_id", b"member_id", "name", b"name", "place", b"place", "principal", b"principal", "rack", b"rack", "revision", b"revision", "session_id", b"session_id", "started_at_ms", b"started_at_ms", "topics", b"topics"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_drain_ms", b"_drain_ms", "_leave_ms", b"_leave_ms", "_max_partitions", b"_max_partitions", "capacity", b"capacity", "client_host", b"client_host", "client_id", b"client_id", "deployment", b"deployment", "drain_ms", b"drain_ms", "evicted", b"evicted", "incarnation", b"incarnation", "lease_ms", b"lease_ms", "leave_ms", b"leave_ms", "leaves", b"leaves", "max_partitions", b"max_partitions", "member_id", b"member_id", "name", b"name", "principal", b"principal", "rack", b"rack", "revision", b"revision", "session_id", b"session_id", "started_at_ms", b"started_at_ms", "topics", b"topics"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__drain_ms: _TypeAlias = _typing.Literal["drain_ms"]  # noqa: Y015
     _WhichOneofArgType__drain_ms: _TypeAlias = _typing.Literal["_drain_ms", b"_drain_ms"]  # noqa: Y015
@@ -1440,7 +1413,6 @@ class Policy(_message.Message):
     MAX_IDLE_MS_FIELD_NUMBER: _builtins.int
     ON_STALL_FIELD_NUMBER: _builtins.int
     SINKS_CHECK_TOKENS_FIELD_NUMBER: _builtins.int
-    DEGRADED_HOLD_MS_FIELD_NUMBER: _builtins.int
     lease_ms: _builtins.int
     mode: _builtins.str
     plan_window_ms: _builtins.int
@@ -1456,7 +1428,6 @@ class Policy(_message.Message):
     max_idle_ms: _builtins.int
     on_stall: _builtins.str
     sinks_check_tokens: _builtins.bool
-    degraded_hold_ms: _builtins.int
     def __init__(
         self,
         *,
@@ -1475,14 +1446,11 @@ class Policy(_message.Message):
         max_idle_ms: _builtins.int | None = ...,
         on_stall: _builtins.str | None = ...,
         sinks_check_tokens: _builtins.bool | None = ...,
-        degraded_hold_ms: _builtins.int | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_degraded_hold_ms", b"_degraded_hold_ms", "_drain_timeout_ms", b"_drain_timeout_ms", "_expected_members", b"_expected_members", "_handover_delay_ms", b"_handover_delay_ms", "_initial_delay_ms", b"_initial_delay_ms", "_join_quiet_ms", b"_join_quiet_ms", "_join_window_ms", b"_join_window_ms", "_lease_ms", b"_lease_ms", "_max_idle_ms", b"_max_idle_ms", "_max_return_ms", b"_max_return_ms", "_mode", b"_mode", "_on_stall", b"_on_stall", "_plan_interval_ms", b"_plan_interval_ms", "_plan_window_ms", b"_plan_window_ms", "_sinks_check_tokens", b"_sinks_check_tokens", "_warm_timeout_ms", b"_warm_timeout_ms", "degraded_hold_ms", b"degraded_hold_ms", "drain_timeout_ms", b"drain_timeout_ms", "expected_members", b"expected_members", "handover_delay_ms", b"handover_delay_ms", "initial_delay_ms", b"initial_delay_ms", "join_quiet_ms", b"join_quiet_ms", "join_window_ms", b"join_window_ms", "lease_ms", b"lease_ms", "max_idle_ms", b"max_idle_ms", "max_return_ms", b"max_return_ms", "mode", b"mode", "on_stall", b"on_stall", "plan_interval_ms", b"plan_interval_ms", "plan_window_ms", b"plan_window_ms", "sinks_check_tokens", b"sinks_check_tokens", "warm_timeout_ms", b"warm_timeout_ms"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_drain_timeout_ms", b"_drain_timeout_ms", "_expected_members", b"_expected_members", "_handover_delay_ms", b"_handover_delay_ms", "_initial_delay_ms", b"_initial_delay_ms", "_join_quiet_ms", b"_join_quiet_ms", "_join_window_ms", b"_join_window_ms", "_lease_ms", b"_lease_ms", "_max_idle_ms", b"_max_idle_ms", "_max_return_ms", b"_max_return_ms", "_mode", b"_mode", "_on_stall", b"_on_stall", "_plan_interval_ms", b"_plan_interval_ms", "_plan_window_ms", b"_plan_window_ms", "_sinks_check_tokens", b"_sinks_check_tokens", "_warm_timeout_ms", b"_warm_timeout_ms", "drain_timeout_ms", b"drain_timeout_ms", "expected_members", b"expected_members", "handover_delay_ms", b"handover_delay_ms", "initial_delay_ms", b"initial_delay_ms", "join_quiet_ms", b"join_quiet_ms", "join_window_ms", b"join_window_ms", "lease_ms", b"lease_ms", "max_idle_ms", b"max_idle_ms", "max_return_ms", b"max_return_ms", "mode", b"mode", "on_stall", b"on_stall", "plan_interval_ms", b"plan_interval_ms", "plan_window_ms", b"plan_window_ms", "sinks_check_tokens", b"sinks_check_tokens", "warm_timeout_ms", b"warm_timeout_ms"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_degraded_hold_ms", b"_degraded_hold_ms", "_drain_timeout_ms", b"_drain_timeout_ms", "_expected_members", b"_expected_members", "_handover_delay_ms", b"_handover_delay_ms", "_initial_delay_ms", b"_initial_delay_ms", "_join_quiet_ms", b"_join_quiet_ms", "_join_window_ms", b"_join_window_ms", "_lease_ms", b"_lease_ms", "_max_idle_ms", b"_max_idle_ms", "_max_return_ms", b"_max_return_ms", "_mode", b"_mode", "_on_stall", b"_on_stall", "_plan_interval_ms", b"_plan_interval_ms", "_plan_window_ms", b"_plan_window_ms", "_sinks_check_tokens", b"_sinks_check_tokens", "_warm_timeout_ms", b"_warm_timeout_ms", "degraded_hold_ms", b"degraded_hold_ms", "drain_timeout_ms", b"drain_timeout_ms", "expected_members", b"expected_members", "handover_delay_ms", b"handover_delay_ms", "initial_delay_ms", b"initial_delay_ms", "join_quiet_ms", b"join_quiet_ms", "join_window_ms", b"join_window_ms", "lease_ms", b"lease_ms", "max_idle_ms", b"max_idle_ms", "max_return_ms", b"max_return_ms", "mode", b"mode", "on_stall", b"on_stall", "plan_interval_ms", b"plan_interval_ms", "plan_window_ms", b"plan_window_ms", "sinks_check_tokens", b"sinks_check_tokens", "warm_timeout_ms", b"warm_timeout_ms"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_drain_timeout_ms", b"_drain_timeout_ms", "_expected_members", b"_expected_members", "_handover_delay_ms", b"_handover_delay_ms", "_initial_delay_ms", b"_initial_delay_ms", "_join_quiet_ms", b"_join_quiet_ms", "_join_window_ms", b"_join_window_ms", "_lease_ms", b"_lease_ms", "_max_idle_ms", b"_max_idle_ms", "_max_return_ms", b"_max_return_ms", "_mode", b"_mode", "_on_stall", b"_on_stall", "_plan_interval_ms", b"_plan_interval_ms", "_plan_window_ms", b"_plan_window_ms", "_sinks_check_tokens", b"_sinks_check_tokens", "_warm_timeout_ms", b"_warm_timeout_ms", "drain_timeout_ms", b"drain_timeout_ms", "expected_members", b"expected_members", "handover_delay_ms", b"handover_delay_ms", "initial_delay_ms", b"initial_delay_ms", "join_quiet_ms", b"join_quiet_ms", "join_window_ms", b"join_window_ms", "lease_ms", b"lease_ms", "max_idle_ms", b"max_idle_ms", "max_return_ms", b"max_return_ms", "mode", b"mode", "on_stall", b"on_stall", "plan_interval_ms", b"plan_interval_ms", "plan_window_ms", b"plan_window_ms", "sinks_check_tokens", b"sinks_check_tokens", "warm_timeout_ms", b"warm_timeout_ms"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType__degraded_hold_ms: _TypeAlias = _typing.Literal["degraded_hold_ms"]  # noqa: Y015
-    _WhichOneofArgType__degraded_hold_ms: _TypeAlias = _typing.Literal["_degraded_hold_ms", b"_degraded_hold_ms"]  # noqa: Y015
     _WhichOneofReturnType__drain_timeout_ms: _TypeAlias = _typing.Literal["drain_timeout_ms"]  # noqa: Y015
     _WhichOneofArgType__drain_timeout_ms: _TypeAlias = _typing.Literal["_drain_timeout_ms", b"_drain_timeout_ms"]  # noqa: Y015
     _WhichOneofReturnType__expected_members: _TypeAlias = _typing.Literal["expected_members"]  # noqa: Y015
@@ -1513,8 +1481,6 @@ class Policy(_message.Message):
     _WhichOneofArgType__sinks_check_tokens: _TypeAlias = _typing.Literal["_sinks_check_tokens", b"_sinks_check_tokens"]  # noqa: Y015
     _WhichOneofReturnType__warm_timeout_ms: _TypeAlias = _typing.Literal["warm_timeout_ms"]  # noqa: Y015
     _WhichOneofArgType__warm_timeout_ms: _TypeAlias = _typing.Literal["_warm_timeout_ms", b"_warm_timeout_ms"]  # noqa: Y015
-    @_typing.overload
-    def WhichOneof(self, oneof_group: _WhichOneofArgType__degraded_hold_ms) -> _WhichOneofReturnType__degraded_hold_ms | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__drain_timeout_ms) -> _WhichOneofReturnType__drain_timeout_ms | None: ...
     @_typing.overload

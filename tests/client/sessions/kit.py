@@ -93,13 +93,13 @@ def wanted(
 class Played:
     """A machine with L = 10,000 that has attached at 1,000 and holds P and Q."""
 
-    def __init__(self, *, attach_ms=1_000, lease_ms=10_000, degraded_hold_ms=0):
+    def __init__(self, *, attach_ms=1_000, lease_ms=10_000):
         attach = pb.Attach(group_id="g", incarnation=pb.Attach.Incarnation(id=b"1"))
         self.ledger = Ledger()
         self.machine = SessionStream(attach, lambda: 0.0, self.ledger, lambda *line: None)
         self._told = []
         self._holdings = {}
-        self.attach(attach_ms, lease_ms=lease_ms, degraded_hold_ms=degraded_hold_ms)
+        self.attach(attach_ms, lease_ms=lease_ms)
 
     def attach(self, now_ms, *orders, session_id="s", epoch=8, version=1, answered_ms=None, **more):
         """A stream is opened, and its Attach answered."""

@@ -287,31 +287,6 @@ def test_a_drain_without_a_limit_lasts_as_long_as_the_lease(it):
     assert it.valid(P, 8_999)
 
 
-# --- 41: a group that works on without its coordinator ---
-
-
-def test_41_a_group_may_work_on_without_its_coordinator():
-    it = Played(attach_ms=0, degraded_hold_ms=60_000)
-    it.changes()
-    it.at(2_500)
-    it.ack(1, 2_600)
-    it.machine.closed(3_000)
-    it.machine.turn(2_500 + 59_999)
-    assert it.valid(P, 2_500 + 59_999)
-    assert it.takes(P, 2_500 + 59_999)
-    it.machine.turn(2_500 + 60_000)
-    assert not it.valid(P, 2_500 + 60_000)
-    assert kinds(it.changes()) == [Suspended, Suspended]
-
-
-def test_41_not_with_what_a_coordinator_does_not_renew():
-    it = Played(attach_ms=0, degraded_hold_ms=60_000)
-    it.at(2_500)
-    it.ack(1, 2_600, 0)
-    assert not it.valid(P, 9_000)
-    assert it.valid(Q, 9_000)
-
-
 # --- Orders ---
 
 

@@ -529,22 +529,6 @@ def test_a_second_process_waits_for_the_first_ones_end():
     assert third.reply.standing is Standing.WAITING
 
 
-def test_a_container_that_was_started_anew_inherits_at_once():
-    world = World()
-    place = ("pod", "main", 1_000)
-    a = world.member("w-a", {"t": 3}).attach(place=place)
-    world.to(100)
-    tokens = [token for *_, token in a.held]
-    world.to(5_000)
-    a.clock.stops_all()
-    again = world.member("w-a", {"t": 3}, "i-2").attach(place=("pod", "main", 4_000))
-    assert len(again.active) == 3
-    assert a.end is not None
-    assert a.commit(5, ("t", 0), token=tokens[0]) == [ErrorCode.UNKNOWN_MEMBER_ID]
-    other = world.member("w-a", {"t": 3}, "i-3").attach(place=("pod", "sidecar", 9_000))
-    assert other.reply.standing is Standing.WAITING
-
-
 # --- Kinds ---
 
 

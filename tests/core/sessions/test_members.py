@@ -288,11 +288,11 @@ def test_a_return_with_other_topics_is_on_record_and_planned():
     world, a, _b = g2()
     world.to(3_000)
     a.topics = {"t": 3, "u": 2}
-    a.attach(capacity=2.0, rack="r", revision="2", deployment="d", place=("p", "c", 1))
+    a.attach(capacity=2.0, rack="r", revision="2", deployment="d")
     record = world.group.members[a.member_id].record
     assert record.topics == (("t", 3), ("u", 2))
     assert (record.rack, record.revision, record.deployment) == ("r", "2", "d")
-    assert (record.capacity, record.place) == (2.0, ("p", "c", 1))
+    assert record.capacity == 2.0
     world.to(5_000)
     assert [place for place in a.active if place[0] == "u"] == [("u", 0), ("u", 1)]
 
@@ -476,28 +476,6 @@ def test_many_names_that_flap_cost_bounded_memory():
         each = world.member(f"x-{number}", {"t": 1}).attach(ready=False)
         each.leave("now")
     assert len(world.group.flaps) <= flaps.KEYS
-
-
-# --- Work without the coordinator ---
-
-
-def test_every_attach_is_told_how_long_it_may_work_on_without_the_coordinator():
-    world, a, b = g2(with_policy(degraded_hold_ms=60_000))
-    assert a.reply.degraded_hold_ms == b.reply.degraded_hold_ms == 60_000
-    heir = world.member("w-a", {"t": 3}, "another").attach(started_at_ms=1)
-    assert heir.reply.standing is Standing.WAITING
-    assert heir.reply.degraded_hold_ms == 60_000
-
-
-def test_a_changed_hold_is_told_with_the_next_attach():
-    world, a, _b = g2()
-    assert a.reply.degraded_hold_ms == 0
-    before = len(a.told)
-    world.store(PolicyStored(GROUP, with_policy(degraded_hold_ms=60_000)))
-    world.to(10_000)
-    assert len(a.told) == before
-    a.attach()
-    assert a.reply.degraded_hold_ms == 60_000
 
 
 def test_a_new_owner_goes_on_from_the_newest_record_of_a_member():

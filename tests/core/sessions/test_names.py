@@ -204,47 +204,6 @@ def test_a_process_that_comes_while_the_end_is_written_is_a_member_when_it_is():
     assert again.reply.standing is Standing.MEMBER
 
 
-def started(
-    place: tuple[str, str, int], before=("pod", "main", 1_000), **fields
-) -> tuple[World, Member, Member]:
-    world = World()
-    a = world.member("w-a", {"t": 3}).attach(place=before)
-    world.to(5_000)
-    if place == ("pod", "main", 4_000) and not fields:
-        a.clock.stops_all()  # Its container has ended.
-    again = world.member("w-a", {"t": 3}, "i-2").attach(place=place, **fields)
-    return world, a, again
-
-
-def test_a_container_that_was_started_anew_is_a_member_at_once():
-    world, a, again = started(("pod", "main", 4_000))
-    assert again.reply.standing is Standing.MEMBER
-    assert len(again.active) == 3
-    assert a.end == SUPERSEDED
-    assert len(world.replies) == 2, "it is answered once"
-
-
-@pytest.mark.parametrize(
-    ("place", "fields"),
-    [
-        (("pod", "sidecar", 4_000), {}),
-        (("pod", "main", 1_000), {}),
-        (("pod", "main", 900), {}),
-        (("other", "main", 4_000), {}),
-        (None, {}),
-        (("pod", "main", 4_000), {"principal": "somebody else"}),
-        (("", "main", 4_000), {"before": ("", "main", 1_000)}),
-        (("pod", "", 4_000), {"before": ("pod", "", 1_000)}),
-        (("", "", 4_000), {"before": ("", "", 1_000)}),
-        (("pod", "main", 4_000), {"before": ("pod", "main", 0)}),
-    ],
-)
-def test_nothing_less_than_a_container_started_anew_proves_an_end(place, fields):
-    _world, a, again = started(place, **fields)
-    assert again.reply.standing is Standing.WAITING
-    assert len(a.active) == 3
-
-
 def test_what_is_drained_goes_on_and_the_rest_is_inherited():
     world, a, b, place = handing_over()
     rest = [each for each in a.active if each != place]

@@ -10,7 +10,6 @@ from coordinator.core.session_values.records import (
     PartitionSwitched,
     SessionMemberEnded,
 )
-from coordinator.core.session_values.requests import Standing
 from coordinator.shard.outbox import AppendFailure
 from tests.core.sessions.kit import World, g2, with_policy
 
@@ -123,21 +122,6 @@ def test_a_hand_off_waits_for_nobody_to_act_after_a_store_was_put_back():
     assert world.group.holder(place) == ""
     world.to(11_300)
     assert world.group.holder(place)
-
-
-def test_a_container_that_was_started_anew_waits_after_a_store_was_put_back():
-    """Its partitions may have been granted to others in what the store has forgotten."""
-    world = World()
-    a = world.member("w-a", {"t": 3}).attach(place=("pod", "main", 1_000))
-    b = world.member("w-b", {"t": 3}).attach()
-    world.to(5_000)
-    a.clock.stops_all()
-    world.restart()
-    b.attach(epoch=9, is_ahead=True)
-    again = world.member("w-a", {"t": 3}, "i-2").attach(place=("pod", "main", 4_000))
-    assert again.reply.standing is Standing.WAITING
-    world.to(15_300)
-    assert again.active
 
 
 def test_a_plan_that_was_being_computed_when_a_store_proved_to_be_put_back_is_made_again():

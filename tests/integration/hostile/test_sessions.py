@@ -215,7 +215,7 @@ async def times_of_zero_and_of_centuries(channel):
     wishes = pb.GroupPolicy(
         lease_ms=60_000, drain_timeout_ms=0, warm_timeout_ms=longest, plan_window_ms=0,
         plan_interval_ms=0, join_quiet_ms=0, join_window_ms=longest, initial_delay_ms=0,
-        handover_delay_ms=longest, max_return_ms=longest, degraded_hold_ms=longest,
+        handover_delay_ms=longest, max_return_ms=longest,
     )  # fmt: skip
     stream = await attached(channel, wishes=wishes)
     other = Stream(channel, GROUP)

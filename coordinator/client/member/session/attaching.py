@@ -12,7 +12,7 @@ from coordinator.v1 import session_pb2 as pb
 def attach_of(config: SessionConfig) -> pb.Attach:
     """The Attach of a member, without what belongs to a session."""
     incarnation = pb.Attach.Incarnation(id=config.incarnation, started_at_ms=config.started_at_ms)
-    attach = pb.Attach(
+    return pb.Attach(
         group_id=config.group_id,
         member_name=config.member_name or "",
         incarnation=incarnation,
@@ -26,11 +26,6 @@ def attach_of(config: SessionConfig) -> pb.Attach:
         deployment=config.deployment or "",
         wishes=None if config.wishes == GroupWishes() else _policy(config.wishes),
     )
-    if config.place is not None:
-        pod_uid, container, started_at_ms = config.place
-        attach.place.pod_uid, attach.place.container = pod_uid, container
-        attach.place.started_at_ms = started_at_ms
-    return attach
 
 
 def _policy(wishes: GroupWishes) -> pb.GroupPolicy:

@@ -5,10 +5,6 @@ at the point of use: no timer that comes late can make a partition valid for lon
 
     renewed ──── 2/3 ──────────── 9/10 ───── 1: the coordinator may have given it to another one
       in use │ no new work │ suspended
-
-Where a group's policy says that its members work on while the coordinator is away
-(`degraded_hold_ms`), partitions are suspended when that time has passed; not those that a
-coordinator has said it does not renew.
 """
 
 from __future__ import annotations
@@ -31,7 +27,6 @@ class Lease:
     """
 
     length_ms: int
-    degraded_ms: int = 0
     renewed_ms: int = NEVER
     frozen: dict[TopicPartition, int] = field(default_factory=dict)
     sent: dict[int, int] = field(default_factory=dict)
@@ -41,16 +36,11 @@ class Lease:
     @property
     def doubt_ms(self) -> int:
         """Age from which no new work is taken in."""
-        return max(-(-2 * self.length_ms // 3), self.degraded_ms)
+        return -(-2 * self.length_ms // 3)
 
     @property
     def suspended_ms(self) -> int:
         """Age from which no effect may leave the process."""
-        return max(self.nominal_ms, self.degraded_ms)
-
-    @property
-    def nominal_ms(self) -> int:
-        """Age from which the lease is over, if members do not work on without a coordinator."""
         return 9 * self.length_ms // 10
 
     def age(self, partition: TopicPartition, now_ms: int) -> int:
@@ -61,10 +51,7 @@ class Lease:
         """Time from which no effect of a partition may leave the process."""
         if self.renewed_ms == NEVER:
             return 0
-        frozen_ms = self.frozen.get(partition)
-        if frozen_ms is not None:
-            return frozen_ms + self.nominal_ms
-        return self.renewed_ms + self.suspended_ms
+        return self.frozen.get(partition, self.renewed_ms) + self.suspended_ms
 
     def is_valid(self, partition: TopicPartition, now_ms: int) -> bool:
         """True if effects may leave the process."""
@@ -76,7 +63,7 @@ class Lease:
 
     def is_fresh(self, sent_ms: int, now_ms: int) -> bool:
         """True if the answer to a message that was sent then may renew."""
-        return now_ms - sent_ms < self.nominal_ms
+        return now_ms - sent_ms < self.suspended_ms
 
     def send(self, number: int, now_ms: int) -> None:
         """A heartbeat is sent; those that are too old to renew anything are forgotten."""
@@ -104,9 +91,9 @@ class Lease:
         """The coordinator has answered what was sent then."""
         self.renewed_ms = max(self.renewed_ms, sent_ms)
 
-    def begin(self, length_ms: int, degraded_ms: int, *, is_new: bool) -> None:
+    def begin(self, length_ms: int, *, is_new: bool) -> None:
         """A stream has attached. `is_new`: in a new session, whose heartbeats count from 1."""
-        self.length_ms, self.degraded_ms = length_ms, degraded_ms
+        self.length_ms = length_ms
         if is_new:
             self.acknowledged = 0
             self.sent.clear()

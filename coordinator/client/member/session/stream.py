@@ -272,7 +272,7 @@ class SessionStream:
         self._version = 0  # Until the last page of the state that comes with it.
         if is_new:
             self._number = 0
-        self.lease.begin(attached.lease_ms, attached.degraded_hold_ms, is_new=is_new)
+        self.lease.begin(attached.lease_ms, is_new=is_new)
         self.session_id, self.member_id = attached.session_id, attached.member_id
         self.is_waiting = attached.standing == pb.Attached.WAITING
         if not (self.is_waiting or self._ledger.are_of_a_member):

@@ -106,7 +106,6 @@ def record_of(
         command.rack,
         command.revision,
         command.deployment,
-        command.place,
     )
 
 
@@ -213,7 +212,6 @@ def answer(group: SessionGroup, member: SessionMember, command: Attach, now_ms: 
         member_id=member.member_id,
         lease_ms=member.told_lease_ms or member.record.lease_ms,
         wanted=wanted.whole(group, member, now_ms, claimed),
-        degraded_hold_ms=group.policy.degraded_hold_ms,
     )
 
 

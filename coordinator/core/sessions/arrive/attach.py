@@ -98,14 +98,9 @@ def _follow(group: SessionGroup, old: SessionMember, command: Attach, step: Step
         _restored(group, old, record, command, step)
         return
     heir = heirs.wait(group, old.ends_at_ms, record, command, step)
-    if heirs.has_ended(old, command) and group.may_grant(step.now_ms):
-        heir.unanswered = command
-        ends.end(group, old, EndCause.REPLACED, step, heirs.SUPERSEDED)
-    else:
-        message = f"{command.name} is {old.member_id}, which may be alive"
-        hold_ms = group.policy.degraded_hold_ms
-        told = heirs.told_to_wait(heir, message, old.ends_at_ms, hold_ms, step.now_ms)
-        step.out.reply(command.call_id, told)
+    message = f"{command.name} is {old.member_id}, which may be alive"
+    told = heirs.told_to_wait(heir, message, old.ends_at_ms, step.now_ms)
+    step.out.reply(command.call_id, told)
 
 
 def _hold_grants_back(group: SessionGroup, command: Attach, numbers: Numbers) -> None:
@@ -145,10 +140,7 @@ def _wait_on(group: SessionGroup, command: Attach, step: Step) -> None:
         admission.admit_heir(group, heir, step)
         return
     message = f"what {command.name} held may be worked on still"
-    hold_ms = group.policy.degraded_hold_ms
-    step.out.reply(
-        command.call_id, heirs.told_to_wait(heir, message, until_ms, hold_ms, step.now_ms)
-    )
+    step.out.reply(command.call_id, heirs.told_to_wait(heir, message, until_ms, step.now_ms))
 
 
 def _restored(

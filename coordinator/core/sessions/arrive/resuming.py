@@ -95,7 +95,6 @@ def _changed(group: SessionGroup, member: SessionMember, command: Attach) -> lis
         rack=command.rack,
         revision=command.revision,
         deployment=command.deployment,
-        place=command.place,
     )
     member.told_lease_ms = lease_ms if lease_ms < changed.lease_ms else 0
     member.shorter_lease_ms = 0

@@ -34,7 +34,7 @@ too large would never be written; those before the record of the end are valid w
 
 WITHOUT_CONSENT = (EndCause.LEASE_EXPIRED, EndCause.RESTORED)
 """Ends of members that may still be working. An evicted one has given everything up, or an operator
-vouches that it has ended; one that was replaced ran in a container that has."""
+vouches that it has ended."""
 
 GONE = StreamRefused(ErrorCode.UNKNOWN_MEMBER_ID, SESSION_ENDED)
 

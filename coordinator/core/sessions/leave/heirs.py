@@ -1,8 +1,7 @@
 """Processes that wait for a name: a new incarnation of a member that may still be alive.
 
 One waits for a name, the one started last. It inherits what the old one holds, under new tokens and
-without a move, when the old one has ended: by its own word, with its lease, or because its
-container was started anew.
+without a move, when the old one has ended: by its own word, or with its lease.
 """
 
 from __future__ import annotations
@@ -86,10 +85,8 @@ def check_stream(member: SessionMember, command: Attach) -> None:
         )
 
 
-def told_to_wait(
-    heir: SessionMember, message: str, until_ms: int, hold_ms: int, now_ms: int
-) -> AttachReply:
-    """The answer to a process that waits. `hold_ms`: the group's `degraded_hold_ms`."""
+def told_to_wait(heir: SessionMember, message: str, until_ms: int, now_ms: int) -> AttachReply:
+    """The answer to a process that waits."""
     heir.mailbox.version += 1
     return AttachReply(
         standing=Standing.WAITING,
@@ -97,22 +94,9 @@ def told_to_wait(
         session_id=heir.record.session_id,
         member_id=heir.member_id,
         lease_ms=heir.record.lease_ms,
-        degraded_hold_ms=hold_ms,
         retry_after_ms=max(0, until_ms - now_ms),
         wanted=Wanted(heir.mailbox.version, -1, (), why="another process has the name"),
     )
-
-
-def has_ended(old: SessionMember, command: Attach) -> bool:
-    """True if the new process runs in the old one's container, which was started anew.
-
-    Only complete places prove that: pod, container and start of process 1 of both processes. A
-    caller can vouch for processes of its own alone.
-    """
-    before, now = old.record.place, command.place
-    if before is None or now is None or command.principal != old.record.principal:
-        return False
-    return all(before) and before[:2] == now[:2] and now[2] > before[2]
 
 
 def heard_heir(group: SessionGroup, member: SessionMember, now_ms: int) -> SessionMember | None:

@@ -81,7 +81,6 @@ def _refuse(parts: Parts) -> Work[None]:
 
 
 def _of_attach(attach: pb.Attach) -> Parts:
-    place = attach.place
     for field, value, text in (
         ("group_id", attach.group_id, bounds.GROUP_ID),
         ("member_name", attach.member_name, bounds.INSTANCE_ID),
@@ -90,8 +89,6 @@ def _of_attach(attach: pb.Attach) -> Parts:
         ("rack", attach.rack, bounds.LABEL),
         ("revision", attach.revision, bounds.LABEL),
         ("deployment", attach.deployment, bounds.LABEL),
-        ("place.pod_uid", place.pod_uid, bounds.PLACE),
-        ("place.container", place.container, bounds.PLACE),
     ):
         yield from _text(f"attach.{field}", value, text)
     if len(attach.incarnation.id) > bounds.INCARNATION.most:

@@ -51,9 +51,6 @@ def attach_of(
     """
     yield from checks.check_attach(message)
     held = yield from collected(_held(message.held))
-    place = None
-    if message.HasField("place"):
-        place = (message.place.pod_uid, message.place.container, message.place.started_at_ms)
     return q.Attach(
         call_id=call_id,
         group_id=message.group_id,
@@ -72,7 +69,6 @@ def attach_of(
         drain_ms=message.drain_ms if message.HasField("drain_ms") else None,
         revision=message.revision,
         deployment=message.deployment,
-        place=place,
         ready=message.ready if message.HasField("ready") else True,
         wishes=policy_of(message.wishes) if message.HasField("wishes") else None,
         wished=tuple(changes_of(message.wishes)),
@@ -226,7 +222,6 @@ def attached(reply: q.AttachReply, epoch: int) -> Iterator[pb.SessionResponse]:
             coordinator_epoch=epoch,
             lease_ms=reply.lease_ms,
             heartbeat_interval_ms=reply.lease_ms // 4,
-            degraded_hold_ms=reply.degraded_hold_ms,
             wanted=next(pages, None),
         )
     )

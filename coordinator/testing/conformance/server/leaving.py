@@ -171,32 +171,6 @@ async def one_waits_for_a_name(group: GroupTrial) -> None:
 
 
 @cases("5")
-async def same_place(group: GroupTrial) -> None:
-    """The same container, started anew, inherits at once; the old stream is superseded and its
-    commits are refused. Another container of the pod waits."""
-
-    def place(container: str, started_at_ms: int) -> pb.Attach.Place:
-        return pb.Attach.Place(pod_uid="pod-1", container=container, started_at_ms=started_at_ms)
-
-    a = await group.attached("w-a", 2, place=place("worker", 1_000))
-    await group.until(lambda: a.active == [0, 1], "it holds both")
-    old = dict(a.held)
-    other = _next(group, a, place=place("sidecar", 2_000))
-    attached = await other.attach()
-    group.check(attached.standing == pb.Attached.WAITING, "another container waits")
-    await other.close()
-    again = _next(group, a, place=place("worker", 2_000))
-    again.started_at_ms += 10_000
-    await again.attach()
-    await group.until(lambda: again.active == [0, 1], "the new container inherits at once")
-    group.check(all(again.held[p] > old[p] for p in old), "under new tokens")
-    await group.until(lambda: a.last.has_ended, "the old stream ends")
-    group.check(a.go_away == pb.GoAway.SUPERSEDED, "with GoAway(SUPERSEDED)")
-    error = await a.commit(0, 1, token=old[0])
-    group.check(error != "NONE", f"old commits are refused ({error})")
-
-
-@cases("5")
 async def ready_gates_receiving(group: GroupTrial) -> None:
     """A member that is not ready receives nothing and keeps what it holds."""
     a = await group.attached("w-a", 2, ready=False)
