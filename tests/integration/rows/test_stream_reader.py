@@ -18,7 +18,7 @@ from coordinator.client import Member
 from coordinator.client.member.classic.membership import Phase
 from coordinator.operator.admin import GroupAdmin
 from coordinator.sources import write_log
-from coordinator.spark import stream
+from coordinator.spark import announced, stream
 from coordinator.spark.announced import announced_batch
 from coordinator.spark.options import StreamOptions
 from coordinator.spark.ranges import MANIFESTS, BatchRanges, Range
@@ -40,7 +40,9 @@ async def server():
 
 
 @pytest.fixture
-async def reader(server, tmp_path):
+async def reader(server, tmp_path, tmp_path_factory, monkeypatch):
+    # Processes that run tests side by side have one parent, by which batches are announced.
+    monkeypatch.setattr(announced.tempfile, "tempdir", str(tmp_path_factory.mktemp("announced")))
     for partition in (0, 1):
         write_log(tmp_path, partition, pa.table({"n": range(ROWS)}))
     options = {"coordinator": server.address, "group": "g", "source": str(tmp_path), "topic": "t"}
@@ -171,22 +173,22 @@ async def test_a_batch_that_outlives_a_partition_does_not_move_its_heir_back(
 async def test_each_batch_is_announced_and_so_is_one_without_rows(server, reader):
     """Spark runs a first batch of a new checkpoint though there is nothing to read."""
 
-    def announced() -> dict[int, Range]:
+    def found() -> dict[int, Range]:
         return announced_batch(os.getppid(), "g", "t", 0, None).ranges
 
     def story():
         interfere(server, {T0: ROWS, T1: ROWS}, {T0: -1, T1: -1})
         nothing = next_batch(reader)
         assert nothing == reader.initialOffset()
-        assert announced() == {}
+        assert found() == {}
         of_checkpoint = BatchRanges(1, {0: Range(0, 5, -1)})
         assert len(reader.partitions(nothing, of_checkpoint.to_offset())) == 1
-        assert announced() == of_checkpoint.ranges
+        assert found() == of_checkpoint.ranges
         assert reader.partitions(nothing, nothing) == []
-        assert announced() == {}
+        assert found() == {}
         reader.stop()
         with pytest.raises(SinkRefused, match="has announced batch 0"):
-            announced()
+            found()
 
     await asyncio.to_thread(story)
 
