@@ -212,7 +212,7 @@ async def test_a_commit_between_two_assignments_is_told_to_wait():
             # It joins again and does not sync: the group waits in CompletingRebalance.
             membership = one._machine.part
             membership.phase = Phase.IDLE
-            joined = await one._driver._connection._stub.JoinGroup(encode(membership.join()))
+            joined = await one._driver._connection._stub.JoinGroup(encode(membership.join(0)))
             membership.generation = joined.generation_id
             with pytest.raises(RebalanceInProgress):
                 await one.commit({TopicPartition("t", 0): 1})

@@ -253,14 +253,12 @@ async def test_a_log_whose_directory_is_removed_fails_the_query(server, log):
     await asyncio.to_thread(story)
 
 
-async def test_offsets_from_before_there_were_marks_are_taken(server, log):
+async def test_offsets_that_were_committed_without_marks_are_taken(server, log):
     def story():
         with GroupAdmin(server.address) as admin:
             admin.commit("g", {T0: 4, T1: 10}, expected={T0: -1, T1: -1}, metadata={T0: "", T1: ""})
         query = Query(server, log)
         assert query.plan() == {"0": (4, 10)}
-        for key in ("id", "marks", "stored"):
-            del query.planned[key]  # As a checkpoint of then has it.
         query.run()
         query.restart()
         assert query.plan() == {}
@@ -487,19 +485,6 @@ async def test_a_reset_elsewhere_is_told_as_one(server, log, caplog):
         query.restart()
         assert query.plan() == {"0": (2, 10), "1": (2, 10)}
         assert "were set by reset-offsets at" in caplog.text
-        query.reader.stop()
-
-    await asyncio.to_thread(story)
-
-
-async def test_a_reset_before_an_older_checkpoint_is_not_undone(server, log):
-    def story():
-        query = stopped_behind_two_batches(server, log)
-        reset_offsets(server, 4)
-        for key in ("id", "marks", "stored"):
-            del query.done[key]
-        query.restart()
-        assert query.plan() == {"0": (4, 8), "1": (4, 8)}
         query.reader.stop()
 
     await asyncio.to_thread(story)
