@@ -72,7 +72,7 @@ def beat(
         or group.generation != generation
         or member.last_beat_ms == NO_TIME
         or (instance_id is not None and group.static_members.get(instance_id) != member_id)
-        or (group.taken_over is not None and group.taken_over.awaits(member_id))
+        or (group.taken_over is not None and member_id in group.taken_over.heard)
     ):
         return NO_TIME
     last_ms, before_ms = member.last_beat_ms, member.beat_before_ms

@@ -24,8 +24,8 @@ def note_heard(
     over and the second heartbeat, or one that is late."""
     taken_over = group.taken_over
     is_first = member.last_heard_ms == NO_TIME
-    is_second = beats and member.last_beat_ms != NO_TIME
-    if taken_over is not None and (is_first or (is_second and taken_over.awaits(member.member_id))):
+    is_later = beats and member.last_beat_ms != NO_TIME
+    if taken_over is not None and (is_first or (is_later and member.member_id in taken_over.heard)):
         out.note(MemberHeardAgain(group.group_id, member.member_id))
     elif group.state is GroupState.STABLE and member.is_back_late(now_ms):
         out.note(MemberHeardAgain(group.group_id, member.member_id, *member.last_sign()))

@@ -65,21 +65,18 @@ class Rests:
 class TakeOver:
     """A node's take-over of a group: when, the time of the newest record in its log then, the
     longest session timeout of its members, those that have not been heard since, those that have
-    been heard once, what of these rested, the commits that have waited for it (since when, and
-    until when), and whether the store had lost commits."""
+    been heard and will have committed what waited by their second heartbeat, what of these rested,
+    the commits that have waited (since when, and until when), and whether the store had lost
+    commits."""
 
     at_ms: int
     newest_record_ms: int
     session_ms: int
     unheard: dict[str, MemberRecord] = field(default_factory=dict)
     heard: set[str] = field(default_factory=set)
-    rests: Rests = field(default_factory=Rests)
+    rests: dict[Partition, Rest] = field(default_factory=dict)
     waited: dict[Partition, tuple[int, int]] = field(default_factory=dict)
     store_went_back: bool = False
-
-    def awaits(self, member_id: str) -> bool:
-        """True until the second heartbeat of a member: by then it has committed what waited."""
-        return member_id in self.heard
 
     def note_waits(self, commits: Iterable[PartitionCommit], now_ms: int) -> None:
         """Note how long commits had no answer: their owner has done nothing else meanwhile."""

@@ -105,9 +105,9 @@ def heard_again(
 def end_outage(group: ClassicGroup, now_ms: int) -> tuple[Trace, Cost] | None:
     """Tell an outage all of whose members were heard again; None: there is none."""
     taken_over = group.taken_over
-    if taken_over is None or taken_over.unheard or not taken_over.rests.of:
+    if taken_over is None or taken_over.unheard or not taken_over.rests:
         return None
-    rests = taken_over.rests.of
+    rests = taken_over.rests
     for partition, rest in rests.items():
         rest.latest_ms = rest.resumed_ms
         if partition in taken_over.waited:
@@ -171,7 +171,7 @@ def _note_outage(
     read: PartitionReaders,
 ) -> None:
     """Note what a member could not commit while the group had no coordinator."""
-    rests, kind = taken_over.rests.of, StopKnownBy.NO_COORDINATOR
+    rests, kind = taken_over.rests, StopKnownBy.NO_COORDINATOR
     for partition, rest in _committed(group, record, taken_over.newest_record_ms, kind, read):
         if len(rests) < last_work.OWNED_MAX:
             rest.resumed_ms = now_ms
