@@ -1,7 +1,7 @@
 """Limits of requests: numbers of items, lengths of texts, values that make sense.
 
 `Bounds.check` applies them to commands of any transport; a transport also counts the items of a
-message before it parses it, by the same values. They are the contract's (`core/limits.py`).
+message, by the same values. They are the contract's (`core/limits.py`).
 Violations name fields as Kafka and the contract do.
 
 With the defaults, a message at its limits costs the event loop less than 100 ms of CPU, also where

@@ -10,7 +10,7 @@ from google.protobuf.message import Message
 from coordinator.v1 import admin_pb2 as admin
 from coordinator.v1 import group_pb2 as pb
 
-MESSAGE_BYTES = 4_194_000
+MESSAGE_BYTES = 2_097_000
 """A little less than the largest message of a server's defaults."""
 _ADMIN = admin.DESCRIPTOR.services_by_name["GroupAdmin"]
 _GROUPS = pb.DESCRIPTOR.services_by_name["GroupCoordinator"]

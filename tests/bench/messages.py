@@ -2,7 +2,7 @@
 
 The server is in this process, on a loop in a thread of its own, whose every turn is measured in CPU
 time of that thread; gRPC's own work in other threads is not in it. Messages are as large as their
-limits allow, or 4 MiB of the smallest items there are, which are refused.
+limits allow, or 2 MiB of the smallest items there are, which are refused.
 """
 
 from __future__ import annotations

@@ -9,8 +9,8 @@ It also refuses calls that gRPC itself lets through:
 Requests whose bytes are no message of their kind: by itself grpc.aio answers UNKNOWN and logs a
 traceback for each, as if the server had failed. Here it is INVALID_ARGUMENT.
 
-Requests with more items than `message_limits` allows: they are counted before the message is
-parsed, and before anything else has looked at it.
+Requests with more items than `message_limits` allows, before anything else has looked at them; and
+those to services of libraries (health, reflection) of more than 1 KiB, before they are parsed.
 
 Metadata beyond a limit: gRPC tells clients its limit, and those that ignore it get a megabyte
 through. Here it is RESOURCE_EXHAUSTED.
@@ -30,10 +30,10 @@ from google.protobuf.message import DecodeError, Message
 from structlog.contextvars import bind_contextvars
 
 from coordinator.service import calls
-from coordinator.service.grpc import statuses, wire_counts
+from coordinator.service.grpc import statuses
 from coordinator.service.grpc.accept_queue import OWN_QUEUE
 from coordinator.service.grpc.calls import Context, GrpcCall, Method, method_of
-from coordinator.service.grpc.message_limits import MessageLimits, Plan
+from coordinator.service.grpc.message_limits import MessageLimits
 from coordinator.service.grpc.serialized import writer
 from coordinator.service.pipeline import Pipeline
 from coordinator.service.refusals import CallRefused, Malformed
@@ -44,6 +44,9 @@ REQUEST_ID = "x-request-id"
 """Metadata key of the request id, by which a client finds its call in the node's log."""
 REQUEST_ID_MAX = 100
 WHAT = "the request is not what this call takes"
+OTHERS_BYTES = 1_024
+"""Largest message of health and reflection: they hold the name of a service, file or symbol."""
+_OURS = "coordinator.v1"
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +132,7 @@ class _Checked(grpc.GenericRpcHandler):
         return self._too_large(name) if size > self._metadata_bytes else found
 
     def _too_large(self, name: str) -> Handler:
-        rpc = _Rpc(name, self._pipeline, self._limits)
+        rpc = _Rpc(name, self._pipeline)
         what = f"more than {self._metadata_bytes} bytes of metadata"
 
         async def refuse(_: bytes, context: Any) -> None:
@@ -142,9 +145,8 @@ class _Checked(grpc.GenericRpcHandler):
     def _check(self, name: str, inner: Any) -> Handler:  # Any: one of three kinds of handler.
         # The `FromString` of a message: a class method.
         kind: type[Message] = inner.request_deserializer.__self__
-        plan = self._limits.plan(kind.DESCRIPTOR)
-        rpc = _Rpc(name, self._pipeline, self._limits, has_texts=plan.has_texts)
-        parse, write = self._parser(kind, plan), writer(inner.response_serializer)
+        rpc = _Rpc(name, self._pipeline)
+        parse, write = self._parser(kind), writer(inner.response_serializer)
         behaviour: Any  # Any: gRPC's types know no aio.
         if inner.unary_unary:
             at_once = self._immediate.get(rpc.name)
@@ -165,21 +167,21 @@ class _Checked(grpc.GenericRpcHandler):
         behaviour = rpc.conversing(converse) if is_ours else rpc.generating(converse)
         return grpc.stream_stream_rpc_method_handler(behaviour, parse, write)
 
-    def _parser(self, kind: type[Message], plan: Plan) -> Callable[[bytes], Any]:
+    def _parser(self, kind: type[Message]) -> Callable[[bytes], Any]:
         """Make the parser of a kind of message: a bad message becomes a `_Refused`."""
         limits, parse = self._limits, kind.FromString
+        is_ours = kind.DESCRIPTOR.file.package == _OURS
+        free_bytes = limits.plan(kind.DESCRIPTOR).free_bytes if is_ours else OTHERS_BYTES
 
         def checked(data: bytes) -> Any:
-            size = len(data)
-            if size > wire_counts.SMALL_BYTES and (found := wire_counts.excess(data, plan)):
-                return _Refused(Malformed([found]))
+            is_free = len(data) <= free_bytes  # Always true of heartbeats.
+            if not is_free and not is_ours:
+                return _Refused(Malformed([], f"more than {OTHERS_BYTES} bytes"))
             try:
                 message = parse(data)
             except DecodeError:
                 return _Refused(Malformed([], WHAT))
-            if size <= plan.free_bytes:  # Always true of heartbeats.
-                return message
-            if wrong := limits.counts(message):
+            if not is_free and (wrong := limits.counts(message)):
                 return _Refused(Malformed(wrong))
             return message
 
@@ -189,15 +191,12 @@ class _Checked(grpc.GenericRpcHandler):
 class _Rpc:
     """Wrappers for the handlers of one RPC. Any: its requests and responses."""
 
-    def __init__(
-        self, name: str, pipeline: Pipeline, limits: MessageLimits, *, has_texts: bool = False
-    ) -> None:
+    def __init__(self, name: str, pipeline: Pipeline) -> None:
         self.name = name
-        self._has_checks = has_texts or not pipeline.admits_all
+        self._has_checks = not pipeline.admits_all
         self._method: Method = method_of(name)
         self.kind = self._method.kind
         self._pipeline = pipeline
-        self._limits = limits
 
     def call(self, request: Any, context: Context) -> GrpcCall:
         """Make the call of a request; None: the request is refused, or the RPC takes a stream."""
@@ -294,14 +293,12 @@ class _Rpc:
             raise request.error
         call.request = request
         await self._pipeline.admit_message(call)
-        self._limits.check_texts(request)
         return request
 
     async def _admit(self, call: GrpcCall, request: Any) -> None:
         if type(request) is _Refused:
             raise request.error
         await self._pipeline.admit(call)
-        self._limits.check_texts(request)
 
     async def _end(self, call: GrpcCall, error: CallRefused) -> None:
         self._pipeline.refused(call, error)

@@ -1,8 +1,8 @@
 """Serialisation of large responses, a slice at a time.
 
 gRPC serialises a response in one go: 86 ms for a million partitions. The bytes made here parse to
-the same message: concatenated protobuf messages are merged by the parser, so a topic may be written
-in pieces of its partitions.
+the same message: the parser merges concatenated messages, and so appends their topics. One topic is
+never divided.
 """
 
 from __future__ import annotations
@@ -11,17 +11,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from google.protobuf.message import Message
-
 from coordinator.core.replies import FetchReply, ListLogEndsReply, Reply
 from coordinator.runtime.slices import Work
 
 LARGE = 20_000
 """Partitions above which a response is serialised in slices: fewer take 2 ms."""
 AT_ONCE = 500
-"""Partitions in a piece."""
-TOPICS_AT_ONCE = 50
-_BYTES = 2
+"""Partitions, and topics, of a piece."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,38 +43,16 @@ def is_large(replies: Sequence[Reply]) -> bool:
 
 def serialized(response: Any) -> Work[Serialized]:  # Any: a response with topics.
     """Serialise a response whose only large field is `topics`, with `partitions` in each."""
-    rest = type(response)()
+    piece, room, pieces = type(response)(), AT_ONCE, []
     for field, value in response.ListFields():
         if field.name != "topics":
-            setattr(rest, field.name, value)
-    tag = bytes([response.DESCRIPTOR.fields_by_name["topics"].number << 3 | _BYTES])
-    pieces = [rest.SerializeToString()]
-    for number, topic in enumerate(response.topics, 1):
-        data = yield from _topic(topic)
-        pieces += (tag, varint(len(data)), data)
-        if number % TOPICS_AT_ONCE == 0:
+            setattr(piece, field.name, value)
+    for topic in response.topics:
+        piece.topics.append(topic)
+        room -= 1 + len(topic.partitions)
+        if room <= 0:
+            pieces.append(piece.SerializeToString())
+            piece, room = type(response)(), AT_ONCE
             yield
+    pieces.append(piece.SerializeToString())
     return Serialized(b"".join(pieces))
-
-
-def _topic(topic: Any) -> Work[bytes]:
-    partitions = topic.partitions
-    if len(partitions) <= AT_ONCE:
-        whole: Message = topic
-        return whole.SerializeToString()
-    pieces = [type(topic)(name=topic.name).SerializeToString()]
-    for first in range(0, len(partitions), AT_ONCE):
-        piece = type(topic)(partitions=partitions[first : first + AT_ONCE])
-        pieces.append(piece.SerializeToString())
-        yield
-    return b"".join(pieces)
-
-
-def varint(number: int) -> bytes:
-    """Encode a number as a protobuf varint."""
-    out = bytearray()
-    while number > 0x7F:
-        out.append(number & 0x7F | 0x80)
-        number >>= 7
-    out.append(number)
-    return bytes(out)
