@@ -30,7 +30,7 @@ T = TypeVar("T")
 
 
 class VirtualCredentials(SimulatedCredentials):
-    """Opens channels to the virtual coordinator, whatever address is asked for."""
+    """Opens channels to the virtual coordinator, unless another server listens at the address."""
 
     channels: list[SimulatedChannel]
 
@@ -48,7 +48,8 @@ class VirtualCredentials(SimulatedCredentials):
         )
 
     def open_aio(self, address: str, options: Options | None = None) -> grpc.aio.Channel:
-        channel: Any = SimulatedChannel(self, ADDRESS)  # Any: it is a channel by its methods.
+        to = ADDRESS if self.addresses.server_at(address) is None else address
+        channel: Any = SimulatedChannel(self, to)  # Any: it is a channel by its methods.
         self.channels.append(channel)
         return channel  # type: ignore[no-any-return]
 

@@ -1,4 +1,4 @@
-"""The conformance scenarios over Kafka's wire: the kit's second coordinator.
+"""The conformance scenarios over Kafka's wire: a second coordinator.
 
 A request of a scenario becomes a frame, written by kio from the fields of the same names; the frame
 goes into a connection of the listener, through the pipeline to the same shard, and the frame that

@@ -12,11 +12,11 @@ import contextlib
 import grpc
 import pytest
 
-from coordinator.testing.conformance.server.told import orders_of
 from coordinator.v1 import admin_pb2, admin_pb2_grpc, errors_pb2, group_pb2, group_pb2_grpc
 from coordinator.v1 import session_pb2 as pb
 from tests.service.session_client import Stream
 from tests.serving import running
+from tests.sessions.coordinator_rules.told import orders_of
 
 ATTACKS = []
 LONGEST_NAME = "ü" * 249

@@ -4,23 +4,29 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
+from coordinator.v1 import session_pb2 as pb
+
+TOPIC = "t"
+"""The topic that all cases speak of."""
+ACTIVE, WARM, DRAIN, LOST = (
+    pb.Wanted.ACTIVE,
+    pb.Wanted.WARM,
+    pb.Wanted.DRAIN,
+    pb.Wanted.LOST,
+)
 TOLERANCE_S = 0.01
 """Clocks tick in milliseconds, here and there."""
 
 
 def now_s() -> float:
-    """The kit's clock, which is its loop's: virtual time works as well as real time."""
+    """The clock of the loop: virtual time works as well as real time."""
     return asyncio.get_running_loop().time()
 
 
-class Failed(Exception):
+class Failed(AssertionError):
     """The subject broke a rule. The message says which."""
-
-
-class Disturbed(Exception):
-    """The kit itself was late: the case says nothing about the subject."""
 
 
 class TrialTranscript:
@@ -41,25 +47,27 @@ def brief(message: object) -> str:
 
 
 class Trial:
-    """One run of a case.
-
-    disturbed: why the kit was too late to say anything about the subject; None: it was not.
-    """
+    """One run of a case."""
 
     def __init__(self) -> None:
         self.transcript = TrialTranscript()
         self.news = asyncio.Event()
-        self.disturbed: str | None = None
+
+    @contextlib.contextmanager
+    def told(self) -> Iterator[None]:
+        """Add what was said to a failure."""
+        try:
+            yield
+        except Exception as error:
+            error.add_note("\n".join(self.transcript.lines))
+            raise
 
     def check(self, is_kept: bool, rule: str) -> None:
         """Check a rule.
 
         Raises:
             Failed: it is not kept.
-            Disturbed: the kit was late, so that it cannot be said.
         """
-        if self.disturbed is not None:
-            raise Disturbed(self.disturbed)
         if not is_kept:
             raise Failed(f"not kept: {rule}")
 
@@ -76,7 +84,6 @@ class Trial:
                 self.check(False, f"{what} (within {within_s:.1f} s)")
             self.check(True, what)  # A subject that has ended will not do it.
             await self._some_news(left_s)
-        self.check(True, what)
 
     async def never(self, condition: Callable[[], bool], what: str, for_s: float) -> None:
         """Wait, and see that something does not come.

@@ -10,18 +10,17 @@ from typing import Any
 
 import grpc
 
-from coordinator.testing.conformance.server.calls import GroupCalls
-from coordinator.testing.conformance.server.told import (
+from coordinator.v1 import errors_pb2
+from coordinator.v1 import session_pb2 as pb
+from tests.sessions.coordinator_rules.calls import GroupCalls
+from tests.sessions.coordinator_rules.told import (
     Ordered,
     Stream,
     held_topics,
     orders_of,
     text_of,
 )
-from coordinator.testing.conformance.trial import Failed, brief, now_s
-from coordinator.testing.conformance.wire import ACTIVE, DRAIN, LOST, TOPIC, WARM
-from coordinator.v1 import errors_pb2
-from coordinator.v1 import session_pb2 as pb
+from tests.sessions.trial import ACTIVE, DRAIN, LOST, TOPIC, WARM, Failed, brief, now_s
 
 
 class ScriptedMember:
@@ -45,7 +44,7 @@ class ScriptedMember:
         self.held: dict[int, int] = {}
         """Tokens of partitions that it has not released."""
         self.sent: dict[int, float] = {}
-        """Times at which its heartbeats were sent, by the kit's clock."""
+        """Times at which its heartbeats were sent."""
         self.acks: list[pb.SessionHeartbeatAck] = []
         self.wanted: list[pb.Wanted] = []
         self.beats = True
@@ -206,7 +205,7 @@ class ScriptedMember:
         await self.send(pb.SessionRequest(leave=leave))
 
     async def fall_silent(self) -> float:
-        """Send one more heartbeat, and no others; returns when that was, by the kit's clock."""
+        """Send one more heartbeat, and no others; returns when that was."""
         self.beats = False
         ack = await self.beat_and_hear()
         return self.sent[ack.number]
@@ -250,8 +249,6 @@ class ScriptedMember:
                 said = await stream.call.read()
                 if said is grpc.aio.EOF:
                     break
-                if not stream.said:
-                    self._was_slow("an Attach", self.heard_s or None)
                 stream.said.append(said)
                 self.group.transcript.add(f"{self.name} <-  {brief(said)}")
                 if stream is self.stream:
@@ -272,16 +269,9 @@ class ScriptedMember:
                 await self._answer_orders()
             case "heartbeat_ack":
                 self.acks.append(said.heartbeat_ack)
-                self._was_slow("a heartbeat", self.sent.get(said.heartbeat_ack.number))
             case "wanted":
                 self._wanted(said.wanted)
                 await self._answer_orders()
-
-    def _was_slow(self, what: str, sent_s: float | None) -> None:
-        """Note that the machine was too slow to say anything about the server, if it was."""
-        late_s = 0.0 if sent_s is None else now_s() - sent_s
-        if late_s > self.group.lease_s / 4:
-            self.group.disturbed = f"{what} of {self.name} was answered after {late_s:.2f} s"
 
     def _attached(self, attached: pb.Attached) -> None:
         if attached.session_id != self.session_id:
@@ -300,9 +290,6 @@ class ScriptedMember:
             await asyncio.sleep(due_s - loop.time())
             if not self.beats or stream is not self.stream or stream.has_ended:
                 return
-            late_s = loop.time() - due_s
-            if late_s > self.group.lease_s / 4:
-                self.group.disturbed = f"a heartbeat of {self.name} was {late_s:.2f} s late"
             await self.beat()
             due_s = loop.time() + interval_s
 

@@ -1,21 +1,22 @@
-"""A stream of the client under test, and the messages that a case sends on it."""
+"""A stream of the member, and the messages that a case sends on it."""
 
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from coordinator.testing.conformance.trial import brief
-from coordinator.testing.conformance.wire import ACTIVE, TOPIC
+import grpc
+
+from coordinator.testing.coordinator import HOST
 from coordinator.v1 import session_pb2 as pb
+from tests.sessions.trial import ACTIVE, TOPIC, brief, now_s
 
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """One partition as the client is told of it."""
+    """One partition as the member is told of it."""
 
     partition: int
     order: pb.Wanted.Order.ValueType = ACTIVE
@@ -28,13 +29,13 @@ class Told:
 
 @dataclass(frozen=True, slots=True)
 class HeardRequest:
-    """A message of the client, and when it came, by the kit's clock."""
+    """A message of the member, and when it came."""
 
     at_s: float
     request: pb.SessionRequest
 
 
-class ClientStream:
+class MemberStream:
     """One stream. acks: whether its heartbeats are acknowledged; not_renewed: what they list."""
 
     def __init__(self, port: int, epoch: int, tell: Callable[[str], None]) -> None:
@@ -46,7 +47,7 @@ class ClientStream:
         self.not_renewed: list[int] = []
         self.has_ended = False
         self.renewed_s = 0.0
-        """Time at which the newest acknowledged message came: the client sent it before that."""
+        """Time at which the newest acknowledged message came."""
 
     # --- What was heard ---
 
@@ -91,7 +92,7 @@ class ClientStream:
 
     def send(self, response: pb.SessionResponse) -> None:
         """Say something."""
-        self._tell(f"kit    ->  {brief(response)}")
+        self._tell(f"case   ->  {brief(response)}")
         self._out.put_nowait(response)
 
     def end(self) -> None:
@@ -129,7 +130,7 @@ class ClientStream:
 
     def go_away(self, reason: pb.GoAway.Reason.ValueType, port: int = 0) -> None:
         """Say GoAway, and end the stream."""
-        host = "127.0.0.1" if port else ""
+        host = HOST if port else ""
         self.send(pb.SessionResponse(go_away=pb.GoAway(reason=reason, host=host, port=port)))
         self.end()
 
@@ -137,7 +138,7 @@ class ClientStream:
         """Say Refused, and end the stream."""
         refused = pb.SessionRefused(
             error_code=code,  # type: ignore[arg-type]  # An enum of protobuf is a number.
-            error_message="of the conformance kit",
+            error_message="of the case",
             retry_after_ms=retry_after_ms,
         )
         self.send(pb.SessionResponse(refused=refused))
@@ -145,15 +146,15 @@ class ClientStream:
 
     # --- The RPC ---
 
-    async def read(self, requests: Any, tell: Callable[[], None]) -> None:
+    async def read(self, context: Any, tell: Callable[[], None]) -> None:
         """Hear everything, to the end of the stream."""
         try:
-            async for request in requests:
-                now_s = time.monotonic()
-                self._tell(f"kit    <-  {brief(request)}")
-                self.heard.append(HeardRequest(now_s, request))
+            while (request := await context.read()) is not grpc.aio.EOF:
+                at_s = now_s()
+                self._tell(f"case   <-  {brief(request)}")
+                self.heard.append(HeardRequest(at_s, request))
                 if request.HasField("heartbeat") and self.acks:
-                    self.renewed_s = now_s
+                    self.renewed_s = at_s
                     self.acknowledge(request.heartbeat.number)
                 tell()
         finally:

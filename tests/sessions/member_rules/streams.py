@@ -4,21 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-import time
 
-from coordinator.testing.conformance.cases import Cases
-from coordinator.testing.conformance.client.coordinator import (
+from coordinator.v1 import errors_pb2
+from coordinator.v1 import session_pb2 as pb
+from tests.sessions.member_rules.coordinator import (
     GROUP,
     PARTITIONS,
     SESSION,
-    ClientTrial,
+    MemberTrial,
 )
-from coordinator.testing.conformance.client.stream import ClientStream, Told
-from coordinator.testing.conformance.wire import TOPIC
-from coordinator.v1 import errors_pb2
-from coordinator.v1 import session_pb2 as pb
+from tests.sessions.member_rules.stream import MemberStream, Told
+from tests.sessions.rules import Cases
+from tests.sessions.trial import TOPIC, now_s
 
-cases: Cases[ClientTrial] = Cases()
+cases: Cases[MemberTrial] = Cases()
 RELEASED = pb.SessionAck.RELEASED
 
 
@@ -32,7 +31,7 @@ def held(topics: object) -> dict[int, int]:
     return found
 
 
-async def _attach(trial: ClientTrial, number: int) -> tuple[ClientStream, pb.Attach]:
+async def _attach(trial: MemberTrial, number: int) -> tuple[MemberStream, pb.Attach]:
     stream = await trial.attaching(number)
     attach = stream.attach
     assert attach is not None
@@ -40,9 +39,9 @@ async def _attach(trial: ClientTrial, number: int) -> tuple[ClientStream, pb.Att
 
 
 @cases("3")
-async def first_attach(trial: ClientTrial) -> None:
+async def first_attach(trial: MemberTrial) -> None:
     """The first message says who it is, what it declares, and that it holds nothing."""
-    await trial.start("worker-1")
+    trial.start("worker-1")
     _, attach = await _attach(trial, 1)
     trial.check(attach.group_id == GROUP, "the group is the one that it was told")
     trial.check(attach.member_name == "worker-1", "the member's name is the one that it was told")
@@ -55,7 +54,7 @@ async def first_attach(trial: ClientTrial) -> None:
 
 
 @cases("4")
-async def heartbeats(trial: ClientTrial) -> None:
+async def heartbeats(trial: MemberTrial) -> None:
     """Heartbeats come every quarter of a lease, their numbers rise, they name the version that was
     taken in, and at least every tenth has the whole held set."""
     trial.lease_ms = trial.short_lease_ms // 2
@@ -79,7 +78,7 @@ async def heartbeats(trial: ClientTrial) -> None:
 
 
 @cases("4")
-async def held_after_a_change(trial: ClientTrial) -> None:
+async def held_after_a_change(trial: MemberTrial) -> None:
     """The heartbeat after a change has the whole held set."""
     stream = await trial.attached({0: 10})
     trial.differ(stream, [Told(1, token=12)])
@@ -99,7 +98,7 @@ async def held_after_a_change(trial: ClientTrial) -> None:
 
 
 @cases("3")
-async def resumes(trial: ClientTrial) -> None:
+async def resumes(trial: MemberTrial) -> None:
     """A stream that ends is followed by one of the same session, with a higher number and the whole
     held set; nothing is lost by it."""
     stream = await trial.attached({0: 10, 1: 11})
@@ -112,16 +111,16 @@ async def resumes(trial: ClientTrial) -> None:
     trial.check(held(again.held) == {0: 10, 1: 11}, "it holds what it held")
     trial.check(again.coordinator_epoch == trial.epoch, "it names the epoch that it has seen")
     trial.answer(stream, [Told(0, token=10), Told(1, token=11)])
-    valid, takes_work, _ = await trial.ask_valid(0)
+    valid, takes_work = await trial.validity(0)
     trial.check(valid and takes_work, "confirmed, it goes on")
     trial.check(not trial.said("lost"), "nothing is lost")
     trial.check(not trial.said("granted"), "nothing is granted anew")
 
 
 @cases("3")
-async def resumes_unanswered(trial: ClientTrial) -> None:
+async def resumes_unanswered(trial: MemberTrial) -> None:
     """A first Attached that never came: the next Attach is of the same incarnation."""
-    await trial.start()
+    trial.start()
     stream, first = await _attach(trial, 1)
     stream.end()
     _, again = await _attach(trial, 2)
@@ -130,7 +129,7 @@ async def resumes_unanswered(trial: ClientTrial) -> None:
 
 
 @cases("4")
-async def heartbeat_numbers_go_on(trial: ClientTrial) -> None:
+async def heartbeat_numbers_go_on(trial: MemberTrial) -> None:
     """Heartbeat numbers count over the streams of a session."""
     trial.lease_ms = trial.short_lease_ms // 2
     stream = await trial.attached({0: 10})
@@ -144,7 +143,7 @@ async def heartbeat_numbers_go_on(trial: ClientTrial) -> None:
 
 
 @cases("3")
-async def unknown_member(trial: ClientTrial) -> None:
+async def unknown_member(trial: MemberTrial) -> None:
     """UNKNOWN_MEMBER_ID: everything is lost, and it attaches anew without the session."""
     stream = await trial.attached({0: 10, 1: 11})
     stream.refuse(errors_pb2.UNKNOWN_MEMBER_ID)
@@ -153,14 +152,14 @@ async def unknown_member(trial: ClientTrial) -> None:
     stream, again = await _attach(trial, 2)
     trial.check(again.session_id == "", "without session_id")
     trial.answer(stream, [], session_id="0" * 32)
-    valid, _, _ = await trial.ask_valid(0)
+    valid, _ = await trial.validity(0)
     trial.check(not valid, "nothing that was lost is valid")
     trial.differ(stream, [Told(0, token=30)])
     granted = await trial.event("granted", 0)
     trial.check(granted.get("token") == 30, "it may be granted again, under a new token")
 
 
-async def _stops(trial: ClientTrial, stream: ClientStream) -> None:
+async def _stops(trial: MemberTrial, stream: MemberStream) -> None:
     await trial.event("stopping")
     await asyncio.sleep(1.0)
     trial.check(len(trial.streams) == 1, "it opens no stream any more")
@@ -168,7 +167,7 @@ async def _stops(trial: ClientTrial, stream: ClientStream) -> None:
 
 
 @cases("3")
-async def stops_when_fenced(trial: ClientTrial) -> None:
+async def stops_when_fenced(trial: MemberTrial) -> None:
     """FENCED_INSTANCE_ID: stop."""
     stream = await trial.attached({0: 10})
     stream.refuse(errors_pb2.FENCED_INSTANCE_ID)
@@ -177,16 +176,16 @@ async def stops_when_fenced(trial: ClientTrial) -> None:
 
 
 @cases("3")
-async def stops_when_malformed(trial: ClientTrial) -> None:
+async def stops_when_malformed(trial: MemberTrial) -> None:
     """INVALID_REQUEST: stop."""
-    await trial.start()
+    trial.start()
     stream = await trial.attaching()
     stream.refuse(errors_pb2.INVALID_REQUEST)
     await _stops(trial, stream)
 
 
 @cases("3")
-async def stops_when_superseded(trial: ClientTrial) -> None:
+async def stops_when_superseded(trial: MemberTrial) -> None:
     """GoAway(SUPERSEDED): another process has its place. Stop."""
     stream = await trial.attached({0: 10})
     stream.go_away(pb.GoAway.SUPERSEDED)
@@ -195,7 +194,7 @@ async def stops_when_superseded(trial: ClientTrial) -> None:
 
 
 @cases("3")
-async def goes_on_after_shutdown(trial: ClientTrial) -> None:
+async def goes_on_after_shutdown(trial: MemberTrial) -> None:
     """GoAway(SHUTTING_DOWN): it keeps everything, and attaches again."""
     stream = await trial.attached({0: 10})
     stream.go_away(pb.GoAway.SHUTTING_DOWN)
@@ -206,11 +205,10 @@ async def goes_on_after_shutdown(trial: ClientTrial) -> None:
 
 
 @cases("3")
-async def follows_to_another_node(trial: ClientTrial) -> None:
+async def follows_to_another_node(trial: MemberTrial) -> None:
     """GoAway(MOVED), and NOT_COORDINATOR: it finds the coordinator, and attaches there."""
     stream = await trial.attached({0: 10})
-    port = await trial.listen()
-    trial.ports[0] = port
+    port = trial.listen()
     stream.go_away(pb.GoAway.MOVED, port)
     stream, again = await _attach(trial, 2)
     trial.check(stream.port == port, "it attaches at the other node")
@@ -223,18 +221,18 @@ async def follows_to_another_node(trial: ClientTrial) -> None:
 
 
 @cases("3")
-async def waits_as_told(trial: ClientTrial) -> None:
+async def waits_as_told(trial: MemberTrial) -> None:
     """`retry_after_ms` of a refusal is waited for."""
-    await trial.start()
+    trial.start()
     stream = await trial.attaching()
-    refused_s = time.monotonic()
+    refused_s = now_s()
     stream.refuse(errors_pb2.COORDINATOR_LOAD_IN_PROGRESS, retry_after_ms=1_000)
     stream = await trial.attaching(2)
     trial.not_before(stream.heard[0].at_s, refused_s, 1.0, "it attaches again")
 
 
 @cases("3")
-async def lower_epochs_are_ignored(trial: ClientTrial) -> None:
+async def lower_epochs_are_ignored(trial: MemberTrial) -> None:
     """Messages of a lower coordinator epoch than the session has seen are ignored."""
     trial.lease_ms = trial.short_lease_ms
     stream = await trial.attached({0: 10, 1: 11})
@@ -250,10 +248,10 @@ async def lower_epochs_are_ignored(trial: ClientTrial) -> None:
 
 
 @cases("5")
-async def waits_for_its_name(trial: ClientTrial) -> None:
+async def waits_for_its_name(trial: MemberTrial) -> None:
     """WAITING: it heartbeats and holds nothing; when it has inherited, it works."""
     trial.lease_ms = trial.short_lease_ms
-    await trial.start("worker-1")
+    trial.start("worker-1")
     stream = await trial.attaching()
     trial.answer(
         stream, [], standing=pb.Attached.WAITING, retry_after_ms=2_000, why="the name is in use"
@@ -267,25 +265,25 @@ async def waits_for_its_name(trial: ClientTrial) -> None:
 
 
 @cases("5")
-async def leaves(trial: ClientTrial) -> None:
-    """Leave(NOW): it says so, stops, and its process ends with status 0."""
+async def leaves(trial: MemberTrial) -> None:
+    """Leave(NOW): it says so, and ends."""
     stream = await trial.attached({0: 10})
-    await trial.tell("leave", kind="NOW")
+    leaving = asyncio.create_task(trial.member.close())
     await trial.until(lambda: stream.leave is not None, "it says Leave")
     leave = stream.leave
     assert leave is not None
     trial.check(leave.kind == pb.SessionLeave.NOW, "NOW")
     stream.go_away(pb.GoAway.LEFT)
-    await trial.until(lambda: trial.client.status is not None, "its process ends")
-    trial.check(trial.client.status == 0, f"with status 0: {trial.client.status}")
+    await leaving
+    await trial.until(trial.has_ended, "it ends, without an error")
     trial.check(len(trial.streams) == 1, "it opens no other stream")
 
 
 @cases("5")
-async def leaves_with_a_drain(trial: ClientTrial) -> None:
+async def leaves_with_a_drain(trial: MemberTrial) -> None:
     """Leave(DRAIN): it hands over what it is ordered to, and ends after GoAway(DRAINED)."""
     stream = await trial.attached({0: 10})
-    await trial.tell("leave", kind="DRAIN", within_ms=20_000)
+    trial.member.drain(20_000)
     await trial.until(lambda: stream.leave is not None, "it says Leave")
     leave = stream.leave
     assert leave is not None
@@ -294,8 +292,7 @@ async def leaves_with_a_drain(trial: ClientTrial) -> None:
     )
     trial.differ(stream, [Told(0, pb.Wanted.DRAIN, 10, 7, remaining_ms=19_000)])
     await trial.event("draining", 0)
-    await trial.tell("release", partition=0, position=5)
+    trial.member.released(trial.holding(0), 5)
     await trial.until(lambda: stream.count(RELEASED, 0, token=10) == 1, "it says RELEASED")
     stream.go_away(pb.GoAway.DRAINED)
-    await trial.until(lambda: trial.client.status is not None, "its process ends")
-    trial.check(trial.client.status == 0, f"with status 0: {trial.client.status}")
+    await trial.until(trial.has_ended, "it ends, without an error")

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 
-from coordinator.testing.conformance.cases import Cases
-from coordinator.testing.conformance.server.group import GroupTrial
-from coordinator.testing.conformance.server.member import ScriptedMember
-from coordinator.testing.conformance.wire import DRAIN, LOST
 from coordinator.v1 import session_pb2 as pb
+from tests.sessions.coordinator_rules.group import GroupTrial
+from tests.sessions.coordinator_rules.member import ScriptedMember
+from tests.sessions.rules import Cases
+from tests.sessions.trial import DRAIN, LOST
 
 cases: Cases[GroupTrial] = Cases()
 FOREVER_MS = 300_000

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 
-from coordinator.testing.conformance.cases import Cases
-from coordinator.testing.conformance.server.group import GroupTrial
-from coordinator.testing.conformance.wire import DRAIN
+from tests.sessions.coordinator_rules.group import GroupTrial
+from tests.sessions.rules import Cases
+from tests.sessions.trial import DRAIN
 
 cases: Cases[GroupTrial] = Cases()
 

@@ -5,10 +5,10 @@ These cases are played one at a time, after all others: a restart disturbs every
 
 from __future__ import annotations
 
-from coordinator.testing.conformance.cases import Cases
-from coordinator.testing.conformance.server.group import GroupTrial
-from coordinator.testing.conformance.server.told import listed
-from coordinator.testing.conformance.wire import DRAIN, LOST
+from tests.sessions.coordinator_rules.group import GroupTrial
+from tests.sessions.coordinator_rules.told import listed
+from tests.sessions.rules import Cases
+from tests.sessions.trial import DRAIN, LOST
 
 cases: Cases[GroupTrial] = Cases()
 

@@ -1,18 +1,18 @@
-"""Leases: until when the client acts."""
+"""Leases: until when the member acts."""
 
 from __future__ import annotations
 
 import asyncio
-import time
 
-from coordinator.testing.conformance.cases import Cases
-from coordinator.testing.conformance.client.coordinator import ClientTrial
-from coordinator.testing.conformance.client.stream import ClientStream, Told
+from tests.sessions.member_rules.coordinator import MemberTrial
+from tests.sessions.member_rules.stream import MemberStream, Told
+from tests.sessions.rules import Cases
+from tests.sessions.trial import now_s
 
-cases: Cases[ClientTrial] = Cases()
+cases: Cases[MemberTrial] = Cases()
 
 
-async def _fall_silent(trial: ClientTrial) -> tuple[ClientStream, float]:
+async def _fall_silent(trial: MemberTrial) -> tuple[MemberStream, float]:
     """Acknowledge one heartbeat, and no more; returns when it came."""
     trial.lease_ms = trial.short_lease_ms
     stream = await trial.attached({0: 10, 1: 11})
@@ -21,7 +21,7 @@ async def _fall_silent(trial: ClientTrial) -> tuple[ClientStream, float]:
     return stream, stream.renewed_s
 
 
-async def _suspended(trial: ClientTrial) -> tuple[ClientStream, float]:
+async def _suspended(trial: MemberTrial) -> tuple[MemberStream, float]:
     stream, renewed_s = await _fall_silent(trial)
     await trial.event("suspended", 0)
     await trial.event("suspended", 1)
@@ -29,12 +29,12 @@ async def _suspended(trial: ClientTrial) -> tuple[ClientStream, float]:
 
 
 @cases("4")
-async def suspends(trial: ClientTrial) -> None:
+async def suspends(trial: MemberTrial) -> None:
     """Without acknowledgements: no new work from two thirds of the lease, no effect from nine
     tenths, counted from when the last acknowledged heartbeat was sent; heartbeats go on."""
     _, renewed_s = await _fall_silent(trial)
-    await asyncio.sleep(max(0.0, renewed_s + trial.lease_s * 2 / 3 + 0.005 - time.monotonic()))
-    _, takes_work, _ = await trial.ask_valid(0)
+    await asyncio.sleep(max(0.0, renewed_s + trial.lease_s * 2 / 3 + 0.005 - now_s()))
+    _, takes_work = await trial.validity(0)
     trial.check(not takes_work, "at two thirds no new work is begun")
     await trial.is_invalid_in_time(0, renewed_s)
     await trial.event("suspended", 0)
@@ -46,8 +46,8 @@ async def suspends(trial: ClientTrial) -> None:
 
 
 @cases("4")
-async def suspends_without_a_stream(trial: ClientTrial) -> None:
-    """A client that cannot reach its coordinator is suspended all the same, and keeps what it
+async def suspends_without_a_stream(trial: MemberTrial) -> None:
+    """A member that cannot reach its coordinator is suspended all the same, and keeps what it
     holds."""
     stream, renewed_s = await _fall_silent(trial)
     stream.end()
@@ -60,7 +60,7 @@ async def suspends_without_a_stream(trial: ClientTrial) -> None:
 
 
 @cases("4")
-async def late_ack(trial: ClientTrial) -> None:
+async def late_ack(trial: MemberTrial) -> None:
     """An ack that comes after nine tenths of the lease renews nothing: it asks for the whole, or
     attaches again, and goes on only with the whole that answers."""
     stream, _ = await _suspended(trial)
@@ -73,7 +73,7 @@ async def late_ack(trial: ClientTrial) -> None:
         ),
         "it asks for the whole, or attaches again",
     )
-    valid, _, _ = await trial.ask_valid(0)
+    valid, _ = await trial.validity(0)
     trial.check(not valid, "the ack alone renews nothing")
     told = [Told(0, token=10), Told(1, token=19)]
     if trial.now is stream:
@@ -84,7 +84,7 @@ async def late_ack(trial: ClientTrial) -> None:
     else:
         trial.answer(trial.now, told)
     await trial.event("resumed", 0)
-    valid, _, _ = await trial.ask_valid(0)
+    valid, _ = await trial.validity(0)
     trial.check(valid, "the same token goes on")
     await trial.event("lost", 1)
     granted = await trial.event("granted", 1)
@@ -92,7 +92,7 @@ async def late_ack(trial: ClientTrial) -> None:
 
 
 @cases("4")
-async def resumed_by_attach(trial: ClientTrial) -> None:
+async def resumed_by_attach(trial: MemberTrial) -> None:
     """A suspended member that attaches again goes on with what the whole confirms."""
     stream, _ = await _suspended(trial)
     stream.end()
@@ -101,23 +101,23 @@ async def resumed_by_attach(trial: ClientTrial) -> None:
     trial.answer(trial.now, [Told(0, token=10)])
     await trial.event("resumed", 0)
     await trial.event("lost", 1)
-    valid, _, _ = await trial.ask_valid(0)
+    valid, _ = await trial.validity(0)
     trial.check(valid, "it is valid")
 
 
 @cases("4")
-async def unasked_whole(trial: ClientTrial) -> None:
+async def unasked_whole(trial: MemberTrial) -> None:
     """A whole Wanted that answers nothing does not revive a suspended partition."""
     stream, _ = await _suspended(trial)
     trial.whole(stream, [Told(0, token=10), Told(1, token=11)])
     await asyncio.sleep(0.3)
-    valid, _, _ = await trial.ask_valid(0)
+    valid, _ = await trial.validity(0)
     trial.check(not valid, "it stays suspended")
     trial.check(not trial.said("resumed"), "and is not told otherwise")
 
 
 @cases("6")
-async def not_renewed(trial: ClientTrial) -> None:
+async def not_renewed(trial: MemberTrial) -> None:
     """A partition that an ack lists is not renewed again under its token, also if a later ack does
     not list it; the others are."""
     trial.lease_ms = trial.short_lease_ms
@@ -129,12 +129,12 @@ async def not_renewed(trial: ClientTrial) -> None:
     await trial.until(lambda: len(stream.heartbeats) > seen, "the next heartbeat comes")
     stream.not_renewed = []
     await trial.is_invalid_in_time(0, renewed_s)
-    valid, takes_work, _ = await trial.ask_valid(1)
+    valid, takes_work = await trial.validity(1)
     trial.check(valid and takes_work, "the other one is renewed")
 
 
 @cases("6")
-async def not_renewed_then_granted(trial: ClientTrial) -> None:
+async def not_renewed_then_granted(trial: MemberTrial) -> None:
     """A partition that was not renewed is renewed again under a new token."""
     trial.lease_ms = trial.short_lease_ms
     stream = await trial.attached({0: 10})
@@ -147,5 +147,5 @@ async def not_renewed_then_granted(trial: ClientTrial) -> None:
     trial.check(granted.get("token") == 20, "the new token")
     seen = len(stream.heartbeats)
     await trial.until(lambda: len(stream.heartbeats) >= seen + 5, "a lease goes by")
-    valid, _, _ = await trial.ask_valid(0)
+    valid, _ = await trial.validity(0)
     trial.check(valid, "it is renewed")

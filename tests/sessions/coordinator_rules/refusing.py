@@ -7,10 +7,10 @@ from typing import Any
 
 import grpc
 
-from coordinator.testing.conformance.cases import Cases
-from coordinator.testing.conformance.server.group import GroupTrial
-from coordinator.testing.conformance.server.told import held_topics
 from coordinator.v1 import session_pb2 as pb
+from tests.sessions.coordinator_rules.group import GroupTrial
+from tests.sessions.coordinator_rules.told import held_topics
+from tests.sessions.rules import Cases
 
 cases: Cases[GroupTrial] = Cases()
 

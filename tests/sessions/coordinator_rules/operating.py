@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from coordinator.testing.conformance.cases import Cases
-from coordinator.testing.conformance.server.group import GroupTrial
-from coordinator.testing.conformance.server.told import listed
-from coordinator.testing.conformance.wire import DRAIN, LOST, WARM
 from coordinator.v1 import errors_pb2
 from coordinator.v1 import session_pb2 as pb
+from tests.sessions.coordinator_rules.group import GroupTrial
+from tests.sessions.coordinator_rules.told import listed
+from tests.sessions.rules import Cases
+from tests.sessions.trial import DRAIN, LOST, WARM
 
 cases: Cases[GroupTrial] = Cases()
 

@@ -1,6 +1,6 @@
-"""Cases for servers: the kit plays the members."""
+"""Rules of the coordinator: each case plays members."""
 
-from coordinator.testing.conformance.server import (
+from tests.sessions.coordinator_rules import (
     attaching,
     handoffs,
     leases,
@@ -14,6 +14,6 @@ from coordinator.testing.conformance.server import (
 
 PARTS = (attaching, leases, handoffs, preparing, leaving, planning, operating, refusing)
 ALL = [case for part in PARTS for case in part.cases.all]
-"""All cases for servers that need no restart."""
+"""All that need no restart."""
 RESTARTS = restarting.cases.all
-"""Cases for which the server is restarted."""
+"""Cases for which the coordinator is restarted."""

@@ -6,8 +6,6 @@ from typing import Any
 
 import grpc
 
-from coordinator.testing.conformance.trial import Trial
-from coordinator.testing.conformance.wire import TOPIC
 from coordinator.v1 import (
     admin_pb2,
     admin_pb2_grpc,
@@ -17,6 +15,7 @@ from coordinator.v1 import (
     session_pb2_grpc,
 )
 from coordinator.v1 import session_pb2 as pb
+from tests.sessions.trial import TOPIC, Trial
 
 
 class GroupCalls(Trial):

@@ -8,15 +8,14 @@ from typing import Any
 
 import grpc
 
-from coordinator.testing.conformance.trial import now_s
-from coordinator.testing.conformance.wire import TOPIC
 from coordinator.v1 import errors_pb2
 from coordinator.v1 import session_pb2 as pb
+from tests.sessions.trial import TOPIC, now_s
 
 
 @dataclass(frozen=True, slots=True)
 class Ordered:
-    """The last order about a partition. at_s: when it came, by the kit's clock."""
+    """The last order about a partition. at_s: when it came."""
 
     order: int
     token: int

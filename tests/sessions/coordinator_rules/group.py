@@ -11,12 +11,12 @@ from typing import Any
 import grpc
 
 from coordinator.dial import Credentials, address_of
-from coordinator.testing.conformance.server.calls import GroupCalls
-from coordinator.testing.conformance.server.member import ScriptedMember
-from coordinator.testing.conformance.server.told import text_of
-from coordinator.testing.conformance.trial import now_s
 from coordinator.v1 import errors_pb2, group_pb2, group_pb2_grpc
 from coordinator.v1 import session_pb2 as pb
+from tests.sessions.coordinator_rules.calls import GroupCalls
+from tests.sessions.coordinator_rules.member import ScriptedMember
+from tests.sessions.coordinator_rules.told import text_of
+from tests.sessions.trial import now_s
 
 OWN = [("grpc.use_local_subchannel_pool", 1)]
 """A trial shares its connections with no other."""
@@ -120,7 +120,7 @@ class ServerUnderTest:
     """The node at an address; groups are played at the node that coordinates them.
 
     Args:
-        credentials: of the kit, as of other clients.
+        credentials: as of other clients.
         restart: restarts the coordinator; returns when that is done.
     """
 
@@ -135,7 +135,7 @@ class ServerUnderTest:
         self._restart = restart
 
     @contextlib.asynccontextmanager
-    async def trial(self, case: str, attempt: int) -> AsyncIterator[GroupTrial]:
+    async def trial(self, case: str) -> AsyncIterator[GroupTrial]:
         """A group of its own, with a connection of its own."""
         group_id = f"conformance-{case}-{uuid.uuid4().hex[:8]}"
         async with contextlib.AsyncExitStack() as stack:
@@ -147,12 +147,11 @@ class ServerUnderTest:
                 await self._restart()
                 return await connect()
 
-            lease_ms = attempt * self._lease_ms
-            group = GroupTrial(
-                await connect(), self._credentials.metadata(), group_id, lease_ms, restart
-            )
+            metadata = self._credentials.metadata()
+            group = GroupTrial(await connect(), metadata, group_id, self._lease_ms, restart)
             try:
-                yield group
+                with group.told():
+                    yield group
             finally:
                 for member in group.members:
                     await member.close()

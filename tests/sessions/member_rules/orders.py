@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import asyncio
 
-from coordinator.testing.conformance.cases import Cases
-from coordinator.testing.conformance.client.coordinator import ClientTrial
-from coordinator.testing.conformance.client.stream import Told
-from coordinator.testing.conformance.wire import DRAIN, LOST, WARM
 from coordinator.v1 import errors_pb2
 from coordinator.v1 import session_pb2 as pb
+from tests.sessions.member_rules.coordinator import MemberTrial
+from tests.sessions.member_rules.stream import Told
+from tests.sessions.rules import Cases
+from tests.sessions.trial import DRAIN, LOST, WARM
 
-cases: Cases[ClientTrial] = Cases()
+cases: Cases[MemberTrial] = Cases()
 RELEASED, READY, REFUSED = pb.SessionAck.RELEASED, pb.SessionAck.READY, pb.SessionAck.REFUSED
 
 
 @cases("3")
-async def ranges(trial: ClientTrial) -> None:
+async def ranges(trial: MemberTrial) -> None:
     """A range names consecutive partitions under consecutive tokens, each with its offset."""
     stream = await trial.attached({})
     trial.version += 1
@@ -37,7 +37,7 @@ async def ranges(trial: ClientTrial) -> None:
 
 
 @cases("3")
-async def gap(trial: ClientTrial) -> None:
+async def gap(trial: MemberTrial) -> None:
     """A difference that is based on a version that it has not seen is not applied: it asks for the
     whole at once."""
     stream = await trial.attached({0: 10})
@@ -57,7 +57,7 @@ async def gap(trial: ClientTrial) -> None:
 
 
 @cases("3")
-async def whole_without_a_partition(trial: ClientTrial) -> None:
+async def whole_without_a_partition(trial: MemberTrial) -> None:
     """A partition that a whole Wanted no longer names is lost, without a drain or a commit."""
     stream = await trial.attached({0: 10, 1: 11})
     trial.whole(stream, [Told(1, token=11)])
@@ -65,26 +65,26 @@ async def whole_without_a_partition(trial: ClientTrial) -> None:
     await trial.until(lambda: stream.count(RELEASED, 0, token=10) == 1, "it says RELEASED")
     trial.check(not trial.said("draining"), "without a drain")
     trial.check(not trial.commits, "without a commit")
-    valid, _, _ = await trial.ask_valid(0)
+    valid, _ = await trial.validity(0)
     trial.check(not valid, "it is not valid")
-    valid, _, _ = await trial.ask_valid(1)
+    valid, _ = await trial.validity(1)
     trial.check(valid, "the other one is")
 
 
 @cases("4")
-async def another_token(trial: ClientTrial) -> None:
+async def another_token(trial: MemberTrial) -> None:
     """Another token for a held partition: lost, then granted."""
     stream = await trial.attached({0: 10})
     trial.differ(stream, [Told(0, token=15)])
     await trial.event("lost", 0)
     granted = await trial.event("granted", 0)
     trial.check(granted.get("token") == 15, "under the new token")
-    valid, _, _ = await trial.ask_valid(0)
+    valid, _ = await trial.validity(0)
     trial.check(valid, "it is valid")
 
 
 @cases("3")
-async def pages(trial: ClientTrial) -> None:
+async def pages(trial: MemberTrial) -> None:
     """A Wanted in pages takes effect with the last one."""
     stream = await trial.attached({0: 10, 3: 13})
     trial.version += 1
@@ -99,35 +99,35 @@ async def pages(trial: ClientTrial) -> None:
 
 
 @cases("6")
-async def drains(trial: ClientTrial) -> None:
+async def drains(trial: MemberTrial) -> None:
     """DRAIN: it works on until it has released, and then says so with token, hand-off and
     position."""
     stream = await trial.attached({0: 10, 1: 11})
     trial.differ(stream, [Told(0, DRAIN, 10, 77, remaining_ms=20_000)])
     await trial.event("draining", 0)
-    valid, takes_work, _ = await trial.ask_valid(0)
+    valid, takes_work = await trial.validity(0)
     trial.check(valid, "effects may leave while it drains")
     trial.check(not takes_work, "no new work is begun")
     trial.check(await trial.commit(0, 70) == "NONE", "it commits while it drains")
     trial.check(stream.count(RELEASED, 0) == 0, "it has not released")
-    await trial.tell("release", partition=0, position=70)
+    trial.member.released(trial.holding(0), 70)
     await trial.until(lambda: stream.count(RELEASED, 0) > 0, "it says RELEASED")
     (ack,) = [each for each in stream.acked if each.partition == 0]
     trial.check((ack.token, ack.handoff_id) == (10, 77), "with the token and the hand-off's id")
     trial.check(ack.HasField("position") and ack.position == 70, "and the position")
-    valid, _, _ = await trial.ask_valid(0)
+    valid, _ = await trial.validity(0)
     trial.check(not valid, "it is not valid any more")
     trial.check(not trial.said("lost"), "a drained partition is not lost")
 
 
 @cases("3")
-async def repeats_released(trial: ClientTrial) -> None:
+async def repeats_released(trial: MemberTrial) -> None:
     """A whole Wanted that still names an order which was carried out: the ack is repeated."""
     stream = await trial.attached({0: 10})
     order = Told(0, DRAIN, 10, 77, remaining_ms=20_000)
     trial.differ(stream, [order])
     await trial.event("draining", 0)
-    await trial.tell("release", partition=0, position=70)
+    trial.member.released(trial.holding(0), 70)
     await trial.until(lambda: stream.count(RELEASED, 0) == 1, "it says RELEASED")
     trial.whole(stream, [order])
     await trial.until(lambda: stream.count(RELEASED, 0, token=10) == 2, "it says so again")
@@ -139,7 +139,7 @@ async def repeats_released(trial: ClientTrial) -> None:
 
 
 @cases("6")
-async def lost_is_no_drain(trial: ClientTrial) -> None:
+async def lost_is_no_drain(trial: MemberTrial) -> None:
     """LOST: no drain and no commit; RELEASED once it has stopped, and once only."""
     stream = await trial.attached({0: 10, 1: 11})
     trial.differ(stream, [Told(0, LOST, 10, 77)])
@@ -154,7 +154,7 @@ async def lost_is_no_drain(trial: ClientTrial) -> None:
 
 
 @cases("6")
-async def drain_becomes_lost(trial: ClientTrial) -> None:
+async def drain_becomes_lost(trial: MemberTrial) -> None:
     """A drain that becomes LOST."""
     stream = await trial.attached({0: 10})
     trial.differ(stream, [Told(0, DRAIN, 10, 77, remaining_ms=20_000)])
@@ -162,20 +162,20 @@ async def drain_becomes_lost(trial: ClientTrial) -> None:
     trial.differ(stream, [Told(0, LOST, 10, 77)])
     await trial.event("lost", 0)
     await trial.until(lambda: stream.count(RELEASED, 0, token=10) == 1, "it says RELEASED")
-    valid, _, _ = await trial.ask_valid(0)
+    valid, _ = await trial.validity(0)
     trial.check(not valid, "it is not valid")
 
 
 @cases("6")
-async def warms(trial: ClientTrial) -> None:
+async def warms(trial: MemberTrial) -> None:
     """WARM: it prepares, holds nothing, and says READY; then it is granted the partition."""
     stream = await trial.attached({0: 10})
     trial.differ(stream, [Told(1, WARM, 0, 88, remaining_ms=60_000)])
     await trial.event("warming", 1)
-    valid, _, _ = await trial.ask_valid(1)
+    valid, _ = await trial.validity(1)
     trial.check(not valid, "it is not valid: there is no token")
     trial.check(stream.count(READY, 1) == 0, "it is not ready yet")
-    await trial.tell("ready", partition=1)
+    trial.member.ready(trial.holding(1))
     await trial.until(lambda: stream.count(READY, 1, handoff_id=88) == 1, "it says READY")
     trial.differ(stream, [Told(1, token=20)])
     granted = await trial.event("granted", 1)
@@ -183,12 +183,12 @@ async def warms(trial: ClientTrial) -> None:
 
 
 @cases("3")
-async def repeats_ready(trial: ClientTrial) -> None:
+async def repeats_ready(trial: MemberTrial) -> None:
     """A resumed member finds its WARM again and repeats READY; another id is another order."""
     stream = await trial.attached({})
     trial.differ(stream, [Told(1, WARM, 0, 88)])
     await trial.event("warming", 1)
-    await trial.tell("ready", partition=1)
+    trial.member.ready(trial.holding(1))
     await trial.until(lambda: stream.count(READY, 1, handoff_id=88) == 1, "it says READY")
     stream.end()
     stream = await trial.attaching(2)
@@ -198,12 +198,12 @@ async def repeats_ready(trial: ClientTrial) -> None:
     await asyncio.sleep(0.3)
     trial.check(stream.count(READY, 1, handoff_id=99) == 0, "a new hand-off is not ready at once")
     await trial.event("warming", 1)
-    await trial.tell("ready", partition=1)
+    trial.member.ready(trial.holding(1))
     await trial.until(lambda: stream.count(READY, 1, handoff_id=99) == 1, "READY for the new one")
 
 
 @cases("6")
-async def copies(trial: ClientTrial) -> None:
+async def copies(trial: MemberTrial) -> None:
     """Mode copy: the position up to which to prepare is told."""
     stream = await trial.attached({})
     trial.differ(stream, [Told(1, WARM, 0, 88, position=70, offset=60)])
@@ -212,7 +212,7 @@ async def copies(trial: ClientTrial) -> None:
 
 
 @cases("3")
-async def dropped_while_warming(trial: ClientTrial) -> None:
+async def dropped_while_warming(trial: MemberTrial) -> None:
     """A WARM that a whole Wanted no longer names is dropped, and nothing is released."""
     stream = await trial.attached({0: 10})
     trial.differ(stream, [Told(1, WARM, 0, 88)])
@@ -225,21 +225,21 @@ async def dropped_while_warming(trial: ClientTrial) -> None:
 
 
 @cases("6")
-async def refuses(trial: ClientTrial) -> None:
+async def refuses(trial: MemberTrial) -> None:
     """REFUSED of an order to warm names the hand-off; of a held partition, the token."""
     stream = await trial.attached({0: 10})
     trial.differ(stream, [Told(1, WARM, 0, 88)])
     await trial.event("warming", 1)
-    await trial.tell("refuse", partition=1, reason="no room")
+    trial.member.refuse(trial.holding(1), "no room")
     await trial.until(lambda: stream.count(REFUSED, 1, handoff_id=88) == 1, "it says REFUSED")
-    await trial.tell("refuse", partition=0, reason="poison")
+    trial.member.refuse(trial.holding(0), "poison")
     await trial.until(lambda: stream.count(REFUSED, 0, token=10) == 1, "it says REFUSED")
-    valid, _, _ = await trial.ask_valid(0)
+    valid, _ = await trial.validity(0)
     trial.check(not valid, "it is not valid any more")
 
 
 @cases("8")
-async def commits_carry_tokens(trial: ClientTrial) -> None:
+async def commits_carry_tokens(trial: MemberTrial) -> None:
     """A commit carries member and token; FENCED_TOKEN is no success."""
     await trial.attached({0: 10})
     trial.check(await trial.commit(0, 41) == "NONE", "it is stored")
