@@ -3,8 +3,7 @@
 `deploy/explain.svg` and `deploy/timeline.svg` show what `coordinator explain` and `timeline` say of
 an incident that is played on virtual time, so they are the same on every machine.
 `deploy/workers.svg` and `deploy/owners.svg` are drawn from recorded runs, of the README's worker
-(`tests/integration/clients/recorded_workers.py`) and of `deploy/demo delays`. A test compares all
-four.
+(`tests/integration/clients/recorded_workers.py`) and of `deploy/demo delays`.
 The pictures of the console (`tests/browser/pictures.py`) are photographs of a real one.
 """
 

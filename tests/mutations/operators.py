@@ -12,8 +12,6 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from tests.mutations.places import MODULE, NoPlace, definitions, offset_of
-
 _COMPARISONS = {
     ast.Eq: ("==", "!="),
     ast.NotEq: ("!=", "=="),
@@ -42,45 +40,24 @@ Node = ast.expr | ast.stmt
 
 @dataclass(frozen=True, slots=True)
 class Edit:
-    """`new` takes the place of the source between two offsets, inside of a place by name."""
+    """`new` takes the place of the source between two offsets."""
 
     operator: str
-    place: str
     begin: int
     end: int
     new: str
 
-    def as_text(self, source: str) -> tuple[str, str]:
-        """Whole lines before and after the edit, as many as are found once in the place.
-
-        Raises:
-            NoPlace: its lines cannot be told from others.
-        """
-        first = source.rfind("\n", 0, self.begin) + 1
-        last = source.find("\n", self.end)
-        while True:
-            old = source[first:last]
-            try:
-                offset_of(source, self.place, old, self.place)
-            except NoPlace:
-                further = source.find("\n", last + 1)
-                if old.count("\n") > 8 or further < 0:
-                    raise
-                last = further
-            else:
-                return old, source[first : self.begin] + self.new + source[self.end : last]
+    def of(self, source: str) -> str:
+        """The source after the edit."""
+        return source[: self.begin] + self.new + source[self.end :]
 
 
 def edits(source: str) -> Iterator[Edit]:
-    """All edits of a source, in the order of its places."""
-    tree = ast.parse(source)
+    """All edits of a source, outer nodes before those inside."""
     offsets = _Offsets(source)
-    inner = {node for _, node in definitions(tree)}
-    places: list[tuple[str, ast.AST]] = [(MODULE, tree), *definitions(tree)]
-    for place, root in places:
-        for node in _own(root, inner):
-            for operator, begin, end, new in _changes(node, source, offsets):
-                yield Edit(operator, place, begin, end, new)
+    for node in _changeable(ast.parse(source)):
+        for change in _changes(node, source, offsets):
+            yield Edit(*change)
 
 
 class _Offsets:
@@ -105,18 +82,18 @@ class _Offsets:
         return self._starts[line - 1] + len(before)
 
 
-def _own(root: ast.AST, inner: set[ast.stmt]) -> Iterator[ast.AST]:
-    """Nodes of a place without those of places inside, and without what is never changed."""
+def _changeable(root: ast.AST) -> Iterator[ast.AST]:
+    """Nodes below a node, without what is never changed."""
     for name, value in ast.iter_fields(root):
         if name in ("annotation", "returns", "decorator_list", "type_params"):
             continue
         for child in value if isinstance(value, list) else [value]:
-            if not isinstance(child, ast.AST) or child in inner or isinstance(child, ast.Assert):
+            if not isinstance(child, ast.AST) or isinstance(child, ast.Assert):
                 continue
             if isinstance(child, ast.If) and ast.unparse(child.test) == "TYPE_CHECKING":
                 continue
             yield child
-            yield from _own(child, inner)
+            yield from _changeable(child)
 
 
 def _changes(node: ast.AST, source: str, offsets: _Offsets) -> Iterator[tuple[str, int, int, str]]:
