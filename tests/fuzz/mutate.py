@@ -1,12 +1,11 @@
-"""Mutations of bytes, for machines without a coverage-guided engine and for tests in seconds.
-
-Blind, but the same in every run: what it finds once it finds always.
-"""
+"""Mutations of bytes."""
 
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+
+from hypothesis import strategies as st
 
 INTERESTING = [
     *(
@@ -23,13 +22,24 @@ LENGTH_MAX = 4_096
 
 
 def mutations(seeds: Sequence[bytes], seed: int) -> Iterator[bytes]:
-    """Endless inputs, each some steps away from one of the seeds."""
+    """Endless inputs, each some steps away from one of the seeds; the same in every run."""
     chance = random.Random(seed)
     while True:
-        data = bytearray(chance.choice(seeds))
-        for _ in range(chance.choice((1, 1, 2, 3, 8))):
-            _step(data, seeds, chance)
-        yield bytes(data[:LENGTH_MAX])
+        yield _mutated(seeds, chance)
+
+
+def near(seeds: Iterable[bytes]) -> st.SearchStrategy[bytes]:
+    """Inputs some steps away from one of the seeds, and any others."""
+    all_seeds = [*seeds]
+    chance = st.randoms(use_true_random=False)
+    return st.builds(_mutated, st.just(all_seeds), chance) | st.binary(max_size=200)
+
+
+def _mutated(seeds: Sequence[bytes], chance: random.Random) -> bytes:
+    data = bytearray(chance.choice(seeds))
+    for _ in range(chance.choice((0, 1, 1, 2, 3, 8))):
+        _step(data, seeds, chance)
+    return bytes(data[:LENGTH_MAX])
 
 
 def _step(data: bytearray, seeds: Sequence[bytes], chance: random.Random) -> None:

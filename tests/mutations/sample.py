@@ -3,9 +3,9 @@
     python -m tests.mutations.sample [PART ...] [--seed N] [--minutes N] [--count N] [--workers N]
 
 An hour by default, or `--count` mutations if those are fewer. A PART is a part of a path, and
-selects among the files of the rooms below. A seed names an order of all mutations, so that the same command
-makes the same ones. Each survivor is printed with its change: a rule that no test holds, code that
-no rule needs, or a change that changes nothing. Exit status: 0, whatever has survived.
+selects among the files of the rooms below. A seed names an order of all mutations, so that the same
+command makes the same ones. Each survivor is printed with its change: a rule that no test holds,
+code that no rule needs, or a change that changes nothing. Exit status: 0, whatever has survived.
 """
 
 from __future__ import annotations

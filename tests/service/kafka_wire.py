@@ -173,6 +173,7 @@ class World:
             self.pipeline,
             config,
             FixedTopics(self.node, topics or {"t": 4}),
+            guard=guard,
             on_failure=lambda *what: self.failures.append(what),
         )
         self.listener.context.addresses = Addresses(self.node, "here:9092")

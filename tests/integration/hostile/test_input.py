@@ -30,9 +30,9 @@ from coordinator.v1 import (
     session_pb2,
 )
 from coordinator.v1 import group_pb2 as pb
+from tests.fuzz import corpus
 from tests.fuzz.messages import GROUP, MEMBERS, messages, with_ids
 from tests.fuzz.mutate import mutations
-from tests.fuzz.targets import load
 from tests.patience import HANG_S
 from tests.serving import Process, running
 
@@ -200,7 +200,7 @@ def server():
 
 def test_any_bytes(server):
     before = server.rss_mib()
-    seeds = [seed[1:] for seed in load("requests").seeds()]
+    seeds = [seed[1:] for seed in corpus.read("requests")]
     with grpc.insecure_channel(server.address) as channel:
         for method in METHODS:
             if method is DRAIN:

@@ -1,9 +1,17 @@
-"""Records of the log, and a shard that is loaded from them."""
+"""Records of the log, in a frame with its checksum, and a shard that is loaded from them.
+
+The checksum stops nearly everything, so bytes are tried as a frame with one that is right, as they
+would be from a writer that is broken and not from a disk that is; and as a record.
+"""
 
 import dataclasses
+import struct
+
+import google_crc32c
 
 from coordinator.core.config import GroupConfig
 from coordinator.core.errors import InvariantViolated
+from coordinator.core.ids import ShardId
 from coordinator.core.records import (
     GenerationFloor,
     GroupDeleted,
@@ -22,12 +30,32 @@ from coordinator.runtime.payloads import PAYLOADS
 from coordinator.shard.followers import AckPolicy
 from coordinator.shard.outbox import Tick
 from coordinator.shard.shard import Shard
-from coordinator.storage.log import Damaged
+from coordinator.storage import entry
+from coordinator.storage.chain import Chain
+from coordinator.storage.log import Damaged, Entry
 
 NOW_MS = 1_700_000_000_000
+SHARD, SEQUENCE = ShardId(3), 1
 
 
 def target(data: bytes) -> None:
+    _load_frame(data)
+    _load_frame(data + struct.pack(">I", google_crc32c.value(data)))
+    _load_record(data)
+
+
+def _load_frame(data: bytes) -> None:
+    chain = Chain("the log", None)
+    try:
+        found = entry.decode(data, SHARD, SEQUENCE)
+        chain.add(found)
+    except Damaged:
+        return
+    assert entry.encode(SHARD, found) == data
+    assert [*chain.loaded().records()] == [*found.records]
+
+
+def _load_record(data: bytes) -> None:
     try:
         record = codec.decode(data)
     except Damaged:
@@ -45,6 +73,9 @@ def target(data: bytes) -> None:
 
 
 def seeds():
+    for records in ((), (b"one",), (b"", b"two" * 50, b"\xff")):
+        frame = entry.encode(SHARD, Entry(SEQUENCE, 2, 0, records))
+        yield from (frame, frame[:-4])  # Also without the checksum, which is added.
     member = MemberRecord("a-1", "a", "client", "/10.0.0.1", 60_000, 10_000, b"\0\1", b"\0\0")
     for record in (
         GroupMetadata("g", 4, "consumer", "range", "a-1", 1_700_000_000_000, (member,)),

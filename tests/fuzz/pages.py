@@ -8,6 +8,7 @@ import asyncio
 import json
 import re
 from http import HTTPStatus
+from unittest.mock import AsyncMock, Mock
 
 from prometheus_client import CollectorRegistry, Counter
 
@@ -18,38 +19,14 @@ from coordinator.security.guard import Guard
 from coordinator.security.tokens import Tokens, digest_of
 from coordinator.web.connection import Connection
 from coordinator.web.messages import Request, Response, only_for
-from tests.fuzz.targets.web_tokens import VERIFIER
-from tests.fuzz.targets.web_tokens import seeds as token_seeds
+from tests.fuzz.web_tokens import VERIFIER
+from tests.fuzz.web_tokens import seeds as token_seeds
 
 TOKEN = "cgc_a-token"
 REQUEST = b"GET /metrics HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer " + TOKEN.encode()
 LOOP = asyncio.new_event_loop()
 REGISTRY = CollectorRegistry()
 Counter("coordinator_things", "Things.", ["kind"], registry=REGISTRY).labels("\u202e").inc()
-
-
-class MemoryWriter:
-    """An `asyncio.StreamWriter` that keeps what is written."""
-
-    def __init__(self) -> None:
-        self.written = b""
-        self.is_closed = False
-        self.transport = self
-
-    def write(self, data: bytes) -> None:
-        self.written += data
-
-    def can_write_eof(self) -> bool:
-        return False
-
-    def close(self) -> None:
-        self.is_closed = True
-
-    abort = close
-
-    async def drain(self) -> None: ...
-
-    async def wait_closed(self) -> None: ...
 
 
 def _echo(request: Request) -> Response:
@@ -81,12 +58,16 @@ async def _talk(data: bytes, handler) -> list[int]:
         assert isinstance(response, Response)
         return response
 
-    reader, writer = asyncio.StreamReader(), MemoryWriter()
+    reader, writer = asyncio.StreamReader(), AsyncMock(spec=asyncio.StreamWriter)
+    written = bytearray()
+    writer.write = written.extend
+    writer.can_write_eof = lambda: False
+    writer.close = writer.transport.abort = Mock()
     reader.feed_data(data)
     reader.feed_eof()
     await Connection(reader, writer, answer, peer="fuzz:1", timeout_s=60.0).serve()
-    assert writer.is_closed
-    return _statuses(writer.written, methods)
+    assert writer.close.called
+    return _statuses(bytes(written), methods)
 
 
 def _statuses(written: bytes, methods: list[str]) -> list[int]:

@@ -4,12 +4,9 @@ What is understood is written again by the library and stays what it is, and wha
 says what the library says.
 """
 
-import io
 import struct
 from datetime import UTC, datetime, timedelta
 from uuid import UUID
-
-from kio.serial import entity_writer
 
 from coordinator.kafka import codec
 from coordinator.kafka.apis import APIS, HEARTBEAT
@@ -17,6 +14,7 @@ from coordinator.kafka.errors import Undecodable
 from coordinator.kafka.headers import read_header
 from coordinator.kafka.heartbeats import read_beat
 from coordinator.kafka.schema import fields_of, request_schema
+from tests.kafka.messages import written
 
 KINDS = [
     (api, version) for api in APIS.values() for version in range(api.low, api.high + 1)
@@ -46,12 +44,6 @@ def head(api, version: int) -> bytes:
     return head + b"\0" if api.is_flexible(version) else head
 
 
-def written(body) -> bytes:
-    out = io.BytesIO()
-    entity_writer(type(body))(out, body)
-    return out.getvalue()
-
-
 def _beat(frame: bytes, version: int):
     """The heartbeat that is read by hand, as the library would have it."""
     try:
@@ -72,24 +64,15 @@ def seeds():
 
 
 def example_of(api, version: int, *, filled: bool):
-    """A request; `filled`: with something in every field."""
+    """A request with two items in each array and something in every field, or with empty arrays."""
     return _example(request_schema(api.key, version), filled)
 
 
 def _example(message, filled: bool):
-    """A request with an item in each array and something in every field, or with as little as can
-    be."""
     values = {}
     for field in fields_of(message):
         one = _example(field.message, filled) if field.message else VALUES[field.kind]
-        if filled:
-            values[field.name] = (one, one) if field.is_array else one
-        elif field.is_array:
-            values[field.name] = ()
-        else:
-            values[field.name] = (
-                one if field.message or field.kind not in EMPTY else EMPTY[field.kind]
-            )
+        values[field.name] = (one, one)[: 2 * filled] if field.is_array else one
     return message(**values)
 
 
@@ -104,4 +87,3 @@ VALUES = {
     "bytes": b"\0\1\2",
     "error_code": 0,
 }
-EMPTY = {"string": "", "bytes": b""}
