@@ -55,7 +55,6 @@ CREATE TABLE IF NOT EXISTS snapshot (
 );
 """
 _BOOT_LOCK = 0x636F6F7264  # The one advisory lock, held while tables are made.
-TABLE_NAMES = ("cluster", "node", "shard", "fence", "entry", "chunk", "snapshot")
 
 
 def ddl(schema: str, shards: int, role: str = "") -> str:

@@ -20,7 +20,6 @@ COORDINATOR = VirtualCoordinator
 """Class of the scenarios' coordinator; conftest.py replaces it by the one over Kafka's wire."""
 GROUP = "g"
 SUPERSET = ("range", "roundrobin")
-MAX_STEPS = 100_000
 
 
 def code(response) -> str:

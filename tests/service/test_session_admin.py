@@ -49,31 +49,3 @@ async def test_a_session_group_is_described_over_the_wire(channel, admin):  # no
     listed = await admin.ListGroups(pb.ListGroupsRequest(types_filter=["session"]))
     assert [group.group_type for group in listed.groups] == ["Session"]
     stream.call.cancel()
-
-
-async def test_a_policy_is_changed_over_the_wire(admin):
-    request = pb.SetGroupPolicyRequest(group_id="g", policy=session_pb2.GroupPolicy(lease_ms=3_000))
-    told = await admin.SetGroupPolicy(request)
-    assert (told.error_code, told.policy.lease_ms) == (ErrorCode.NONE, 3_000)
-    assert told.policy.mode == session_pb2.GroupPolicy.SIMPLE
-    request = pb.SetGroupPolicyRequest(
-        group_id="g", policy=session_pb2.GroupPolicy(mode="WARM"), defaults=["lease_ms"]
-    )
-    told = await admin.SetGroupPolicy(request)
-    assert (told.policy.lease_ms, told.policy.mode) == (10_000, session_pb2.GroupPolicy.WARM)
-    wrong = pb.SetGroupPolicyRequest(group_id="g", policy=session_pb2.GroupPolicy(lease_ms=1))
-    assert (await admin.SetGroupPolicy(wrong)).error_code == ErrorCode.INVALID_REQUEST
-
-
-async def test_a_member_is_evicted_over_the_wire(channel, admin):  # noqa: F811
-    stream = await attached(channel, "w-a")
-    gone = await admin.EvictMember(
-        pb.EvictMemberRequest(group_id="g", member_name="w-a", gone=True)
-    )
-    assert (gone.error_code, gone.partition_count) == (ErrorCode.NONE, 3)
-    refused = (await stream.next("refused")).refused
-    assert refused.error_code == ErrorCode.UNKNOWN_MEMBER_ID
-    again = await admin.EvictMember(pb.EvictMemberRequest(group_id="g", member_name="w-a"))
-    assert again.error_code == ErrorCode.UNKNOWN_MEMBER_ID
-    neither = await admin.EvictMember(pb.EvictMemberRequest(group_id="g"))
-    assert neither.error_code == ErrorCode.INVALID_REQUEST

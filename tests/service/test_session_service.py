@@ -215,20 +215,6 @@ async def test_a_stream_that_says_nothing_is_ended_after_ten_seconds():
         assert not slow.task.done()
 
 
-async def test_a_second_attach_ends_the_stream_and_leaves_the_member():
-    async with desk() as d:
-        stream = await d.attached("w-a")
-        stream.attach("w-a", 2)
-        refused = (await stream.last()).refused
-        assert refused.error_code == errors_pb2.INVALID_REQUEST
-        assert "attached already" in refused.error_message
-        [member] = d.group.members.values()
-        assert member.is_suspect
-        assert d.malformed[-1][0] == "Session"
-        await d.attached("w-a", 2)
-        assert not member.is_suspect
-
-
 async def test_a_stream_that_ends_before_its_first_message_is_malformed():
     async with desk() as d:
         stream = d.open()

@@ -39,23 +39,6 @@ def last(session: VirtualSession):
     return getattr(message, message.WhichOneof("message"))
 
 
-def test_the_first_member_gets_everything_after_the_window(c):
-    a = attach(c)
-    attached = last(a)
-    assert (attached.lease_ms, attached.heartbeat_interval_ms) == (10_000, 2_500)
-    assert (attached.standing, attached.wanted.why) == (pb.Attached.MEMBER, "window")
-    assert attached.coordinator_epoch == c.fence_epoch == 1
-    assert c.state("g").value == "Assigning"
-    c.advance(100)
-    [each] = last(a).topics[0].ranges
-    assert (each.order, each.partitions) == (
-        pb.Wanted.ACTIVE, pb.PartitionRange(first=0, last=3, first_token=1)
-    )  # fmt: skip
-    assert c.state("g").value == "Stable"
-    beat(a, 1)
-    assert last(a) == pb.SessionHeartbeatAck(number=1, coordinator_epoch=1)
-
-
 def test_another_caller_is_not_let_into_a_session(c):
     a = attach(c, principal="anna")
     stranger = attach(c, number=2, principal="bert", session_id=last(a).session_id)

@@ -4,20 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from coordinator.assignors import TopicPartition
-from coordinator.v1 import errors_pb2
 from coordinator.v1 import session_pb2 as pb
 from tests.client.sessions.kit import (
     ACTIVE,
     LOST,
-    WARM,
-    Granted,
-    Lost,
     P,
     Played,
     Q,
     Resumed,
-    Warming,
     wanted,
 )
 
@@ -32,110 +26,6 @@ def test_what_every_ack_lists_as_not_renewed_ends_when_the_first_one_said():
     assert it.valid(P, 1_000 + 8_999)
     assert not it.valid(P, 1_000 + 9_000)
     assert it.valid(Q, 8_500 + 8_999)
-
-
-def test_what_a_whole_state_does_not_name_is_lost_and_released():
-    it = Played()
-    it.changes()
-    it.hear(wanted(2, (1, ACTIVE, 2)), 2_000)
-    [lost] = it.changes()
-    assert (lost.partition, lost.token) == (P, 1)
-    assert not it.valid(P, 2_001)
-    assert it.take() == [], "the owner releases it first"
-    it.release(P, 1)
-    [ack] = it.take()
-    [each] = ack.ack.partitions
-    assert (each.kind, each.token) == (pb.SessionAck.RELEASED, 1)
-
-
-def test_a_warming_partition_is_ready_once_and_again_when_asked():
-    it = Played()
-    it.changes()
-    it.hear(wanted(2, (2, WARM, 0, 6), based_on=1), 2_000)
-    two = TopicPartition("t", 2)
-    assert it.changes() == [Warming(two, 6)]
-    it.ready(two, 6)
-    assert it.take()[0].ack.partitions[0].handoff_id == 6
-    it.hear(wanted(3, (0, ACTIVE, 1), (1, ACTIVE, 2), (2, WARM, 0, 6)), 2_500)
-    assert it.take()[0].ack.partitions[0].kind == pb.SessionAck.READY
-    it.hear(wanted(4, (2, LOST, 0), based_on=3), 2_600)
-    assert it.changes()[-1].was_warming
-    assert two not in it.machine.partitions.warming
-
-
-def test_a_state_in_pages_takes_effect_with_the_last():
-    it = Played()
-    it.changes()
-    it.hear(wanted(2, (0, ACTIVE, 1), is_part=True), 2_000)
-    assert it.changes() == []
-    it.hear(wanted(2, (1, ACTIVE, 2), (2, ACTIVE, 3)), 2_001)
-    assert [type(change) for change in it.changes()] == [Granted]
-    assert len(it.machine.partitions.held) == 3
-
-
-def test_a_new_stream_claims_what_is_held():
-    it = Played()
-    it.at(3_500)
-    it.machine.closed(4_000)
-    assert not it.machine.wants_stream(3_999)
-    assert it.machine.wants_stream(4_000)
-    it.machine.opened(4_100)
-    [first] = it.take()
-    attach = first.attach
-    assert (attach.session_id, attach.stream_number) == ("s", 2)
-    [claimed] = attach.held[0].partitions
-    assert (claimed.first, claimed.last, claimed.first_token) == (0, 1, 1)
-    assert it.valid(P, 9_999), "a stream that ends changes nothing"
-
-
-def test_a_session_that_has_ended_loses_all_and_attaches_anew():
-    it = Played()
-    it.changes()
-    refused = pb.SessionRefused(error_code=errors_pb2.UNKNOWN_MEMBER_ID)
-    it.hear(pb.SessionResponse(refused=refused), 5_000)
-    assert [type(change) for change in it.changes()] == [Lost, Lost]
-    for partition in (P, Q):
-        it.release(partition, it.machine.partitions.held[partition].holding.token)
-    it.machine.opened(6_000)
-    [first] = it.take()
-    assert first.attach.session_id == ""
-    assert not first.attach.held
-
-
-@pytest.mark.parametrize(
-    "message",
-    [
-        pb.SessionResponse(go_away=pb.GoAway(reason=pb.GoAway.SUPERSEDED)),
-        pb.SessionResponse(refused=pb.SessionRefused(error_code=errors_pb2.FENCED_INSTANCE_ID)),
-    ],
-    ids=["superseded", "fenced"],
-)
-def test_another_ones_place_is_not_taken_back(message):
-    it = Played()
-    it.changes()
-    it.hear(message, 5_000)
-    assert [type(change) for change in it.changes()] == [Lost, Lost]
-    assert it.machine.is_stopped
-    assert it.machine.failure
-    assert not it.machine.wants_stream(1_000_000)
-
-
-def test_a_node_that_moves_a_group_is_left_for_another():
-    it = Played()
-    it.hear(pb.SessionResponse(go_away=pb.GoAway(reason=pb.GoAway.MOVED)), 5_000)
-    assert it.machine.wants_stream(5_000)
-    assert it.valid(P, 5_001)
-
-
-def test_leaving_ends_with_going_away():
-    it = Played()
-    it.release(P, 1)
-    it.release(Q, 2)
-    it.machine.leave(pb.SessionLeave.NOW, 4_000)
-    assert it.take()[-1].leave.kind == pb.SessionLeave.NOW
-    it.hear(pb.SessionResponse(go_away=pb.GoAway(reason=pb.GoAway.LEFT)), 5_000)
-    assert it.machine.is_stopped
-    assert it.machine.failure is None
 
 
 def test_the_deadline_is_the_next_heartbeat_or_the_end_of_validity():

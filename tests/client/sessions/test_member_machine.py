@@ -105,14 +105,6 @@ def it():
     return Driven()
 
 
-def test_a_commit_carries_the_tokens_that_the_owner_knows(it):
-    begun = it.commit(100)
-    assert it.calls[0].request.tokens == {P: 1}
-    it.answer(calls.Committed(codes=("NONE",)), 200)
-    assert begun.is_done
-    assert begun.error is None
-
-
 def test_a_release_is_told_behind_the_answer_to_the_last_commit(it):
     it.commit(100)
     it.release(150, position=7)

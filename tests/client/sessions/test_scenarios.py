@@ -90,17 +90,6 @@ def test_an_older_ack_that_lists_a_partition_is_heeded(it):
 # --- 34-36: suspended, and back ---
 
 
-def test_34_an_ack_that_is_too_late_renews_nothing_and_asks_for_the_whole(it):
-    it.at(2_500)
-    it.machine.turn(9_000)
-    assert kinds(it.changes()) == [Suspended, Suspended]
-    it.take()
-    it.ack(1, 9_500)
-    assert not it.valid(P, 9_500)
-    [beat] = it.take()
-    assert beat.heartbeat.whole
-
-
 def test_34_the_same_if_no_timer_has_run_meanwhile(it):
     """A process that stood still hears the acknowledgement before its timers."""
     it.at(2_500)
@@ -129,14 +118,6 @@ def test_35_one_that_answers_an_old_heartbeat_does_not(it):
     assert not it.valid(P, 11_500)
 
 
-@pytest.mark.parametrize("answers", [None, 99], ids=["answers nothing", "answers another"])
-def test_35_one_that_answers_nothing_of_ours_does_not(it, answers):
-    it.machine.turn(10_000)
-    it.changes()
-    it.hear(wanted(2, *BOTH, answers=answers), 10_600)
-    assert it.changes() == []
-
-
 def test_a_difference_never_resumes(it):
     it.machine.turn(10_000)
     number = it.take()[-1].heartbeat.number
@@ -144,20 +125,6 @@ def test_a_difference_never_resumes(it):
     it.hear(wanted(2, *BOTH, based_on=1, answers=number), 10_600)
     assert it.changes() == []
     assert not it.valid(P, 10_600)
-
-
-def test_36_another_token_is_lost_and_then_granted(it):
-    it.machine.turn(10_000)
-    number = it.take()[-1].heartbeat.number
-    it.changes()
-    it.hear(wanted(2, (0, ACTIVE, 9), (1, ACTIVE, 2), answers=number), 10_600)
-    lost, granted, resumed = it.changes()
-    assert (lost.partition, lost.token) == (P, 1)
-    assert granted == Granted(P, 9)
-    assert resumed == Resumed(Q, 2)
-    it.release(P, 1)
-    assert it.acks() == [], "the old token has ended; the new one is held"
-    assert it.machine.partitions.held[P].holding.token == 9
 
 
 def test_36_it_is_lost_before_it_is_granted_whatever_is_granted_beside_it(it):
@@ -183,15 +150,6 @@ def test_what_was_lost_while_it_was_suspended_is_not_resumed(it):
     it.changes()
     it.hear(wanted(3, *BOTH, answers=number), 10_100)
     assert it.changes() == [Resumed(Q, 2)]
-
-
-def test_a_reattach_resumes_and_confirms(it):
-    it.machine.closed(1_000)
-    it.machine.turn(20_000)
-    it.changes()
-    claimed = it.attach(20_000)
-    assert [(each.first, each.last) for each in claimed.held[0].partitions] == [(0, 1)]
-    assert it.changes() == [Resumed(P, 1), Resumed(Q, 2)]
 
 
 def test_a_reattach_that_took_too_long_resumes_nothing(it):
@@ -229,37 +187,7 @@ def test_37_neither_a_whole_state_nor_a_new_stream_renews_it(it):
     assert it.valid(Q, 9_000)
 
 
-def test_37_a_new_token_is_renewed(it):
-    it.at(2_500)
-    it.ack(1, 2_600, 0)
-    it.hear(wanted(2, (0, ACTIVE, 9), based_on=1), 2_700)
-    it.at(5_000)
-    it.ack(2, 5_100)
-    assert it.valid(P, 5_000 + 8_999)
-
-
 # --- 38, 39: lost ---
-
-
-def test_38_lost_is_told_once_and_released_when_the_owner_has_finished(it):
-    it.hear(wanted(2, (0, LOST, 1), based_on=1), 1_000)
-    it.hear(wanted(3, (0, LOST, 1), based_on=2), 1_100)
-    assert kinds(it.changes()) == [Lost]
-    assert not it.valid(P, 1_100)
-    assert it.acks() == []
-    it.release(P, 1)
-    assert it.acks() == [("RELEASED", 0, 1, 0)]
-
-
-def test_39_a_drain_that_is_lost_is_not_drained_any_more(it):
-    it.hear(wanted(2, (0, DRAIN, 1, 5), based_on=1), 1_000)
-    assert it.changes() == [Revoking(P, 1, 31_000)]
-    assert it.valid(P, 1_100)
-    assert not it.takes(P, 1_100), "no new work"
-    it.hear(wanted(3, (0, LOST, 1, 5), based_on=2), 1_200)
-    assert kinds(it.changes()) == [Lost]
-    it.release(P, 1)
-    assert it.acks() == [("RELEASED", 0, 1, 5)]
 
 
 def test_the_deadline_of_a_drain_is_kept_by_the_member_itself(it):
@@ -350,13 +278,6 @@ def test_a_release_of_an_old_token_ends_no_new_holding(it):
     assert it.machine.partitions.held[P].holding.token == 9
 
 
-def test_13_a_version_that_is_missing_asks_for_the_whole(it):
-    it.hear(wanted(7, (0, LOST, 1), based_on=6), 1_000)
-    assert it.changes() == []
-    [beat] = it.take()
-    assert beat.heartbeat.whole
-
-
 def test_a_difference_of_an_older_version_is_dropped(it):
     it.hear(wanted(2, *BOTH), 1_000)
     it.hear(wanted(2, (0, LOST, 1), based_on=1), 1_100)
@@ -374,14 +295,6 @@ def test_pages_of_two_versions_are_not_mixed(it):
     it.hear(wanted(2, (0, ACTIVE, 1), is_part=True), 1_000)
     it.hear(wanted(3, (0, ACTIVE, 1), (1, ACTIVE, 2), (2, ACTIVE, 3)), 1_001)
     assert it.changes() == [Granted(TopicPartition("t", 2), 3)]
-
-
-def test_16_messages_of_a_lower_epoch_are_ignored(it):
-    it.at(2_500)
-    it.ack(1, 2_600, epoch=7)
-    it.hear(wanted(9, (0, LOST, 1), based_on=1, epoch=7), 2_700)
-    assert it.changes() == []
-    assert not it.valid(P, 9_000)
 
 
 # --- Streams ---
@@ -418,14 +331,6 @@ def test_retries_are_spread_over_a_tenth_of_the_lease(it):
     assert pauses == sorted(pauses)
 
 
-def test_the_pause_that_a_refusal_asks_for_is_kept(it):
-    refused = pb.SessionRefused(error_code=errors_pb2.UNRELEASED_INSTANCE_ID, retry_after_ms=5_000)
-    it.hear(pb.SessionResponse(refused=refused), 1_000)
-    assert not it.machine.wants_stream(5_999)
-    assert it.machine.wants_stream(6_000)
-    assert it.valid(P, 1_001), "a refused stream changes no lease"
-
-
 def test_leaving_is_said_again_on_the_next_stream(it):
     it.machine.leave(pb.SessionLeave.DRAIN, 1_000, 20_000, "SIGTERM")
     assert it.take()[-1].leave.within_ms == 20_000
@@ -455,18 +360,6 @@ def test_acknowledgements_of_one_turn_share_a_message(it):
     it.release(Q, 2)
     [message] = it.take()
     assert len(message.ack.partitions) == 2
-
-
-def test_the_held_set_is_told_after_each_change_and_every_tenth_time(it):
-    [first] = it.at(2_500)
-    assert first.heartbeat.HasField("held")
-    now_ms, told = 2_500, []
-    for number in range(2, 12):
-        it.ack(number - 1, now_ms)
-        now_ms += 2_500
-        [beat] = it.at(now_ms)
-        told.append(beat.heartbeat.HasField("held"))
-    assert told == [False] * 8 + [True, False]
 
 
 # --- A machine that slept, and a store that was put back ---

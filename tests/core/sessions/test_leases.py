@@ -115,21 +115,6 @@ def test_commits_and_acks_do_not_renew():
     assert a.member_id not in world.group.members
 
 
-@pytest.mark.parametrize("says", [{}, {"whole": True}], ids=["short path", "step"])
-@pytest.mark.parametrize("back", [1, 2], ids=["the same", "an older one"])
-def test_a_heartbeat_whose_number_was_heard_renews_nothing(says, back):
-    world, a, _ = g2()
-    world.to(5_000)
-    a.beats = False
-    for at in (5_001, 10_000, 14_999):
-        world.to(at)
-        a.number -= back
-        a.beat(**says)
-        a.number += back - 1
-    world.to(15_000)
-    assert a.member_id not in world.group.members
-
-
 def test_a_heartbeat_in_the_last_millisecond_counts():
     world, a, _ = g2()
     world.to(5_000)
@@ -140,17 +125,6 @@ def test_a_heartbeat_in_the_last_millisecond_counts():
     assert a.member_id in world.group.members
     world.to(24_999)
     assert a.member_id not in world.group.members
-
-
-def test_the_end_of_a_stream_ends_no_session_before_its_lease():
-    world, a, b = g2()
-    world.to(3_000)
-    a.cut()
-    world.to(12_499)
-    assert len(b.active) == 1
-    assert a.member_id in world.group.members
-    world.to(12_600)
-    assert len(b.active) == 3
 
 
 def test_a_late_loop_grants_a_quarter_although_nobody_saw_a_pause():
@@ -195,21 +169,6 @@ def test_who_is_heard_in_the_quarter_stays():
 
 def change_lease(world: World, lease_ms: int) -> None:
     world.store(PolicyStored(GROUP, replace(world.group.policy, lease_ms=lease_ms)))
-
-
-def test_a_shorter_lease_is_told_at_the_next_attach_and_counts_when_it_is_heard():
-    world, a, _ = g2(with_policy(lease_ms=45_000))
-    world.to(10_000)
-    change_lease(world, 3_000)
-    world.to(20_000)
-    a.beats = False
-    assert world.group.members[a.member_id].lease_ms == 45_000
-    a.attach()
-    assert a.reply.lease_ms == 3_000
-    world.to(64_999)
-    assert a.member_id in world.group.members, "the Attached may have been lost"
-    world.to(65_000)
-    assert a.member_id not in world.group.members
 
 
 def test_a_shorter_lease_that_nobody_has_heard_is_not_on_record():
@@ -292,25 +251,6 @@ def test_a_new_owner_counts_the_lease_alone_from_the_first_heartbeat():
 # --- Ends without consent ---
 
 
-def test_nobody_gets_what_a_dead_member_had_before_the_delay_is_over():
-    world, a, b = g2(with_policy(handover_delay_ms=2_000))
-    world.to(5_000)
-    a.beats = False
-    world.to(16_999)
-    assert len(b.active) == 1
-    world.to(17_100)
-    assert len(b.active) == 3
-
-
-def test_a_partition_that_was_released_is_given_on_without_the_delay():
-    world, a, _b = g2(with_policy(handover_delay_ms=2_000))
-    world.to(5_000)
-    place = a.active[0]
-    a.ack(place)
-    world.to(5_100)
-    assert world.group.holder(place)
-
-
 def test_the_successor_of_a_dead_member_waits_for_the_delay_too():
     world, a, b, place = handing_over(with_policy(handover_delay_ms=2_000))
     a.beats = False
@@ -344,21 +284,6 @@ def stalled(on_stall: OnStall) -> tuple[World, Member, Member]:
         a.beat(progress=0)
         b.beat(progress=at)
     return world, a, b
-
-
-def test_a_worker_that_stands_still_is_drained_by_its_own_stamp():
-    world, a, b = stalled(OnStall.DRAIN)
-    assert all(each.order is Order.ACTIVE for each in a.orders.values())
-    world.to(5_100)
-    assert {each.order for each in a.orders.values()} == {Order.DRAIN}
-    assert a.member_id in world.group.members
-    for place in list(a.orders):
-        a.ack(place)
-    world.to(6_200)
-    assert len(b.active) == 3
-    a.beat(progress=1)
-    world.to(8_000)
-    assert [o for o in b.orders.values() if o.order is Order.DRAIN], "it may receive again"
 
 
 def test_a_worker_that_stands_still_is_reported_and_receives_nothing():
@@ -458,3 +383,39 @@ def test_the_delay_holds_for_a_process_of_the_name_that_comes_back_on_another_st
     assert not heir.active
     world.to(42_000)
     assert heir.active
+
+
+def test_a_silent_member_ends_with_its_lease_and_its_partitions_go_on():
+    world, a, b = g2()
+    world.to(5_000)
+    a.beats = False
+    held = a.active
+    world.to(14_999)
+    assert a.member_id in world.group.members
+    world.to(15_000)
+    assert a.member_id not in world.group.members
+    assert a.commit(5, held[0]) == [ErrorCode.UNKNOWN_MEMBER_ID]
+    world.to(15_099)
+    assert len(b.active) == 1
+    world.to(15_100)
+    assert len(b.active) == 3
+    assert isinstance(a.end, StreamRefused)
+
+
+def test_an_end_is_decided_once_although_its_record_is_held():
+    world, a, b = g2()
+    world.to(5_000)
+    a.beats = False
+    stream = a.stream
+    world.to(14_900)
+    world.hold()
+    world.to(15_001)
+    a.stream = stream
+    a.beat()
+    assert not [ack for at, ack in a.acks if at > 14_900]
+    assert a.commit(5, a.active[0]) == [ErrorCode.UNKNOWN_MEMBER_ID]
+    world.to(16_000)
+    assert len(b.active) == 1
+    world.release()
+    world.to(16_200)
+    assert len(b.active) == 3

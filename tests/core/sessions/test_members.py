@@ -87,38 +87,6 @@ def test_a_stream_that_ends_during_the_admission_leaves_a_suspect():
     assert not world.group.members
 
 
-def test_a_resume_without_a_session_id_finds_the_session():
-    _world, a, _ = g2()
-    session, tokens = a.reply.session_id, a.held
-    a.cut()
-    a.beats = True
-    a.attach(session_id="")
-    assert a.reply.session_id == session
-    assert a.held == tokens
-
-
-def test_an_unknown_session_gets_a_new_one_and_loses_what_it_claims():
-    world, _a, b = g2()
-    c = world.member("w-c", {"t": 3}).attach(session_id="nobody's", held=(("t", 0, 7),))
-    assert c.reply.error is ErrorCode.NONE
-    assert c.reply.session_id != "nobody's"
-    assert [each.order for each in c.told[0][1].partitions] == [Order.LOST]
-    assert not c.active
-    assert b.orders, "nobody else is told anything"
-
-
-def test_a_claim_of_another_ones_partition_is_lost_and_nobody_else_hears_of_it():
-    _world, a, b = g2()
-    told = len(b.told)
-    stolen = b.active[0]
-    own = a.held
-    a.attach(held=(*own, (*stolen, 99)))
-    orders = {(o.topic, o.partition): o.order for o in a.reply.wanted.partitions}
-    assert orders.pop(stolen) is Order.LOST
-    assert set(orders.values()) == {Order.ACTIVE}
-    assert len(b.told) == told
-
-
 @pytest.mark.parametrize("token", [0, 1, 99])
 def test_a_claim_under_another_token_is_lost_and_granted_anew_under_a_new_one(token):
     world, a, b = g2()
@@ -149,23 +117,6 @@ def test_a_claim_under_another_token_does_not_release_what_is_drained():
     assert world.group.holder(place) == a.member_id
     assert a.orders[place].order is Order.DRAIN
     assert place not in b.active
-
-
-def test_a_token_of_nobody_does_not_move_the_shards_counter():
-    world, a = g1()
-    before = world.shard.machine.numbers.last_token
-    a.attach(held=(("t", 0, 2**62), *a.held[1:]))
-    a.beat(held=(("t", 0, 2**62),), applied=99)
-    assert world.shard.machine.numbers.last_token <= before + 1 + 4
-
-
-def test_what_a_resume_does_not_claim_has_a_new_token_in_its_answer():
-    world, a, _ = g2()
-    tokens = {token for *_, token in a.held}
-    a.attach(held=())
-    assert len(a.active) == 2
-    assert not tokens & {token for *_, token in a.held}
-    assert granted(world) == 2, "one record for all"
 
 
 def test_a_resume_waits_for_records_about_what_it_does_not_claim():
@@ -208,39 +159,6 @@ def test_an_unclaimed_partition_that_drains_counts_as_released():
     a.clock.stops((place,))
     a.attach(held=[h for h in a.held if h[:2] != place])
     assert place in b.active
-
-
-def test_an_older_stream_and_a_clone_are_refused_and_the_newest_goes_on():
-    world, a, _ = g2()
-    for number in (2, 3):
-        a.attach(stream_number=number)
-    newest, lease = a.stream, world.group.members[a.member_id].ends_at_ms
-    for number in (2, 3):
-        clone = Member(world, a.name, a.topics, a.incarnation)
-        world.members.append(clone)
-        clone.attach(stream_number=number, held=a.held)
-        assert clone.reply.error is ErrorCode.FENCED_INSTANCE_ID
-    member = world.group.members[a.member_id]
-    assert member.stream_id == newest
-    assert member.ends_at_ms == lease
-
-
-def test_what_comes_late_on_a_superseded_stream_changes_nothing():
-    world, a, _b = g2()
-    world.to(1_000)
-    old = a.stream
-    a.attach()
-    new = a.stream
-    world.to(2_000)
-    beat = world.group.members[a.member_id].last_beat_ms
-    a.stream = old
-    a.beat()
-    a.ack(a.active[0])
-    a.leave("now")
-    a.stream = new
-    assert world.group.members[a.member_id].last_beat_ms == beat
-    assert not world.group.motions
-    assert len(a.active) == 2
 
 
 def test_another_caller_gets_no_session_and_disturbs_nobody():
@@ -308,14 +226,6 @@ def test_a_grant_that_was_not_told_yet_is_not_granted_anew():
     world.deaf.clear()
     a.beat()
     assert len(a.active) == 4
-
-
-def test_a_heartbeat_that_asks_for_the_whole_gets_it():
-    _world, a, _ = g2()
-    a.beat(whole=True)
-    _, wanted = a.told[-1]
-    assert (wanted.based_on, wanted.answers) == (-1, a.number)
-    assert len(wanted.partitions) == 2
 
 
 # --- Policy ---
@@ -408,33 +318,6 @@ def test_what_makes_no_sense_is_ignored():
     a.number = number
     assert [ack.number for _, ack in a.acks][-1] == number
     assert len(a.active) + len(b.active) == 3
-
-
-def test_who_attaches_ten_times_a_second_is_asked_to_wait_longer_each_time():
-    world, a, _b = g2()
-    c = world.member("w-c", {"t": 3})
-    accepted, waits = [], []
-    for at in range(200, 40_200, 100):
-        world.to(at)
-        records = len(world.records)
-        c.incarnation = f"i-{at}"
-        c.attach()
-        if c.reply.error is ErrorCode.NONE:
-            accepted.append(at)
-            c.leave("now")
-        else:
-            assert c.reply.error is ErrorCode.COORDINATOR_NOT_AVAILABLE
-            assert len(world.records) == records
-            waits.append(c.reply.retry_after_ms)
-    assert len(accepted) < flaps.FREE_FLAPS + 12
-    assert max(waits) <= flaps.MAX_BACK_OFF_MS
-    assert max(waits) > flaps.MAX_BACK_OFF_MS // 2
-    last = accepted[-1]
-    world.to(last + 40_000)
-    c.attach()
-    assert c.reply.error is ErrorCode.NONE
-    assert not world.group.flaps
-    assert [at for at, _ in a.acks][-1] > 70_000, "nobody else is disturbed"
 
 
 def test_streams_that_flap_are_asked_to_wait_and_the_session_lives():

@@ -34,20 +34,6 @@ def test_a_waiting_process_is_told_how_long_at_most_and_its_heartbeats_are_answe
     assert len(a.active) == 2
 
 
-@pytest.mark.parametrize("how", ["now", "return"])
-def test_a_waiting_process_inherits_at_once_when_the_old_one_leaves(how):
-    world, a, b, heir = waiting()
-    held, tokens = a.active, {token for *_, token in a.held}
-    world.to(6_000)
-    a.leave(how, 60_000)
-    assert heir.active == held
-    assert not tokens & {token for *_, token in heir.held}
-    assert a.end == GoAway(GoAwayReason.LEFT)
-    assert not world.group.kept_names
-    world.to(9_000)
-    assert len(b.active) == 1, "0 moves"
-
-
 def test_a_waiting_process_inherits_at_the_end_of_the_lease_with_the_same_record():
     world, a, b, heir = waiting()
     held = a.active
@@ -158,18 +144,6 @@ def test_a_return_is_inherited_at_once_also_if_a_silent_process_waited(incarnati
     assert again.active == held
 
 
-def test_one_process_waits_for_a_name_the_one_started_last():
-    world, a, _b, heir = waiting()
-    older = world.member(a.name, {"t": 3}, "i-0").attach(started_at_ms=4_000)
-    assert older.reply.error is ErrorCode.UNRELEASED_INSTANCE_ID
-    assert older.reply.retry_after_ms > 0
-    newer = world.member(a.name, {"t": 3}, "i-3").attach(started_at_ms=6_000)
-    assert newer.reply.standing is Standing.WAITING
-    assert heir.end == SUPERSEDED
-    a.leave("now")
-    assert len(newer.active) == 2
-
-
 def test_a_waiting_process_that_leaves_or_loses_its_stream_inherits_nothing():
     world, a, b, heir = waiting()
     heir.leave("now")
@@ -242,16 +216,6 @@ def test_a_return_keeps_what_is_held_and_passes_on_what_is_drained():
     assert again.active == kept
     world.to(22_000)
     assert world.group.planning.planned_at_ms == plans, "no plan"
-
-
-def test_a_return_without_a_name_frees():
-    world = World()
-    a, b = (world.member("", {"t": 4}, f"i-{n}").attach() for n in range(2))
-    world.to(200)
-    a.leave("return", 60_000)
-    assert not world.group.kept_names
-    world.to(400)
-    assert len(b.active) == 4
 
 
 def test_a_return_is_bounded_by_the_policy():
@@ -360,3 +324,15 @@ def test_what_was_kept_for_a_name_is_free_without_a_delay_when_its_time_is_up():
     a.leave("return", 10_000)
     world.to(15_100)
     assert len(b.active) == 3
+
+
+def test_a_group_is_empty_after_a_name_has_returned_and_left():
+    world, a, _b = g2()
+    a.leave("return", 60_000)
+    world.to(1_000)
+    a.incarnation, a.beats = "i-new", True
+    a.attach(held=())
+    assert not world.group.kept_names
+    for member in world.members:
+        member.leave("now")
+    assert world.state == "Empty"

@@ -21,7 +21,7 @@ from coordinator.core.session_values import operators as o
 from coordinator.core.session_values.messages import Order
 from coordinator.core.session_values.policy import Mode, Policy
 from coordinator.core.session_values.records import Phase
-from coordinator.core.session_values.requests import Standing, StreamRefused
+from coordinator.core.session_values.requests import Standing
 from coordinator.core.sessions import description
 from coordinator.core.sessions.group import SessionGroup
 from coordinator.shard.outbox import AppendFailure
@@ -203,15 +203,6 @@ def test_a_policy_that_is_not_stored_changes_nothing():
     assert ask(world, o.SetGroupPolicy, changes=(("lease_ms", 5_000),)).policy.lease_ms == 5_000
 
 
-def test_a_policy_out_of_bounds_is_refused():
-    world = World()
-    reply = ask(world, o.SetGroupPolicy, changes=(("lease_ms", 1_000),))
-    assert reply.error is ErrorCode.INVALID_REQUEST
-    assert "lease_ms" in reply.message
-    assert ask(world, o.SetGroupPolicy, defaults=("lease",)).error is ErrorCode.INVALID_REQUEST
-    assert not world.shard.machine.groups
-
-
 def test_a_policy_may_come_before_the_first_member_and_outlives_a_restart():
     world = World()
     assert ask(world, o.SetGroupPolicy, changes=(("lease_ms", 4_000),)).error is ErrorCode.NONE
@@ -223,47 +214,7 @@ def test_a_policy_may_come_before_the_first_member_and_outlives_a_restart():
     assert reply.policy.lease_ms == 10_000
 
 
-def test_checked_tokens_free_what_is_forced_at_once():
-    world, a, b, place = handing_over()
-    world.to(36_000)
-    assert describe(world).handoffs[0].phase is Phase.FORCED
-    ask(world, o.SetGroupPolicy, changes=(("sinks_check_tokens", True),))
-    assert place in b.active
-    assert place not in a.active
-
-
 # --- Eviction ---
-
-
-def test_an_evicted_member_is_told_to_stop_and_ends_at_its_acks():
-    world, a, b = g2()
-    world.to(5_000)
-    places = list(a.active)
-    reply = ask(world, o.EvictMember, member_name=a.name)
-    assert (reply.member_id, reply.partitions) == (a.member_id, 2)
-    assert [a.orders[place].order for place in places] == [Order.LOST] * 2
-    assert row_of(world, a.name).record.evicted
-    world.to(7_500)
-    assert world.group.members  # It heartbeats, and is renewed but for its partitions.
-    assert set(a.acks[-1][1].not_renewed) == set(places)
-    for place in places:
-        a.ack(place)
-    assert isinstance(a.end, StreamRefused)
-    assert a.end.error is ErrorCode.UNKNOWN_MEMBER_ID
-    assert [row.record.name for row in describe(world).members] == [b.name]
-    world.to(7_700)
-    assert len(b.active) == 3
-
-
-def test_an_evicted_member_that_says_nothing_is_freed_a_lease_after_its_last_heartbeat():
-    world, a, b = g2()
-    world.to(5_000)
-    ask(world, o.EvictMember, member_id=a.member_id)
-    world.to(14_999)
-    assert len(b.active) == 1
-    world.to(15_100)
-    assert len(b.active) == 3
-    assert a.name not in world.group.names
 
 
 def test_nobody_is_waited_for_to_prepare_who_is_evicted():
@@ -289,40 +240,6 @@ def test_an_eviction_goes_on_after_a_restart():
     world.restart()
     a.attach()
     assert {order.order for order in a.orders.values()} == {Order.LOST}
-
-
-def test_a_member_that_is_gone_frees_all_at_once():
-    world, a, b = g2(with_policy(handover_delay_ms=5_000))
-    world.to(5_000)
-    a.clock.stops_all()  # The operator vouches that its process has ended.
-    reply = ask(world, o.EvictMember, member_name=a.name, is_gone=True)
-    assert reply.partitions == 2
-    assert isinstance(a.end, StreamRefused)
-    assert a.commit(7, ("t", 0)) == [ErrorCode.UNKNOWN_MEMBER_ID]
-    world.to(5_100)
-    assert len(b.active) == 3
-
-
-def test_a_waiting_process_inherits_from_a_member_that_is_gone():
-    world, a, b = g2()
-    world.to(5_000)
-    places, tokens = list(a.active), {a.orders[place].token for place in a.active}
-    heir = world.member(a.name, {"t": 3}, "another").attach()
-    assert heir.reply.standing is Standing.WAITING
-    a.clock.stops_all()  # The operator vouches that its process has ended.
-    ask(world, o.EvictMember, member_name=a.name, is_gone=True)
-    assert heir.active == places
-    assert not tokens & {heir.orders[place].token for place in places}
-    assert len(b.active) == 1
-
-
-def test_a_kept_name_can_be_evicted():
-    world, a, b = g2()
-    world.to(5_000)
-    a.leave("return", 60_000)
-    assert ask(world, o.EvictMember, member_name=a.name).partitions == 2
-    world.to(5_200)
-    assert len(b.active) == 3
 
 
 def test_a_dry_run_changes_nothing():

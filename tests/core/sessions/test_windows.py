@@ -85,14 +85,6 @@ def test_the_window_is_fixed_and_takes_everything_in():
     assert [len(member.active) for member in world.members] == [1, 1, 1, 1]
 
 
-def test_arrivals_are_waited_for_until_it_is_quiet():
-    world = World(with_policy(join_quiet_ms=1_000))
-    world.member("w-a", {"t": 40}).attach()
-    world.to(10_000)
-    world.member("w-b", {"t": 40}).attach()
-    assert planned_at(world, 12_000, 5_000) == [11_000]
-
-
 def test_arrivals_are_waited_for_ten_seconds_at_most():
     world = World(with_policy(join_quiet_ms=1_000))
     world.member("w-a", {"t": 40}).attach()
@@ -135,62 +127,6 @@ def test_an_arrival_with_a_new_topic_is_not_waited_for():
     b = world.member("w-b", {"t": 4, "u": 2}).attach()
     world.to(5_100)
     assert [place for place in b.active if place[0] == "u"] == [("u", 0), ("u", 1)]
-
-
-def test_a_topic_that_grows_is_given_out_a_window_later():
-    world, a = g1()
-    world.to(5_000)
-    world.member("w-b", {"t": 4}).attach()
-    world.to(5_100)  # Planned: the interval would end at 6,100.
-    a.attach(topics=(("t", 6),))
-    world.to(5_200)
-    assert {("t", 4), ("t", 5)} <= set(a.active)
-
-
-def test_a_topic_that_shrinks_lets_its_surplus_go_to_nobody():
-    world = World(with_policy())
-    a = world.member("w-a", {"t": 4}).attach()
-    world.to(2_000)
-    a.attach(topics=(("t", 2),))
-    world.to(3_100)
-    assert draining(a) == [("t", 2), ("t", 3)]
-    settle(world, a)
-    assert a.active == [("t", 0), ("t", 1)]
-    world.to(5_000)
-    assert a.active == [("t", 0), ("t", 1)]
-    assert world.state == "Stable"
-
-
-def test_from_empty_the_first_plan_waits_for_the_initial_delay():
-    world = World(with_policy(initial_delay_ms=3_000))
-    a = world.member("w-a", {"t": 4}).attach()
-    world.to(2_900)
-    b = world.member("w-b", {"t": 4}).attach()
-    world.to(2_999)
-    assert not a.active
-    world.to(3_000)
-    assert (len(a.active), len(b.active)) == (2, 2)
-    a.leave("now")
-    b.leave("now")
-    world.to(60_000)
-    c = world.member("w-c", {"t": 4}).attach()
-    world.to(62_999)
-    assert not c.active, "the group was empty: the first member again"
-    world.to(63_000)
-    assert len(c.active) == 4
-
-
-def test_from_empty_the_first_plan_is_made_when_all_that_are_expected_are_ready():
-    world = World(with_policy(initial_delay_ms=3_000, expected_members=3))
-    for number in range(2):
-        world.member(f"w-{number}", {"t": 6}).attach()
-    world.to(1_000)
-    c = world.member("w-2", {"t": 6}).attach(ready=False)
-    world.to(1_500)
-    assert not any(member.active for member in world.members)
-    c.beat(ready=True)
-    world.to(1_600)
-    assert [len(member.active) for member in world.members] == [2, 2, 2]
 
 
 def test_fewer_than_expected_are_waited_for_no_longer_than_the_delay():
@@ -340,41 +276,6 @@ def test_back_offs_of_members_that_are_gone_are_forgotten():
 
 
 # --- Budgets ---
-
-
-def test_of_six_partitions_one_moves_at_a_time():
-    world = World()
-    a = world.member("w-a", {"t": 6}).attach()
-    world.to(2_000)
-    b = world.member("w-b", {"t": 6}).attach()
-    world.to(2_100)
-    for left in (3, 2, 1):
-        assert len(draining(a)) == 1
-        assert len(b.active) == 3 - left
-        a.ack(draining(a)[0])
-    assert not draining(a)
-
-
-def test_fifty_drain_for_balancing_and_a_leavers_besides():
-    world = World()
-    a = world.member("w-a", {"t": 600}).attach()
-    c = world.member("w-c", {"t": 600}).attach(max_partitions=30)
-    world.to(5_000)
-    assert len(c.active) == 30
-    b = world.member("w-b", {"t": 600}).attach()
-    world.to(5_100)
-    assert len(draining(a)) == 50
-    c.leave("drain", 20_000)
-    world.to(5_200)
-    assert len(draining(c)) == 30
-    assert len(draining(a)) == 50
-    a.ack(draining(a)[0])
-    assert len(draining(a)) == 50, "the next one, in the same step"
-    world.to(35_100)
-    forced = [place for place, order in a.orders.items() if order.order is Order.LOST]
-    assert len(forced) >= 49
-    assert len(draining(a)) == 50, "what is forced counts no more"
-    assert b.active
 
 
 def test_a_leavers_partitions_do_not_take_the_room_of_balancing():
