@@ -26,7 +26,7 @@ LOOP = SimulatedLoop()
 
 async def _make() -> list[World]:
     guard = Guard(Authenticator(Tokens([("worker", digest_of(TOKEN))]), VERIFIER), None)
-    worlds = [World(), World(guard=guard)]
+    worlds = [World(), World(guard=guard, asks_sasl=True)]
     for each in worlds:
         await each.node.start("here", 7400)
     return worlds

@@ -143,9 +143,9 @@ class Client:
 
 
 class World:
-    """A node with a listener that no socket belongs to."""
+    """A node with a listener that no socket belongs to; `asks_sasl`: its guard asks clients."""
 
-    def __init__(self, guard=None, topics=None, log=None, **settings) -> None:
+    def __init__(self, guard=None, topics=None, log=None, asks_sasl=False, **settings) -> None:
         given = {"group_initial_rebalance_delay_ms": 0, "shards": 1, **settings}
         self.events: list = []
         self.failures: list = []
@@ -173,7 +173,7 @@ class World:
             self.pipeline,
             config,
             FixedTopics(self.node, topics or {"t": 4}),
-            guard=guard,
+            guard=guard if asks_sasl else None,
             on_failure=lambda *what: self.failures.append(what),
         )
         self.listener.context.addresses = Addresses(self.node, "here:9092")
