@@ -1,4 +1,4 @@
-"""Benchmark of a shared store: cost of appends, and time until another node leads."""
+"""Benchmark of a shared store: time until another node leads."""
 
 from __future__ import annotations
 
@@ -12,29 +12,19 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from itertools import count, pairwise
 
-from coordinator.core.ids import ShardId
 from coordinator.operator.cluster import ClusterAdmin
 from coordinator.runtime.stores import open_stores
-from coordinator.settings import InvalidSetting, Settings
+from coordinator.settings import InvalidSetting
 from coordinator.settings.sections import StorageConfig
 from coordinator.shard.placement import shard_of
-from coordinator.storage import entry as frames
-from coordinator.storage.access import StoreAccess
-from coordinator.storage.etcd import EtcdLog
-from coordinator.storage.etcd_api import rpc_pb2 as pb
-from coordinator.storage.etcd_client import EtcdClient
-from coordinator.storage.etcd_txn import equal, exists, put, unchanged
-from coordinator.storage.log import CannotOpen, Entry, GroupLog, LogError
+from coordinator.storage.log import CannotOpen, LogError
 from tests.bench import resting
 from tests.bench.figures import CannotMeasure, Figures, Goal, percentile
-from tests.bench.log import GROUPS
 from tests.bench.probe import CommitProbe
 from tests.bench.resting import MEMBERS, SHARDS, group_id, group_record
 from tests.bench.servers import Server, scratch
 from tests.serving import free_port
 
-WRITERS, RECORDS_AN_ENTRY, RECORD_BYTES = 100, 10, 400
-ROUNDS, SECONDS = 3, 2.0
 FAST_MS, DEFAULT_MS = 500, 2_000
 PATIENCE_S = 60.0
 
@@ -46,7 +36,7 @@ class Amount:
     moves: int = 100
     fast_kills: int = 20
     default_kills: int = 5
-    groups: int = GROUPS
+    groups: int = 100_000
 
     @classmethod
     def quick(cls) -> Amount:
@@ -72,8 +62,6 @@ def bench_cluster(store: str, groups: int | None, amount: Amount) -> Figures:
 def _bench(store: str, groups: int, amount: Amount) -> Figures:
     names = (f"{store.rstrip('/')}/bench-{os.getpid()}-{number}" for number in count(1))
     figures: Figures = {}
-    if store.startswith("etcd"):
-        figures |= asyncio.run(_bench_appends(next(names)))
     figures |= asyncio.run(_bench_hand_over(next(names), amount.moves))
     for session_ms, kills, goal_ms in (
         (FAST_MS, amount.fast_kills, 750),
@@ -88,80 +76,6 @@ def _bench(store: str, groups: int, amount: Amount) -> Figures:
         what = f"{groups:,} groups of {MEMBERS} taken over, {title}, ms"
         figures[what] = Goal(1000 * took, at_most=goal_ms)
     return figures
-
-
-# --- Appends ------------------------------------------------------------------------------------
-
-
-async def _bench_appends(store: str) -> Figures:
-    """Appends to one shard per writer, compared with bare transactions of as many records."""
-    settings = Settings.of(store=store, shards=WRITERS)
-    shared = settings.storage.shared_store
-    assert shared is not None
-    access = StoreAccess(shared.endpoints)
-    ours, bare = [], []
-    log = await EtcdLog.open(access, prefix=shared.name, shards=WRITERS)
-    client = EtcdClient(access)
-    for number in range(ROUNDS):
-        ours.append(await _our_appends(log))
-        bare.append(await _bare_transactions(client, f"{shared.name}-bare-{number}"))
-    await client.close()
-    await log.close()
-    rate, limit = statistics.median(ours), statistics.median(bare)
-    return {
-        f"appends of {WRITERS} writers, {RECORDS_AN_ENTRY} records each, records/s": rate,
-        "bare fenced transactions of as many, records/s": limit,
-        "appends, in those": Goal(rate / limit, at_least=0.7),
-    }
-
-
-def _records() -> tuple[bytes, ...]:
-    return tuple(os.urandom(RECORD_BYTES) for _ in range(RECORDS_AN_ENTRY))
-
-
-async def _our_appends(log: GroupLog) -> float:
-    fences = [await log.fence(ShardId(number)) for number in range(WRITERS)]
-    last = [(await log.load(fence)).sequence for fence in fences]
-    until = time.monotonic() + SECONDS
-    written = 0
-
-    async def write(number: int) -> None:
-        nonlocal written
-        fence, records = fences[number], _records()
-        for sequence in count(last[number] + 1):
-            if time.monotonic() >= until:
-                return
-            base = (sequence - 1) * RECORDS_AN_ENTRY
-            await log.append(fence, Entry(sequence, fence.fence_epoch, base, records))
-            written += RECORDS_AN_ENTRY
-
-    await asyncio.gather(*map(write, range(WRITERS)))
-    return written / SECONDS
-
-
-async def _bare_transactions(client: EtcdClient, prefix: str) -> float:
-    """The same comparisons and the same bytes, with nobody to make or check them."""
-    until = time.monotonic() + SECONDS
-    written = 0
-
-    async def write(number: int) -> None:
-        nonlocal written
-        fence = f"{prefix}/fence/{number}".encode()
-        await client.txn(pb.TxnRequest(success=[put(fence, b"1")]))
-        frame = frames.encode(ShardId(number), Entry(1, 1, 0, _records()))
-        before = b""
-        for sequence in count(1):
-            if time.monotonic() >= until:
-                return
-            key = f"{prefix}/entry/{number}/{sequence:020}".encode()
-            compare = [equal(fence, b"1"), unchanged(key, 0)]
-            compare += [exists(before)] if before else []
-            await client.txn(pb.TxnRequest(compare=compare, success=[put(key, frame)]))
-            before = key
-            written += RECORDS_AN_ENTRY
-
-    await asyncio.gather(*map(write, range(WRITERS)))
-    return written / SECONDS
 
 
 # --- Hand-over ----------------------------------------------------------------------------------
@@ -233,7 +147,7 @@ async def _take_over(store: str, replicas: int, groups: int) -> float:
 async def _fill(store: str, groups: int) -> None:
     stores = await open_stores(StorageConfig(store=store, shards=SHARDS))
     everybody = (group_record(group_id(number)) for number in range(groups))
-    await resting.write(stores.log, everybody, range(SHARDS))
+    await resting.write(stores.log, everybody)
     await stores.log.close()
     if stores.coordination is not None:
         await stores.coordination.close()

@@ -92,31 +92,18 @@ def percentile(values: Sequence[float], percent: float) -> float:
     return ordered[min(len(ordered) - 1, int(len(ordered) * percent / 100))] if ordered else 0.0
 
 
-def best_of(
+def median_of(
     loops: Mapping[str, Callable[[], object]], *, each: int = 1, rounds: int = ROUNDS
 ) -> dict[str, float]:
-    """Nanoseconds an operation, the best of several rounds taken in turn.
+    """Nanoseconds an operation, the median of several rounds taken in turn.
 
     Args:
         each: operations in one call of a loop.
     """
-    return {name: min(times) for name, times in _in_turn(loops, each, rounds).items()}
-
-
-def median_of(
-    loops: Mapping[str, Callable[[], object]], *, each: int = 1, rounds: int = ROUNDS
-) -> dict[str, float]:
-    """Nanoseconds an operation, the median of several rounds taken in turn; as `best_of`."""
-    return {name: statistics.median(times) for name, times in _in_turn(loops, each, rounds).items()}
-
-
-def _in_turn(
-    loops: Mapping[str, Callable[[], object]], each: int, rounds: int
-) -> dict[str, list[float]]:
     times: dict[str, list[float]] = {name: [] for name in loops}
     for _ in range(rounds):
         for name, run in loops.items():
             began = time.perf_counter_ns()
             run()
             times[name].append((time.perf_counter_ns() - began) / each)
-    return times
+    return {name: statistics.median(of_one) for name, of_one in times.items()}

@@ -46,13 +46,9 @@ class Load:
         return cls(members=40, batched=2_000, seconds=1, calls=2_000, rounds=1)
 
 
-def bench_heartbeat(load: Load, pythons: Sequence[str] = ()) -> Figures:
-    """All figures in one run.
-
-    Args:
-        pythons: further interpreters that have this package, and another gRPC, to compare.
-    """
-    figures = _cost(load, pythons)
+def bench_heartbeat(load: Load) -> Figures:
+    """All figures in one run."""
+    figures = _cost(load)
     for name, members, beat in (
         ("alone", load.members, Fleet.beat),
         ("in batches", load.batched, _batches),
@@ -61,15 +57,10 @@ def bench_heartbeat(load: Load, pythons: Sequence[str] = ()) -> Figures:
     return figures
 
 
-def bench_soak(members: int, seconds: float) -> Figures:
-    """Members with calls of their own, for as long as it takes to see whether something grows."""
-    return _held_alive("alone", members, seconds, Fleet.beat)
-
-
 # --- What one costs -----------------------------------------------------------------------------
 
 
-def _cost(load: Load, pythons: Sequence[str]) -> Figures:
+def _cost(load: Load) -> Figures:
     """CPU of closed-loop calls, compared in turn with handlers that return a constant."""
     if not h2load.is_installed():
         return {"what a heartbeat costs": "not measured: no h2load (Debian: nghttp2-client)"}
@@ -77,9 +68,6 @@ def _cost(load: Load, pythons: Sequence[str]) -> Figures:
     with scratch() as folder, contextlib.ExitStack() as running:
         ours = running.enter_context(serving(folder, 0))
         servers = {"ours": (ours.address, ours.pid), "constant": running.enter_context(constant())}
-        for number, python in enumerate(pythons, start=1):
-            other = running.enter_context(serving(folder, number, python=python))
-            servers[python] = (other.address, other.pid)
         for _ in range(load.rounds):
             for name, (address, pid) in servers.items():
                 for kind, message in messages().items():
@@ -92,7 +80,7 @@ def _cost(load: Load, pythons: Sequence[str]) -> Figures:
         raise CannotMeasure(f"{sent} heartbeats were sent and {counted:.0f} answered")
     us = {key: statistics.median(values) for key, values in took.items()}
     alone, batch = us["ours", "Heartbeat"], us["ours", "HeartbeatBatch"]
-    figures: Figures = {
+    return {
         "a heartbeat, us of the server's CPU": alone,
         "a handler that returns a constant, us": us["constant", "Heartbeat"],
         "a heartbeat, in constant handlers": Goal(alone / us["constant", "Heartbeat"], at_most=1.1),
@@ -100,10 +88,6 @@ def _cost(load: Load, pythons: Sequence[str]) -> Figures:
         f"a batch of {A_PROCESS}, in constant handlers": batch / us["constant", "HeartbeatBatch"],
         "a heartbeat of a batch, us": batch / A_PROCESS,
     }
-    for python in pythons:
-        figures[f"a heartbeat on {_grpc_of(python)}, us"] = us[python, "Heartbeat"]
-        figures[f"a batch of {A_PROCESS} on {_grpc_of(python)}, us"] = us[python, "HeartbeatBatch"]
-    return figures
 
 
 def messages() -> dict[str, Message]:
@@ -113,16 +97,10 @@ def messages() -> dict[str, Message]:
     return {"Heartbeat": beats[0], "HeartbeatBatch": heartbeat_batch(beats)}
 
 
-def _grpc_of(python: str) -> str:
-    question = "import grpc, platform; print(f'grpcio {grpc.__version__}')"
-    answer = subprocess.run([python, "-c", question], capture_output=True, text=True, check=True)  # noqa: S603
-    return answer.stdout.strip()
-
-
 @contextlib.contextmanager
-def constant(module: str = "tests.bench.constant") -> Iterator[tuple[str, int]]:
+def constant() -> Iterator[tuple[str, int]]:
     """Address and process of a server that answers with a constant."""
-    command = [sys.executable, "-m", module]
+    command = [sys.executable, "-m", "tests.bench.constant"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:  # noqa: S603
         assert process.stdout is not None
         try:
@@ -138,7 +116,6 @@ def serving(
     groups: int = 1,
     static: bool = False,
     more: Sequence[str] = (),
-    python: str = sys.executable,
     tree: Path | None = None,
 ) -> Server:
     """A server with groups of 20 at rest.
@@ -146,12 +123,12 @@ def serving(
     Args:
         number: of its data folder.
         static: with static members, whose sessions last for half an hour.
-        more, python, tree: as of `Server`.
+        more, tree: as of `Server`.
     """
     data = folder / f"data-{number}"
     asyncio.run(fill(data, groups, A_PROCESS, static=static))
     metrics = ("--metrics-listen", "127.0.0.1:0")
-    return Server(folder, "--data-dir", str(data), *metrics, *more, python=python, tree=tree)
+    return Server(folder, "--data-dir", str(data), *metrics, *more, tree=tree)
 
 
 # --- How many are held alive --------------------------------------------------------------------

@@ -164,55 +164,6 @@ class Fleet:
             timings.failed += answer.error_code != ErrorCode.NONE
         return timings
 
-    async def restart(
-        self,
-        members: Iterable[tuple[str, str]],
-        *,
-        protocol: str,
-        metadata: bytes,
-        session_timeout_ms: int,
-        at_a_time: int,
-    ) -> Timings:
-        """Start static members anew, by group and instance id; a start joins and syncs.
-
-        Args:
-            protocol, metadata: what they had, so that nobody else has to hear of it.
-            session_timeout_ms: long enough for all to be started: nobody beats meanwhile.
-        """
-        first = pb.JoinGroupRequest(
-            session_timeout_ms=session_timeout_ms,
-            rebalance_timeout_ms=SESSION_TIMEOUT_MS,
-            protocol_type="consumer",
-            protocols=[pb.JoinGroupRequest.Protocol(name=protocol, metadata=metadata)],
-        )
-        timings = Timings()
-        waiting = enumerate(members)
-
-        async def some() -> None:
-            for number, (group_id, instance_id) in waiting:
-                began = time.perf_counter()
-                request = pb.JoinGroupRequest(group_id=group_id, group_instance_id=instance_id)
-                request.MergeFrom(first)
-                stub = self._stub(number % at_a_time)
-                timings.failed += await self._restart_one(stub, request)
-                timings.milliseconds.append((time.perf_counter() - began) * 1000)
-
-        await asyncio.gather(*(some() for _ in range(at_a_time)))
-        return timings
-
-    async def _restart_one(self, stub: Any, request: pb.JoinGroupRequest) -> int:
-        joined = await stub.JoinGroup(request, timeout=JOIN_TIMEOUT_S)
-        synced = await stub.SyncGroup(
-            pb.SyncGroupRequest(
-                group_id=request.group_id,
-                generation_id=joined.generation_id,
-                member_id=joined.member_id,
-                group_instance_id=request.group_instance_id,
-            ),
-            timeout=JOIN_TIMEOUT_S,
-        )
-        return int(joined.error_code != ErrorCode.NONE or not synced.assignment)
-
     async def beat(
         self,
         *,

@@ -7,9 +7,8 @@ cannot keep up takes longer.
 
 One thread does everything, as in the service. Every millisecond the loop completes what
 is to complete, tells the timer the time and takes in what has arrived, and sleeps for the
-rest. Completions cost the harness a list a millisecond, the same for all; what the
-harness takes by itself is measured too. A completion after the time-out would find the
-request answered, so it is left out.
+rest. Completions cost the harness a list a millisecond, the same for all. A completion
+after the time-out would find the request answered, so it is left out.
 
 Source: Kafka `TestPurgatoryPerformance`, and the project's description of its purgatory.
 """
@@ -17,7 +16,6 @@ Source: Kafka `TestPurgatoryPerformance`, and the project's description of its p
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import gc
 import math
 import random
@@ -30,7 +28,6 @@ from itertools import accumulate
 from typing import Final
 
 from tests.bench.figures import Figures, Goal
-from tests.bench.report import Curve, Panel, Picture, Report
 from tests.bench.timer_rivals import (
     LazyHeap,
     LoopTimers,
@@ -48,8 +45,7 @@ RATES: Final = (25_000, 50_000, 75_000, 100_000, 150_000, 200_000, 300_000, 400_
 QUICK_RATES: Final = (25_000, 100_000)
 GOAL_RATE: Final = 100_000
 REQUESTS: Final = 100_000
-FULL_REQUESTS: Final = 1_000_000
-"""Number of requests of the published benchmark; one round is enough then."""
+"""In a run; 1,000,000 in the published benchmark."""
 QUICK_REQUESTS: Final = 3_000
 ROUNDS: Final = 3
 
@@ -63,7 +59,6 @@ BATCH: Final = 64
 """Requests taken in before the clock is looked at again."""
 
 WHEEL, HEAP, LOOP, SORTED = "timing wheel", "heap", "asyncio", "sortedcontainers"
-NOTHING: Final = "harness alone"
 
 
 class Request(Ticketed):
@@ -118,25 +113,18 @@ class Run:
     """Share of a core used until the last request was accepted."""
     cpu_us: float
     """A request, until all have ended."""
-    gc: float
-    """Share of that CPU in the garbage collector."""
 
 
-def bench_purgatory(*, quick: bool = False, requests: int | None = None) -> Report:
+def bench_purgatory(*, quick: bool = False) -> Figures:
     """Every rival at every rate in both settings, in turn.
 
     Args:
         quick: two rates and few requests: shows that it works, and no more.
-        requests: in each run.
     """
     rates = QUICK_RATES if quick else RATES
-    requests = requests or (QUICK_REQUESTS if quick else REQUESTS)
-    rounds = 1 if quick or requests >= FULL_REQUESTS else ROUNDS
+    requests, rounds = (QUICK_REQUESTS, 1) if quick else (REQUESTS, ROUNDS)
     rivals = _rivals()
     figures: Figures = {"requests in each run": requests, "rounds (medians of)": rounds}
-    if SORTED not in rivals:
-        figures[SORTED] = "not installed, and left out (extra: test)"
-    panels: list[Panel] = []
     for setting, (median_ms, p75_ms) in SETTINGS.items():
         plan = Plan.of(requests, median_ms, p75_ms)
         runs: dict[tuple[str, int], list[Run]] = {}
@@ -144,13 +132,9 @@ def bench_purgatory(*, quick: bool = False, requests: int | None = None) -> Repo
             for rate in rates:
                 for name, make in rivals.items():
                     runs.setdefault((name, rate), []).append(measure(plan, rate, make))
-        for _ in range(rounds):
-            runs.setdefault((NOTHING, GOAL_RATE), []).append(measure(plan, GOAL_RATE, None))
         medians = {key: _median(of_one) for key, of_one in runs.items()}
         figures |= _figures(setting, medians, tuple(rivals), rates)
-        panels += _panels(f"{setting} time-out rate", medians, tuple(rivals), rates)
-    title = f"{requests:,} requests a run, {TIMEOUT_MS} ms time-out, {KEYS_EACH} keys of {KEYS}"
-    return Report(figures, (Picture("purgatory", title, tuple(panels), columns=3),))
+    return figures
 
 
 Make = Callable[[asyncio.AbstractEventLoop, float], Timer]
@@ -160,51 +144,29 @@ def _rivals() -> dict[str, Make]:
     def loop_timers(loop: asyncio.AbstractEventLoop, origin_s: float) -> Timer:
         return RivalTimer(lambda on_due: LoopTimers(on_due, loop, origin_s))
 
-    rivals: dict[str, Make] = {
+    return {
         WHEEL: lambda *_: Timer(0, wheel_size=WHEEL_SIZE),
         HEAP: lambda *_: RivalTimer(LazyHeap),
         LOOP: loop_timers,
+        SORTED: lambda *_: RivalTimer(SortedTimers),
     }
-    with contextlib.suppress(LookupError):  # The figures say that it is not there.
-        SortedTimers(print)
-        rivals[SORTED] = lambda *_: RivalTimer(SortedTimers)
-    return rivals
 
 
-def measure(plan: Plan, rate: int, make: Make | None) -> Run:
-    """One run; without a timer, of the harness alone."""
+def measure(plan: Plan, rate: int, make: Make) -> Run:
+    """One run."""
     gc.collect()
-    collecting = _Collecting()
-    gc.callbacks.append(collecting)
-    try:
-        return asyncio.run(_run(plan, rate, make, collecting))
-    finally:
-        gc.callbacks.remove(collecting)
+    return asyncio.run(_run(plan, rate, make))
 
 
-class _Collecting:
-    """Adds up the CPU of the garbage collector."""
-
-    def __init__(self) -> None:
-        self.seconds = 0.0
-        self._began = 0.0
-
-    def __call__(self, phase: str, _: dict[str, int]) -> None:
-        if phase == "start":
-            self._began = time.process_time()
-        else:
-            self.seconds += time.process_time() - self._began
-
-
-async def _run(plan: Plan, rate: int, make: Make | None, collecting: _Collecting) -> Run:
+async def _run(plan: Plan, rate: int, make: Make) -> Run:
     loop = asyncio.get_running_loop()
     arrivals, completions_ms, keys = plan.arrivals, plan.completions_ms, plan.keys
     requests = len(arrivals)
     completing: dict[int, list[Request]] = {}
     began_cpu = time.process_time()
     origin_s = time_s = loop.time()
-    timer = None if make is None else make(loop, origin_s)
-    purgatory: Purgatory[str] | None = None if timer is None else Purgatory(timer)
+    timer = make(loop, origin_s)
+    purgatory: Purgatory[str] = Purgatory(timer)
     taken = done_ms = 0
 
     def tell_time() -> int:
@@ -215,8 +177,7 @@ async def _run(plan: Plan, rate: int, make: Make | None, collecting: _Collecting
             done_ms += 1
             for request in completing.pop(done_ms, ()):
                 request.force_complete()
-        if timer is not None:
-            timer.advance_to(now_ms)
+        timer.advance_to(now_ms)
         return now_ms
 
     while taken < requests:
@@ -225,10 +186,7 @@ async def _run(plan: Plan, rate: int, make: Make | None, collecting: _Collecting
         until = min(taken + BATCH, requests)
         while taken < until and arrivals[taken] <= arrived:
             request = Request()
-            if purgatory is not None:
-                purgatory.try_complete_else_watch(
-                    request, keys[taken % len(keys)], now_ms + TIMEOUT_MS
-                )
+            purgatory.try_complete_else_watch(request, keys[taken % len(keys)], now_ms + TIMEOUT_MS)
             if completions_ms[taken] < TIMEOUT_MS:
                 completing.setdefault(now_ms + completions_ms[taken] + 1, []).append(request)
             taken += 1
@@ -239,12 +197,12 @@ async def _run(plan: Plan, rate: int, make: Make | None, collecting: _Collecting
             await asyncio.sleep(0.001)
         time_s = loop.time()
     lasted, used = time_s - origin_s, time.process_time() - began_cpu
-    while timer is not None and len(timer):
+    while len(timer):
         await asyncio.sleep(0.001)
         time_s = loop.time()
         tell_time()
     cpu_s = time.process_time() - began_cpu
-    return Run(requests / lasted, used / lasted, 1e6 * cpu_s / requests, collecting.seconds / cpu_s)
+    return Run(requests / lasted, used / lasted, 1e6 * cpu_s / requests)
 
 
 def _median(runs: list[Run]) -> Run:
@@ -252,7 +210,6 @@ def _median(runs: list[Run]) -> Run:
         statistics.median(run.rate for run in runs),
         statistics.median(run.cpu for run in runs),
         statistics.median(run.cpu_us for run in runs),
-        statistics.median(run.gc for run in runs),
     )
 
 
@@ -283,12 +240,11 @@ def _figures(
         wheel.rate / GOAL_RATE, at_least=KEPT_UP
     )
     figures[f"{setting}: {WHEEL} {at}, % of a core"] = Goal(100 * wheel.cpu, at_most=50)
-    for name in (*rivals, NOTHING):
+    for name in rivals:
         run = medians[name, GOAL_RATE]
         if name != WHEEL:
             figures[f"{setting}: {name} {at}, % of a core"] = 100 * run.cpu
         figures[f"{setting}: {name} {at}, CPU a request, us"] = run.cpu_us
-        figures[f"{setting}: {name} {at}, % of that in the garbage collector"] = 100 * run.gc
     return figures
 
 
@@ -300,20 +256,3 @@ def _keeps_up(name: str, medians: Medians, rates: Sequence[int]) -> int:
             break
         found = rate
     return found
-
-
-def _panels(
-    title: str, medians: Medians, rivals: Sequence[str], rates: Sequence[int]
-) -> list[Panel]:
-    def curves(read: Callable[[Run], float]) -> tuple[Curve, ...]:
-        return tuple(
-            Curve(name, tuple((rate / 1000, read(medians[name, rate])) for rate in rates))
-            for name in rivals
-        )
-
-    asked = "asked, thousand requests/s"
-    return [
-        Panel(title, asked, "sustained, thousand/s", curves(lambda r: r.rate / 1000), True),
-        Panel(title, asked, "CPU a request, us", curves(lambda r: r.cpu_us)),
-        Panel(title, asked, "garbage collector, % of CPU", curves(lambda r: 100 * r.gc)),
-    ]

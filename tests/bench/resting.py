@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from coordinator.assignors import Subscription, TopicPartition
@@ -16,7 +16,6 @@ from coordinator.core.records import GroupMetadata, MemberRecord
 from coordinator.runtime import codec
 from coordinator.shard.placement import shard_of
 from coordinator.storage.log import Entry, GroupLog
-from coordinator.storage.marker import shards_of_share
 from coordinator.storage.sqlite import SqliteLog
 
 MEMBERS, SHARDS = 5, 16
@@ -78,22 +77,18 @@ async def fill(
     members: int = MEMBERS,
     *,
     static: bool = False,
-    share: tuple[int, int] = (1, 1),
 ) -> None:
-    """A data folder with groups of so many members; of all groups those that a share has."""
-    log = SqliteLog(folder, shards=SHARDS, share=share)
-    everybody = (group_record(group_id(n), members, static=static) for n in range(groups))
-    await write(log, everybody, shards_of_share(share, SHARDS))
+    """A data folder with groups of so many members."""
+    log = SqliteLog(folder, shards=SHARDS)
+    await write(log, (group_record(group_id(n), members, static=static) for n in range(groups)))
     await log.close()
 
 
-async def write(log: GroupLog, groups: Iterable[GroupMetadata], owned: Collection[int]) -> None:
-    """Append the groups whose shards are owned, in entries as long as snapshots would make them."""
-    by_shard: dict[ShardId, list[bytes]] = {ShardId(number): [] for number in sorted(owned)}
+async def write(log: GroupLog, groups: Iterable[GroupMetadata]) -> None:
+    """Append groups, in entries as long as snapshots would make them."""
+    by_shard: dict[ShardId, list[bytes]] = {ShardId(number): [] for number in range(SHARDS)}
     for record in groups:
-        shard = shard_of(record.group_id, SHARDS)
-        if shard in owned:
-            by_shard[ShardId(shard)].append(codec.encode(record))
+        by_shard[ShardId(shard_of(record.group_id, SHARDS))].append(codec.encode(record))
     for shard, records in by_shard.items():
         fence = await log.fence(shard)
         for sequence, start in enumerate(range(0, len(records), GROUPS_AN_ENTRY), start=1):

@@ -51,7 +51,6 @@ class Server:
     Args:
         folder: takes its log: a pipe nobody reads would stop it.
         more: flags of `coordinator serve`.
-        python: the interpreter; another one may have another gRPC.
         tree: a checkout whose code it runs; None: the code of this process.
     """
 
@@ -59,7 +58,6 @@ class Server:
         self,
         folder: Path,
         *more: str,
-        python: str = sys.executable,
         tree: Path | None = None,
     ) -> None:
         self._log = folder / f"log-{next(_numbers)}"
@@ -67,7 +65,7 @@ class Server:
         flags += ["--log-format", "json", *more]
         with self._log.open("w") as file:
             self._process = subprocess.Popen(  # noqa: S603  # Our own program.
-                [python, "-m", "coordinator", "serve", *flags],
+                [sys.executable, "-m", "coordinator", "serve", *flags],
                 stderr=file,
                 cwd=tree,
                 env=None if tree is None else environment(tree),
@@ -123,12 +121,6 @@ def scrape(url: str) -> dict[str, float]:
 def total(series: dict[str, float], name: str) -> float:
     """The sum of a metric over its labels."""
     return sum(value for key, value in series.items() if key.partition("{")[0] == name)
-
-
-def pin(pid: int, core: int) -> None:
-    """Have all threads of a process run on one core."""
-    for thread in Path(f"/proc/{pid}/task").iterdir():
-        os.sched_setaffinity(int(thread.name), {core})
 
 
 def cpu_s(pid: int) -> float:

@@ -8,6 +8,7 @@ in this process, so what is measured is the server alone.
 from __future__ import annotations
 
 import asyncio
+import resource
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -17,7 +18,6 @@ import grpc
 from coordinator.runtime.memory import resident_bytes
 from coordinator.v1 import session_pb2 as pb
 from coordinator.v1 import session_pb2_grpc
-from tests.bench.connections import allow
 from tests.bench.figures import CannotMeasure, Figure, Figures, Goal, percentile
 from tests.bench.servers import Usage, with_server
 
@@ -34,29 +34,20 @@ HOLD_GOALS_S = {10_000: 15}
 """Seconds until all members hold their partitions, by members."""
 MEMORY_GOAL_KIB = 45
 POLICY = pb.GroupPolicy(lease_ms=LEASE_MS)
+BEAT_EVERY_S = LEASE_MS / 4 / 1000
 
 
 @dataclass
 class Member:
-    """One stream.
-
-    every_s: seconds between heartbeats. sent_s, late_s: of the acknowledged heartbeats, when each
-    was sent, monotonic seconds, and the seconds until its acknowledgement.
-    """
+    """One stream. late_s: of each acknowledged heartbeat, the seconds until its acknowledgement."""
 
     address: str
     number: int
-    group: str = ""
-    partitions: int = GROUP_SIZE * PARTITIONS
-    every_s: float = LEASE_MS / 4 / 1000
-    policy: pb.GroupPolicy = field(default_factory=lambda: POLICY)
     held: dict[int, int] = field(default_factory=dict)
-    sent_s: list[float] = field(default_factory=list)
     late_s: list[float] = field(default_factory=list)
     has_attached: asyncio.Event = field(default_factory=asyncio.Event)
     beats: int = 0
     _sent_s: float = 0.0
-    _is_leaving: bool = False
     _tasks: list[asyncio.Task[None]] = field(default_factory=list)
 
     async def attach(self) -> None:
@@ -65,21 +56,16 @@ class Member:
         self._channel = grpc.aio.insecure_channel(self.address, options)
         self._call = session_pb2_grpc.GroupSessionsStub(self._channel).Session()
         attach = pb.Attach(
-            group_id=self.group or f"group-{self.number // GROUP_SIZE}",
+            group_id=f"group-{self.number // GROUP_SIZE}",
             incarnation=pb.Attach.Incarnation(id=self.number.to_bytes(16, "big")),
             member_name=f"w-{self.number}",
-            topics=[pb.Attach.Topic(name="t", partitions=self.partitions)],
-            wishes=self.policy,
+            topics=[pb.Attach.Topic(name="t", partitions=GROUP_SIZE * PARTITIONS)],
+            wishes=POLICY,
         )
         await self._call.write(pb.SessionRequest(attach=attach))
         self._tasks.append(asyncio.create_task(self._listen()))
         await self.has_attached.wait()
         self._tasks.append(asyncio.create_task(self._beat()))
-
-    async def leave(self) -> None:
-        """Leave now."""
-        self._is_leaving = True
-        await self._call.write(pb.SessionRequest(leave=pb.SessionLeave(kind=pb.SessionLeave.NOW)))
 
     def close(self) -> None:
         for task in self._tasks:
@@ -88,25 +74,22 @@ class Member:
 
     async def _beat(self) -> None:
         # Members that attach together do not heartbeat together for ever.
-        await asyncio.sleep(self.every_s * (self.number * 0.618 % 1))
-        while not self._is_leaving:
+        await asyncio.sleep(BEAT_EVERY_S * (self.number * 0.618 % 1))
+        while True:
             self.beats += 1
             self._sent_s = time.monotonic()
             beat = pb.SessionHeartbeat(number=self.beats)
             await self._call.write(pb.SessionRequest(heartbeat=beat))
-            await asyncio.sleep(self.every_s)
+            await asyncio.sleep(BEAT_EVERY_S)
 
     async def _listen(self) -> None:
         while True:
             message = await self._call.read()
             if not isinstance(message, pb.SessionResponse) or message.HasField("go_away"):
-                if self._is_leaving:
-                    return
                 how = await self._call.code() if message is grpc.aio.EOF else message
                 raise CannotMeasure(f"the stream of member {self.number} has ended: {how}")
             match message.WhichOneof("message"):
                 case "heartbeat_ack":
-                    self.sent_s.append(self._sent_s)
                     self.late_s.append(time.monotonic() - self._sent_s)
                 case "attached":
                     self.has_attached.set()
@@ -142,7 +125,8 @@ async def attach_all(members: Sequence[Member]) -> None:
 
 def bench_session_members(members: int = 2_000, seconds: float = 15) -> Figures:
     """Measure `members` at rest for some seconds."""
-    allow(members + 200)
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)  # The server raises its own.
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     return with_server(
         lambda address, pid: asyncio.run(_measure(address, pid, members, seconds)),
         "--max-streams", str(members + 100),

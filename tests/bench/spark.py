@@ -21,9 +21,8 @@ from pyspark.sql.types import StructType
 from coordinator.operator.admin import GroupAdmin
 from coordinator.sources import write_log
 from coordinator.spark.exactly_once import ExactlyOnceSink
-from coordinator.spark.options import StreamOptions
 from coordinator.spark.sinks.deciding import Proposal
-from coordinator.spark.stream import ConsumerGroupSource, GroupStreamReader
+from coordinator.spark.stream import ConsumerGroupSource
 from tests.bench.figures import Figures, Goal, percentile
 from tests.bench.servers import Server, scrape, scratch, total
 
@@ -50,7 +49,6 @@ def bench_spark(batches: int | None = None, *, quick: bool = False) -> Figures:
             figures = _rows_a_second(spark, folder, rows, rounds)
             flags = ("--data-dir", f"{folder}/store", "--metrics-listen", "127.0.0.1:0")
             with Server(folder, *flags) as server:
-                figures |= _a_reader_alone(server, folder, batches)
                 figures |= _micro_batches(spark, server, folder, batches)
         finally:
             spark.stop()
@@ -114,27 +112,6 @@ def _rows_a_second(spark: SparkSession, folder: Path, rows: int, rounds: int) ->
 
 
 # --- A micro-batch ----------------------------------------------------------------------------
-
-
-def _a_reader_alone(server: Server, folder: Path, batches: int) -> Figures:
-    """Spark's calls to the reader, without Spark: what is left is the group and the files."""
-    options = StreamOptions.parse(_stream_options(server, folder, "alone"))
-    reader = GroupStreamReader(options)
-    limit = reader.getDefaultReadLimit()
-    offset = reader.latestOffset(reader.initialOffset(), limit)
-    before = _calls(server)
-    took = []
-    for _ in range(batches):
-        began = time.perf_counter()
-        offset = reader.latestOffset(offset, limit)
-        took.append(1_000 * (time.perf_counter() - began))
-    calls = _calls(server, before)
-    reader.stop()
-    return {
-        "store a micro-batch and plan the next, p50, ms": statistics.median(took),
-        "store a micro-batch and plan the next, p99, ms": Goal(percentile(took, 99), at_most=10),
-        "calls for it": Goal(sum(calls.values()) / batches, at_most=2),
-    }
 
 
 def _micro_batches(spark: SparkSession, server: Server, folder: Path, batches: int) -> Figures:

@@ -32,14 +32,6 @@ def test_a_pair_that_lost_members_is_measured_again_and_counted():
     assert spread("x", old, new, lost)["x: pairs that lost members, measured again"] == 1
 
 
-def test_checkouts_that_lose_members_again_and_again_are_not_compared():
-    def cost(name: str) -> float:
-        raise LostMembers("1 of 40")
-
-    with pytest.raises(LostMembers):
-        in_pairs(cost, 3)
-
-
 def test_a_ratio_is_that_of_a_pair_whatever_the_machine_does_meanwhile():
     machine = [1, 1, 5, 5, 1]  # How slow it is during each pair.
     old = [100.0 * slow for slow in machine]
@@ -50,17 +42,6 @@ def test_a_ratio_is_that_of_a_pair_whatever_the_machine_does_meanwhile():
     assert found["a beat, us: new in old, lowest"] == pytest.approx(1.1)
     assert found["a beat, us: new in old, highest"] == pytest.approx(1.1)
     assert (found["a beat, us: old"], found["a beat, us: new"]) == (100, pytest.approx(110))
-
-
-def test_the_spread_is_told():
-    found = spread("x", [1.0] * 5, [0.9, 1.0, 1.2, 0.98, 1.02])
-    told = [
-        found[f"x: new in old, {which}"]
-        for which in ("lowest", "lower quartile", "upper quartile", "highest")
-    ]
-    assert told == [0.9, 0.98, 1.02, 1.2]
-    assert found["x: new in old, median"].is_met
-    assert found["x: pairs"] == 5
 
 
 def test_a_folder_that_hides_another_checkout_is_not_measured(tmp_path):

@@ -1,4 +1,4 @@
-"""Benchmark of timers: start and stop, re-arm, memory, and expiry by the thousand.
+"""Benchmark of timers: start and stop, re-arm, and expiry by the thousand.
 
 The rivals are started and stopped in the same run, in turn, among as many standing timers,
 and each is told the time now and then, as a loop would.
@@ -7,11 +7,9 @@ and each is told the time now and then, as a loop would.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import gc
 import statistics
 import time
-import tracemalloc
 from collections.abc import Callable
 from typing import Final
 
@@ -30,7 +28,6 @@ BLOCK, BLOCKS = 1_000, 20
 MANY, MANY_QUICK = 1_000_000, 20_000
 TOGETHER, TOGETHER_QUICK = 100_000, 5_000
 SPREAD_MS: Final = 60_000
-HELD, HELD_QUICK = 100_000, 5_000
 DELAY_MS: Final = 30_000
 
 
@@ -55,7 +52,6 @@ def bench_timer(*, quick: bool = False) -> Figures:
         quick: fewer rounds and fewer timers.
     """
     figures = _bench_operations(rounds=3 if quick else 15)
-    figures |= _bench_memory(HELD_QUICK if quick else HELD)
     figures |= _bench_advance(
         MANY_QUICK if quick else MANY,
         TOGETHER_QUICK if quick else TOGETHER,
@@ -65,13 +61,11 @@ def bench_timer(*, quick: bool = False) -> Figures:
 
 
 def _rivals(loop: asyncio.AbstractEventLoop) -> dict[str, Rival]:
-    rivals: dict[str, Rival] = {
+    return {
         "asyncio": LoopTimers(_nothing, loop, loop.time()),
         "heap": LazyHeap(_nothing),
+        "sortedcontainers": SortedTimers(_nothing),
     }
-    with contextlib.suppress(LookupError):  # The figures say that it is not there.
-        rivals["sortedcontainers"] = SortedTimers(_nothing)
-    return rivals
 
 
 def _nothing(_: object) -> None:
@@ -91,8 +85,6 @@ def _bench_operations(*, rounds: int) -> Figures:
     loop.close()
     figures: Figures = {f"{what}, ns": ns[what] for what in loops if what not in rivals}
     figures |= {f"{name}, start + stop, ns": ns[name] for name in rivals}
-    if "sortedcontainers" not in rivals:
-        figures["sortedcontainers"] = "not installed, and left out (extra: test)"
     add_cancel = ns["add + cancel"]
     figures["add + cancel, in empty calls"] = Goal(add_cancel / ns["empty call"], at_most=13)
     for name in rivals:
@@ -170,45 +162,6 @@ def _rival_loop(name: str, rival: Rival, loop: asyncio.AbstractEventLoop) -> Cal
     return run
 
 
-# --- Holding ------------------------------------------------------------------------------------
-
-
-def _bench_memory(timers: int) -> Figures:
-    """Bytes a standing timer, as `tracemalloc` counts them, with what keeps it."""
-    loop = asyncio.new_event_loop()
-    wheel = Timer(0, wheel_size=WHEEL_SIZE)
-
-    def hold(deadline_ms: int) -> object:
-        task = _Task()
-        wheel.add(task, deadline_ms)
-        return task
-
-    hold(2 * SPREAD_MS)  # The levels are there; what counts is what a timer adds.
-    figures: Figures = {"memory of a timer, bytes": _bytes_each(hold, timers)}
-    for name, rival in _rivals(loop).items():
-
-        def start(deadline_ms: int, rival: Rival = rival) -> object:
-            return rival.start(deadline_ms, None)
-
-        figures[f"{name}, memory of a timer, bytes"] = _bytes_each(start, timers)
-    loop.close()
-    return figures
-
-
-def _bytes_each(hold: Callable[[int], object], timers: int) -> float:
-    kept: list[object] = [None] * timers  # Not counted: the caller's.
-    gc.collect()
-    tracemalloc.start()
-    try:
-        before, _ = tracemalloc.get_traced_memory()
-        for number in range(timers):
-            kept[number] = hold(1 + number * SPREAD_MS // timers)
-        after, _ = tracemalloc.get_traced_memory()
-    finally:
-        tracemalloc.stop()
-    return (after - before) / timers
-
-
 # --- Coming due ---------------------------------------------------------------------------------
 
 
@@ -225,30 +178,20 @@ def _bench_advance(many: int, together: int, *, rounds: int) -> Figures:
         (f"{many:,} timers in {SPREAD_MS // 1000} s", spread),
         (f"{together:,} timers in one ms", same),
     ):
-        kinds = {
-            f"{WHEEL_SIZE} slots, limit {ADVANCE_SLICE}": (WHEEL_SIZE, ADVANCE_SLICE),
-            f"{WHEEL_SIZE} slots, no limit": (WHEEL_SIZE, None),
-            "20 slots, no limit": (20, None),
-        }
-        worst: dict[str, list[float]] = {kind: [] for kind in kinds}
-        total: dict[str, list[float]] = {kind: [] for kind in kinds}
+        worst: list[float] = []
+        total: list[float] = []
         for _ in range(rounds):
-            for kind, (size, limit) in kinds.items():
-                longest, whole = _advance(deadlines_ms, size, limit)
-                worst[kind].append(longest)
-                total[kind].append(whole)
-        for kind, (_, limit) in kinds.items():
-            longest = statistics.median(worst[kind])
-            figures[f"{what}, {kind}: longest advance, ms"] = (
-                longest if limit is None else Goal(longest, at_most=5)
-            )
-            figures[f"{what}, {kind}: all advances, ms"] = statistics.median(total[kind])
+            longest, whole = _advance(deadlines_ms)
+            worst.append(longest)
+            total.append(whole)
+        figures[f"{what}: longest advance, ms"] = Goal(statistics.median(worst), at_most=5)
+        figures[f"{what}: all advances, ms"] = statistics.median(total)
     return figures
 
 
-def _advance(deadlines_ms: list[int], size: int, limit: int | None) -> tuple[float, float]:
+def _advance(deadlines_ms: list[int]) -> tuple[float, float]:
     """The longest advance and all of them together, in ms."""
-    timer = Timer(0, wheel_size=size)
+    timer = Timer(0, wheel_size=WHEEL_SIZE)
     with gc_paused():
         for deadline_ms in deadlines_ms:
             timer.add(_Task(), deadline_ms)
@@ -256,7 +199,7 @@ def _advance(deadlines_ms: list[int], size: int, limit: int | None) -> tuple[flo
     for now_ms in range(max(deadlines_ms) + 1):
         while True:
             began = time.thread_time_ns()
-            timer.advance_to(now_ms, limit)
+            timer.advance_to(now_ms, ADVANCE_SLICE)
             took = time.thread_time_ns() - began
             whole += took
             longest = max(longest, took)

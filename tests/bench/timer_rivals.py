@@ -13,6 +13,8 @@ from collections.abc import Callable
 from heapq import heapify, heappop, heappush
 from typing import Any, Final, Protocol
 
+from sortedcontainers import SortedList
+
 from timer.bucket import Bucket
 from timer.operation import DelayedOperation
 from timer.task import TimerTask
@@ -98,19 +100,9 @@ class LoopTimers:
 
 
 class SortedTimers:
-    """A list kept in order by `sortedcontainers`: what is stopped leaves at once.
-
-    Raises:
-        LookupError: the library is not installed.
-    """
+    """A list kept in order by `sortedcontainers`: what is stopped leaves at once."""
 
     def __init__(self, on_due: Due) -> None:
-        try:
-            from sortedcontainers import SortedList
-        except ImportError:
-            raise LookupError(
-                "sortedcontainers is not installed; the extra `test` has it"
-            ) from None
         self.on_due = on_due
         self._entries = SortedList()
         self._numbers = itertools.count()

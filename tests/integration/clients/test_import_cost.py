@@ -1,4 +1,4 @@
-"""Modules and calls of `import coordinator.client`; `poe bench imports` has the times."""
+"""Modules and calls of `import coordinator.client`."""
 
 from __future__ import annotations
 

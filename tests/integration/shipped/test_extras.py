@@ -197,7 +197,7 @@ COMMANDS = {
         [*PYTEST, "--version"],
         [*PYTEST, "--collect-only", "-q"],
         [*PYTEST, "-q", "tests/timer/test_wheel_examples.py"],
-        ["-c", "import matplotlib, sortedcontainers, tests.bench.__main__"],
+        ["-c", "import sortedcontainers, tests.bench.__main__"],
     ],
     "fuzz": [["-c", "import atheris, tests.fuzz"]],
     "dev": [
