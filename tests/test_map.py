@@ -26,8 +26,8 @@ def is_of(package: str, module: str) -> bool:
 
 
 def parts_in_order() -> list[str]:
-    """The parts of the product, as the stack in pyproject.toml has them: the top first."""
-    contracts = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]
+    """The parts of the product, as the stack in tests/imports.toml has them: the top first."""
+    contracts = tomllib.loads((ROOT / "tests/imports.toml").read_text())["tool"]["importlinter"]
     (stack,) = [each for each in contracts["contracts"] if each["id"] == "stack"]
     return [part.strip() for layer in stack["layers"] for part in re.split("[|:]", layer)]
 

@@ -28,7 +28,7 @@ DOCS = ROOT / "deploy/docs"
 @pytest.fixture(scope="module")
 def site(tmp_path_factory) -> Path:
     """Built by the command of `poe docs`, in another folder."""
-    tasks = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["poe"]["tasks"]
+    tasks = tomllib.loads((ROOT / "tests/tasks.toml").read_text())["tool"]["poe"]["tasks"]
     python, *words, _ = shlex.split(tasks["docs"]["cmd"])
     out = tmp_path_factory.mktemp("site")
     assert python == "python"
