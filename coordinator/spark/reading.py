@@ -53,7 +53,7 @@ class GroupReader(DataSourceReader, metaclass=ImportedInWorkers):
     """Batch reader of all rows after the committed offsets; it does not join the group.
 
     It takes no filters of Spark's: Spark 4.2 and 4.3 keep what a reader has made of them for every
-    other scan of the DataFrame, which then lacks rows (decision 0039).
+    other scan of the DataFrame, which then lacks rows (decision 0009).
     """
 
     def __init__(self, options: StreamOptions) -> None:

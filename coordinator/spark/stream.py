@@ -10,7 +10,7 @@ the deadline or because a session expired, is read from the committed offset aga
 batch of it. `exactly_once.py` makes it exactly once.
 
 Spark calls and decides when, so there is no loop here that a `Worker` could run: a batch spans all
-partitions, ends when Spark says so, and is committed in one call (decision 0030).
+partitions, ends when Spark says so, and is committed in one call (decision 0026).
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ A commit is judged by what the shard has decided, written or on its way: after R
 in, nothing under that token is accepted, although the record may not be durable yet.
 
 Callers that are no members commit to an Empty group; else by an atomic compare-and-set, for
-partitions that nobody holds or under the token of the holder (decision 0046).
+partitions that nobody holds or under the token of the holder (decision 0008).
 """
 
 from __future__ import annotations
