@@ -207,13 +207,6 @@ def test_a_rebalancing_group_says_whom_it_waits_for(page, busy):
     assert order == sorted(order)
 
 
-def test_history_begins_on_the_first_screen_of_a_phone(browser, busy):
-    with opened(browser, f"{busy.console}#/groups/orders", PHONE) as phone:
-        phone.locator("#rebalances summary").first.wait_for()
-        top = phone.evaluate("document.getElementById('rebalances').getBoundingClientRect().top")
-        assert top < PHONE["height"] / 2
-
-
 def test_a_phone_shows_the_whole_picture_of_a_rebalance(browser, busy):
     with opened(browser, f"{busy.console}#/groups/clicks", PHONE) as phone:
         phone.locator("#rebalances summary").first.click()
@@ -222,15 +215,6 @@ def test_a_phone_shows_the_whole_picture_of_a_rebalance(browser, busy):
         assert "width=narrow" in picture.evaluate("picture => picture.currentSrc")
         around = phone.locator("#rebalances .picture")
         assert around.evaluate("box => box.scrollWidth <= box.clientWidth")
-
-
-def test_a_heading_that_the_page_focused_has_no_frame(page, busy):
-    show(page, busy, "#/groups/orders")
-    page.keyboard.press("Tab")  # From now on the browser shows what has the focus.
-    page.get_by_role("link", name="All groups").press("Enter")
-    heading = page.locator("#groups-title")
-    expect(heading).to_be_focused()
-    assert heading.evaluate("it => getComputedStyle(it).outlineStyle") == "none"
 
 
 def test_nodes_and_the_version_are_shown(page, busy):

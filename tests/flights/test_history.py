@@ -4,17 +4,12 @@ import pytest
 
 from flights.history import (
     SIGSTOP,
-    History,
     Kill,
-    Moment,
-    Refusal,
     Rest,
-    Stint,
     history_of,
     label,
-    load,
 )
-from flights.notes import REFUSED, STAGED, TAKES, WORKS, Note, Notebook, read_notes
+from flights.notes import TAKES, WORKS, Note, Notebook, read_notes
 
 
 def notes(*lines):
@@ -113,38 +108,6 @@ def test_one_that_was_stopped_keeps_its_name_and_what_it_does_afterwards_is_anot
     history = history_of(noted, [STOPPED], end_s=10.0)
     assert stints(history) == [("a", 0, 1.0, 4.0), ("a", 0, 9.0, 9.5)]
     assert history.rests(STOPPED) == [Rest("a", 0, 4.0, 9.0, "a")]
-
-
-def test_a_batch_that_is_refused_is_no_work():
-    noted = notes(
-        *A_TAKES_AND_WORKS,
-        (3.5, "a", STAGED, 0),
-        (7.0, "b", WORKS, 0),
-        (8.5, "a", REFUSED, 0),
-        (9.0, "b", WORKS, 0),
-    )
-    history = history_of(noted, [STOPPED], end_s=10.0)
-    assert stints(history) == [("a", 0, 1.0, 4.0), ("b", 0, 7.0, 9.0)]
-    assert history.refusals == (Refusal("a", 0, 8.5),)
-
-
-def test_colours_go_by_the_order_that_is_asked_for_and_then_by_the_first_stint():
-    noted = notes((1.0, "a", TAKES, 0), (2.0, "b", TAKES, 1), (3.0, "c", TAKES, 2))
-    assert history_of(noted, [], order=["b"], end_s=4.0).owners == ("b", "a", "c")
-
-
-def test_a_history_is_written_and_read(tmp_path):
-    history = History(
-        ("a",),
-        (Stint("a", 0, 1.0, 2.0),),
-        (Kill("a", 2.0, None), STOPPED),
-        (0.5,),
-        end_s=3.0,
-        moments=(Moment(1.0, "a is started"),),
-        refusals=(Refusal("a", 0, 8.5),),
-    )
-    history.save(tmp_path / "owners.json")
-    assert load(tmp_path / "owners.json") == history
 
 
 def test_notes_of_several_workers_are_read_in_order_without_a_line_that_a_kill_has_cut(tmp_path):

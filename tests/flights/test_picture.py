@@ -5,7 +5,7 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from flights.history import SIGSTOP, History, Kill, Moment, Refusal, Stint
+from flights.history import SIGSTOP, History, Kill, Refusal, Stint
 from flights.picture import PALETTE, account, draw
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -52,21 +52,6 @@ def texts(root):
     return [text.text for text in root.iter(SVG + "text")]
 
 
-@pytest.mark.parametrize(
-    ("first_s", "end_s", "expected"),
-    [
-        (4.7, 29.6, [0, 5, 10, 15, 20, 25]),
-        (33.2, 79.7, [30, 35, 40, 45, 50, 55, 60, 65, 70, 75]),
-        (33.2, 108.9, [30, 40, 50, 60, 70, 80, 90, 100]),
-        (0.2, 0.9, [0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9]),
-    ],
-)
-def test_the_axis_begins_at_a_round_tick_before_the_first_event(first_s, end_s, expected):
-    shown = history(("a", 0, first_s, end_s), end_s=end_s)
-    labels = [text for text in texts(drawn(shown)) if text.endswith(" s")]
-    assert labels == [f"{tick} s" for tick in expected]
-
-
 def test_bars_and_hatched_rests_stand_where_and_as_long_as_the_history_says():
     lanes = {}
     for fill, x, width, y, title in bars(drawn(KILLED)):
@@ -85,13 +70,6 @@ def test_bars_and_hatched_rests_stand_where_and_as_long_as_the_history_says():
         ("url(#hatch-0)", 4 * second_s),
     ]
     assert third == [(b, 100, 880, "b, 0.0 to 20.0 s")]
-
-
-def test_a_hatch_is_a_pattern_in_the_colour_of_the_owner_that_was_killed():
-    root = drawn(KILLED)
-    (pattern,) = root.iter(SVG + "pattern")
-    assert pattern.get("id") == "hatch-0"
-    assert {part.get("fill") for part in pattern} == {"white", PALETTE[0][0]}
 
 
 def test_the_kill_and_the_end_of_the_session_are_lines_with_their_times():
@@ -133,24 +111,6 @@ def test_a_pause_and_the_batch_that_is_refused_after_it_are_drawn_and_told():
     assert crosses(drawn(KILLED)) == []
 
 
-def test_steps_are_numbered_beside_each_other_and_told_in_order():
-    steps = replace(KILLED, moments=(Moment(2.0, "a is <started>"), Moment(2.1, "b is started")))
-    root = drawn(steps)
-    circles = [float(circle.get("cx")) for circle in root.iter(SVG + "circle")]
-    assert circles[1] - circles[0] >= 17, "they can be read"
-    assert account(steps)[:2] == ["1: at 2.0 s a is <started>.", "2: at 2.1 s b is started."]
-    assert {"1", "2"} <= set(texts(root))
-    assert list(drawn(KILLED).iter(SVG + "circle")) == []
-
-
-def test_the_legend_names_owners_and_the_one_that_is_dead():
-    legend = texts(drawn(KILLED))
-    for text in ("a", "b", "a is dead, nobody works", "nobody works", "a rebalance begins"):
-        assert text in legend
-    without = texts(drawn(history(("a", 0, 1.0, 2.0))))
-    assert not any("dead" in text for text in without)
-
-
 @pytest.mark.parametrize(
     ("stints", "told"),
     [
@@ -177,22 +137,3 @@ def test_the_account_of_a_kill_says_how_long_its_partitions_rested(stints, told)
     shown = drawn(of)
     assert sentence in shown.get("aria-label")
     assert sentence in " ".join(texts(shown))
-
-
-def test_bars_that_are_wide_enough_carry_their_owners_name_and_names_are_escaped():
-    shown = drawn(history(("<b>&", 0, 0.0, 9.0), ("<b>&", 1, 0.0, 0.2), end_s=10.0))
-    assert texts(shown).count("<b>&") == 2, "in the legend and in one of the bars"
-    assert "Who <works>?" in texts(shown)
-
-
-def test_more_owners_than_colours_are_drawn():
-    many = [(f"worker-{n}", n, 0.0, 1.0 + n) for n in range(20)]
-    shown = drawn(history(*many), partitions=20)
-    assert len(bars(shown)) == 20
-    assert all(float(rect.get("x") or 0) < 980 for rect in shown.iter(SVG + "rect"))
-
-
-def test_nothing_at_all_is_drawn_as_empty_lanes():
-    shown = drawn(history(end_s=0.0))
-    assert bars(shown) == []
-    assert texts(shown).count("partition 2") == 1

@@ -6,8 +6,7 @@ import re
 import pytest
 from rich.console import Console
 
-from flights.history import SIGKILL, SIGSTOP
-from flights.picture import PALETTE
+from flights.history import SIGKILL
 from flights.screen import Screen
 from flights.watching import Happening, Member, View
 
@@ -47,24 +46,6 @@ def code(colour):
     return "38;2;" + ";".join(str(int(colour[at : at + 2], 16)) for at in (1, 3, 5))
 
 
-def test_each_owner_has_a_colour_and_its_partitions_bars_have_it_too():
-    text = shown(view({0: LIVING, 1: Member("worker-3", "worker-3"), 2: LIVING}))
-    for partition, number in ((0, 0), (1, 1), (2, 0)):
-        coloured, _ = row(text, partition)
-        assert coloured.count(code(PALETTE[number][0])) == 2, "name and bar"
-
-
-def test_the_colour_of_an_owner_stays_when_others_come_and_go():
-    written = io.StringIO()
-    console = Console(file=written, force_terminal=True, color_system="truecolor", width=100)
-    with Screen(ENDS, "counted", console) as screen:
-        screen.show(view({0: LIVING, 1: DEAD}), [])
-        screen.show(view({1: Member("worker-3", "worker-3"), 2: LIVING}), [])
-    text = written.getvalue()
-    assert code(PALETTE[2][0]) in row(text, 1)[0]
-    assert code(PALETTE[0][0]) in row(text, 2)[0]
-
-
 def test_a_member_that_was_killed_is_marked_as_long_as_the_group_has_it():
     text = shown(view({0: LIVING, 1: DEAD}))
     _, without_colour = row(text, 1)
@@ -72,12 +53,6 @@ def test_a_member_that_was_killed_is_marked_as_long_as_the_group_has_it():
     assert "▒" in without_colour
     assert "█" not in without_colour
     assert "members: worker-1, worker-2 † killed 2 s ago" in plain(text)
-
-
-def test_a_partition_without_owner_says_so():
-    _, without_colour = row(shown(view({0: LIVING})), 2)
-    assert "nobody" in without_colour
-    assert "█" not in without_colour
 
 
 @pytest.mark.parametrize(("width", "height"), [(80, 24), (100, 45), (200, 60)])
@@ -98,28 +73,12 @@ def test_the_view_fits_into_the_terminal_and_shows_the_newest_events(width, heig
     assert any("event 19" in line for line in frame)
 
 
-def test_a_partition_that_is_done_needs_no_owner():
-    coloured, without_colour = row(shown(view({}, offsets={2: 100})), 2)
-    assert "nobody" not in without_colour
-    assert "31m" not in coloured
-
-
 def test_no_color_is_respected_and_names_and_signs_remain(monkeypatch):
     monkeypatch.setenv("NO_COLOR", "1")
     text = shown(view({0: LIVING, 1: DEAD}), [Happening(3.0, "worker-2 killed", SIGKILL)])
     assert "38;2" not in text
     assert "31m" not in text
     assert "worker-2 † killed 2 s ago" in text
-
-
-def test_one_that_is_stopped_is_not_called_dead():
-    stopped = Member("worker-2", "worker-2", killed_at_s=3.0, signal=SIGSTOP)
-    assert "worker-2 ‖ stopped 2 s ago" in plain(shown(view({1: stopped})))
-
-
-@pytest.mark.parametrize("members", [(), (LIVING,)])
-def test_a_group_is_shown_before_anybody_owns_anything(members):
-    assert row(shown(view({}, members=members, offsets={0: 0})), 0)[1].count("·") == 30
 
 
 def test_without_a_terminal_each_event_and_each_tenth_is_a_plain_line_once(capsys):

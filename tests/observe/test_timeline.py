@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from xml.etree import ElementTree as ET
 
-import pytest
-
 from coordinator.observe.timeline import IDLE, LATE, PERHAPS, as_text, lanes, rests
-from coordinator.observe.timeline_svg import NARROW, as_svg
+from coordinator.observe.timeline_svg import as_svg
 from coordinator.v1 import admin_pb2 as pb
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -73,10 +71,6 @@ def test_others_are_said_to_have_waited_for_those_alone_that_did_not_join_in_tim
     ]
 
 
-def test_nobody_is_last_by_a_millisecond():
-    assert all(not lane.note for lane in lanes(rebalance()))
-
-
 def test_the_time_without_work_is_drawn_from_before_the_rebalance():
     told = rebalance(moves=[move()])
     (lane,) = rests(told)
@@ -115,35 +109,3 @@ def drawn(shown: pb.Rebalance) -> tuple[float, list[ET.Element]]:
     """Width of a picture, and its texts."""
     root = ET.fromstring(as_svg(shown))
     return float(root.get("viewBox").split()[2]), list(root.iter(f"{SVG}text"))
-
-
-def test_a_narrow_picture_has_names_above_bars_and_all_notes_inside():
-    shown = rebalance(moves=[move()])
-    root = ET.fromstring(as_svg(shown, layout=NARROW))
-    width = float(root.get("viewBox").split()[2])
-    assert width < 420
-    bars = [it for it in root.iter(f"{SVG}rect") if it.get("x") and it.get("height") == "20"]
-    assert all(float(it.get("x")) + float(it.get("width")) <= width for it in bars)
-    texts = {text.text for text in root.iter(f"{SVG}text")}
-    assert {lane.name for lane in lanes(shown)} <= texts
-
-
-@pytest.mark.parametrize(
-    ("moves", "expected"),
-    [
-        ([], [f"{tenth / 10:g} s" for tenth in range(11)]),
-        ([move()], ["−5 s", "−4.5 s", "−4 s", "−3.5 s", "−3 s", "−2.5 s", "−2 s", "−1.5 s", "−1 s",
-                    "−0.5 s", "0 s", "0.5 s", "1 s"]),
-    ],
-)  # fmt: skip
-def test_the_axis_has_round_times_and_zero_where_the_rebalance_began(moves, expected):
-    _, texts = drawn(rebalance(moves=moves))
-    assert [text.text for text in texts if text.get("fill") == "#555"] == expected
-
-
-def test_a_note_fits_into_the_picture_however_long_it_is():
-    long = move(known_by="last_heard")
-    long.from_client_id, long.to_client_id = "worker-" * 12, "w" * 30
-    width, texts = drawn(rebalance(moves=[long]))
-    (note,) = [text for text in texts if "→" in text.text]
-    assert float(note.get("x")) + 6 * len(note.text) < width
