@@ -174,7 +174,7 @@ async def test_objects_that_reference_counting_has_freed_do_not_count_as_doubled
             gone = weakref.ref(Ring())
             _loaded = many()
         made = 0
-        while made < 3 * LOOKED_AT:
+        while made < 1.5 * LOOKED_AT:
             frozen = gc.get_freeze_count()
             kept = await allocate_until(lambda: gc.get_freeze_count() > frozen)  # noqa: B023
             made += THRESHOLDS[0] * len(kept)
