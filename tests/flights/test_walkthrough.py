@@ -24,7 +24,7 @@ def lines(text):
 def test_each_piece_of_code_is_in_a_file():
     files = [lines(path.read_text()) for path in FLIGHTS.rglob("*.py")]
     pieces = [block.text for block in blocks(FLIGHTS / "README.md", "python")]
-    assert len(pieces) >= 4
+    assert pieces
     for piece in pieces:
         assert any(lines(piece) in file for file in files), piece
 
