@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from tests.bench.barrier import bench_barrier
@@ -95,7 +96,7 @@ def _compare(options: Options) -> Figures:
     most = Pairs.quick() if options.quick else Pairs()
     number = max(3, options.pairs or most.number)
     barriers = (options.members,) if options.members else most.barriers
-    return bench_compare(options.against, Pairs(number, most.calls, barriers))
+    return bench_compare(options.against, replace(most, number=number, barriers=barriers))
 
 
 def _spark(options: Options) -> Figures:

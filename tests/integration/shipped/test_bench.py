@@ -95,7 +95,7 @@ def test_two_checkouts_are_compared_in_pairs(tmp_path):
     assert found["old"] == str(other)
     assert found["old: commit"] == "not known: no git checkout"
     assert Path(found["new"]) == ROOT
-    for what in ("a heartbeat, us", "a batch of 20, us", "a barrier of 40, us a member"):
+    for what in ("a heartbeat, us", "a batch of 20, us"):
         spread = [
             found[f"{what}: new in old, {each}"]
             for each in ("lowest", "lower quartile", "upper quartile", "highest")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import subprocess
-import sys
 import textwrap
 import tomllib
 from pathlib import Path
@@ -141,16 +140,6 @@ USES = {
         _write_picture(Path("x.png"), svg)
         assert Path("x.png").read_bytes().startswith(b"\\x89PNG")
         """,
-    "docs": """
-        import pathlib, subprocess, sys
-        root = sys.argv[1]
-        command = [sys.executable, "-m", "sphinx", "-q", "-W", "-b", "html"]
-        out = pathlib.Path("out").absolute()
-        # Without pyspark and pyarrow: the site imitates them for the reference.
-        subprocess.run([*command, "-c", f"{root}/deploy/docs", root, out], check=True)
-        page = (out / "deploy/docs/reference/spark.html").read_text()
-        assert "furo" in page and "run_members" in page
-        """,
     "delta": """
         import pyarrow
         from coordinator.spark.sinks.delta import DeltaSink
@@ -190,26 +179,8 @@ USES = {
         assert len(dataset.read()) == dataset.FLIGHTS
         """,
 }
-# The tools of developers, as they are called in a checkout.
-PYTEST = ["-m", "pytest", "-p", "no:cacheprovider"]
-COMMANDS = {
-    "test": [
-        [*PYTEST, "--version"],
-        [*PYTEST, "--collect-only", "-q"],
-        [*PYTEST, "-q", "tests/timer/test_wheel_examples.py"],
-        ["-c", "import sortedcontainers, tests.bench.__main__"],
-    ],
-    "fuzz": [["-c", "import atheris, tests.fuzz"]],
-    "dev": [
-        ["-m", "ruff", "--version"],
-        ["-m", "mypy", "--version"],
-        ["-m", "importlinter.cli", "--help"],
-        ["-m", "poethepoet", "--help"],
-        ["-m", "uv", "--version"],
-        ["-m", "pip_audit", "--version"],
-        ["protos/generate.py", "--check"],
-    ],
-}
+IN_USE = {"test", "dev", "docs", "fuzz"}
+"""Extras of those who work on the project: `tests/run` and its tests use what they bring."""
 
 
 @pytest.fixture(scope="module")
@@ -235,7 +206,7 @@ def run(python: Path, *arguments: str, cwd: Path) -> None:
 
 
 def test_each_extra_is_used_by_a_test():
-    assert set(USES) | set(COMMANDS) == set(EXTRAS)
+    assert set(USES) | IN_USE == set(EXTRAS)
 
 
 @pytest.mark.parametrize("extra", USES)
@@ -244,15 +215,6 @@ def test_an_extra_alone_does_what_it_is_for(wheel, tmp_path, extra):
     work = tmp_path / "work"
     work.mkdir()
     run(python, "-I", "-c", textwrap.dedent(USES[extra]), str(ROOT), cwd=work)
-
-
-@pytest.mark.parametrize("extra", COMMANDS)
-def test_the_tools_of_developers_start_with_their_extra_alone(wheel, tmp_path, extra):
-    if extra == "fuzz" and not (sys.platform == "linux" and sys.version_info < (3, 14)):
-        pytest.skip("atheris has no wheel for this platform")
-    python = installed(wheel, extra, tmp_path / "home")
-    for command in COMMANDS[extra]:
-        run(python, *command, cwd=ROOT)
 
 
 AGREE = ("grpcio-health-checking", "grpcio-reflection", "grpcio-status", "ortools", "protobuf")
