@@ -260,6 +260,7 @@ def test_nobody_is_evicted_twice_or_by_a_wrong_name():
     assert reply.error is ErrorCode.UNKNOWN_MEMBER_ID
     assert "w-z" in reply.message
     assert ask(world, o.EvictMember, member_id="x").error is ErrorCode.UNKNOWN_MEMBER_ID
+    assert ask(world, o.EvictMember).error is ErrorCode.INVALID_REQUEST, "it names nobody"
 
 
 def test_offsets_are_deleted_after_the_commits_of_them_that_are_in_flight():
@@ -337,3 +338,21 @@ def test_the_phase_of_a_group_that_plans_is_the_time_of_the_plan():
     assert not reply.awaited
     world.to(100)
     assert ask(world, DescribePhase).deadline_ms == -1
+
+
+def test_a_policy_out_of_bounds_is_refused():
+    world = World()
+    reply = ask(world, o.SetGroupPolicy, changes=(("lease_ms", 1_000),))
+    assert reply.error is ErrorCode.INVALID_REQUEST
+    assert "lease_ms" in reply.message
+    assert ask(world, o.SetGroupPolicy, defaults=("lease",)).error is ErrorCode.INVALID_REQUEST
+    assert not world.shard.machine.groups
+
+
+def test_checked_tokens_free_what_is_forced_at_once():
+    world, a, b, place = handing_over()
+    world.to(36_000)
+    assert describe(world).handoffs[0].phase is Phase.FORCED
+    ask(world, o.SetGroupPolicy, changes=(("sinks_check_tokens", True),))
+    assert place in b.active
+    assert place not in a.active
