@@ -26,7 +26,7 @@ from tests.s3_server import BUCKET
 KINDS = ("parquet", "delta", "iceberg", "sql")
 OWN = "own"
 """The sink that the page on sinks shows users how to write."""
-PAGE = Path(__file__).parents[1] / "deploy/docs/exactly-once-sinks.md"
+PAGE = Path(__file__).parents[1] / "deploy/docs/exactly-once.md"
 PARTITIONS = 3
 GROUP, TOPIC = "g", "t"
 

@@ -67,7 +67,7 @@ INTRODUCTIONS = {
     "Members of classic groups": "",
     "Members of session groups": "",
     "Policy of a session group": "The keys of `wishes`. They count if the group has no policy yet; "
-    "[operators](session-operations.md) change it.",
+    "[operators](sessions.md#10-operate) change it.",
     "Workers": "Settings of a worker that are not its member's. Its own parameters are described "
     "with [the class](reference/worker.md).",
 }

@@ -191,12 +191,16 @@ def clone_this(home: Path) -> Path:
     return home
 
 
-def play_page(page: Path, shell: Shell, folder: Path) -> None:
-    """Do what a page says: save the programs that name a file, run the others and the commands."""
+def play_page(page: Path, shell: Shell, folder: Path, *, run_snippets: bool = True) -> None:
+    """Do what a page says: save the programs that name a file, run the others and the commands.
+
+    Args:
+        run_snippets: False if those that name no file are fragments that do not run alone.
+    """
     for block in blocks(page):
         if block.name:
             (folder / block.name).write_text(block.text)
-        elif block.language == "python":
+        elif block.language == "python" and run_snippets:
             (folder / "snippet.py").write_text(block.text)
             shell.check(Command("python snippet.py"))
         elif block.language == "console":

@@ -22,7 +22,12 @@ README = ROOT / "README.md"
 DOCS = ROOT / "deploy/docs"
 ELSEWHERE = ("testing", "another-language")
 """Pages with tests of their own: test_testing_page.py, test_javascript_member.py."""
-HOW_TO = sorted(it for it in (DOCS / "how-to").glob("*.md") if it.stem not in ELSEWHERE)
+EXACTLY_ONCE = DOCS / "exactly-once.md"
+PLAYED = [
+    DOCS / "sessions.md",
+    EXACTLY_ONCE,
+    *sorted(it for it in (DOCS / "how-to").glob("*.md") if it.stem not in ELSEWHERE),
+]
 # tests/spark/test_tutorial.py plays the one on Spark.
 TUTORIALS = (DOCS / "tutorial.md", DOCS / "tutorial-spark.md")
 EXAMPLE = "deploy/examples/worker.py"
@@ -35,6 +40,15 @@ ENVIRONMENT = {
     # `coordinator` and `python` are those of the interpreter that runs the tests.
     "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
 }
+
+
+def programs(page: Path) -> list[Block]:
+    """The programs that a page has its reader save and run."""
+    found = blocks(page, "python")
+    if page == EXACTLY_ONCE:
+        # Its other blocks need a Spark; tests/sinks_kit.py runs numbered_files.py.
+        return [it for it in found if it.name not in {"", "numbered_files.py"}]
+    return found
 
 
 @pytest.fixture
@@ -51,25 +65,25 @@ def test_the_tutorial_works_as_printed(shell, tmp_path):
     assert "Traceback" not in shell.output()
 
 
-@pytest.mark.parametrize("page", HOW_TO, ids=lambda page: page.stem)
+@pytest.mark.parametrize("page", PLAYED, ids=lambda page: page.stem)
 def test_a_page_works_as_printed(page, shell, tmp_path):
     shell.run("export COORDINATOR_GROUP_INITIAL_REBALANCE_DELAY_MS=500")
     shell.check(Command("coordinator serve 2> coordinator.log &"))
     shell.check(Command("coordinator health --wait 30"))
-    play_page(page, shell, tmp_path)
+    play_page(page, shell, tmp_path, run_snippets=page != EXACTLY_ONCE)
 
 
-@pytest.mark.parametrize("page", [*TUTORIALS, *HOW_TO], ids=lambda page: page.stem)
+@pytest.mark.parametrize("page", [*TUTORIALS, *PLAYED], ids=lambda page: page.stem)
 def test_every_program_of_a_page_is_run_by_one_of_its_commands(page):
     told = " ".join(block.text for block in blocks(page, "console"))
-    for block in blocks(page, "python"):
+    for block in programs(page):
         assert block.name, block.text
         assert f"python {block.name}" in told
 
 
 def test_the_programs_of_the_pages_are_typed(tmp_path):
-    for page in (README, *TUTORIALS, *HOW_TO):
-        for block in blocks(page, "python"):
+    for page in (README, *TUTORIALS, *PLAYED):
+        for block in programs(page):
             # Two pages have a worker.py.
             name = f"{page.stem.replace('-', '_')}_{Path(block.name).name}"
             (tmp_path / name).write_text(block.text)
