@@ -22,7 +22,6 @@ SHELLS = {
 
 
 def add_parsers(commands: Any) -> None:  # Any: argparse does not name its type.
-    """The command and its argument."""
     lines = "\n".join(f"  {shell:<5} {line}" for shell, line in SHELLS.items())
     command = commands.add_parser(
         "completion",

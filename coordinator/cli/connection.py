@@ -110,7 +110,6 @@ def _check_addresses(bootstrap: str) -> None:
 
 
 def credentials_of(options: argparse.Namespace) -> Credentials:
-    """Credentials of options that are resolved."""
     credentials: Credentials = options.credentials
     return credentials
 

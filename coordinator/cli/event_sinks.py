@@ -33,7 +33,6 @@ class RefusalLog:
         peer, reason and context, which has its request id."""
 
     def refused(self, method: str, peer: str, what: str) -> None:
-        """Log or count a refusal."""
         if method in self._untold:
             self._untold[method] = self._untold[method][0] + 1, peer, what, copy_context()
             return

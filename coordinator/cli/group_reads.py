@@ -120,7 +120,6 @@ def _further(
 
 
 def offsets(admin: GroupAdmin, options: argparse.Namespace) -> Output:
-    """Committed offsets."""
     selected = _selected(admin, options)
     found = [
         rows.OffsetRow(

@@ -141,7 +141,6 @@ def partition_rows(admin: GroupAdmin, seen: GroupView, logs: LogOffsets) -> list
 
 
 def summary_row(admin: GroupAdmin, seen: GroupView, logs: LogOffsets) -> rows.GroupSummaryRow:
-    """The group as a whole."""
     group, phase = seen.group, seen.phase
     partitions = [row for row in partition_rows(admin, seen, logs) if row.topic is not None]
     lags = [row.lag for row in partitions if row.lag is not None]

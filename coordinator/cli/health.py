@@ -30,7 +30,6 @@ class HealthRow:
 
 
 def add_parsers(commands: Any) -> None:  # Any: argparse does not name its type.
-    """The command and its flags."""
     command = commands.add_parser(
         "health",
         help="check whether nodes serve",

@@ -24,7 +24,6 @@ class Formatter(argparse.HelpFormatter):
     """Help whose usage has the arguments alone: the flags, up to a hundred, are listed below it."""
 
     def add_usage(self, usage: Any, actions: Any, groups: Any, prefix: Any = None) -> None:
-        """Add the usage."""
         shown = [action for action in actions if not action.option_strings or action.required]
         self._prog += " [FLAG …]"
         super().add_usage(usage, shown, [], prefix)

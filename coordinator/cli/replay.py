@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 
 
 def add_parsers(commands: Any) -> None:  # Any: argparse does not name its type.
-    """The command and its flags."""
     text = "run a recording made with --record-dir again, and list its rebalances"
     command = commands.add_parser("replay", help=text, description=text)
     command.set_defaults(run=_replay)

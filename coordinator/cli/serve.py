@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import secrets
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from typing import Any
 
 from coordinator.cli.event_sinks import EventSinks
@@ -21,7 +22,6 @@ from coordinator.observe.logs import configure
 from coordinator.observe.metrics import Metrics
 from coordinator.observe.native_stderr import NativeStderr
 from coordinator.runtime.garbage import ShortPauses
-from coordinator.runtime.loop import run
 from coordinator.runtime.node import Node
 from coordinator.runtime.planner_process import PlannerProcess
 from coordinator.runtime.stores import open_stores
@@ -224,3 +224,13 @@ async def _load(server: CoordinatorServer, stopping: asyncio.Event) -> bool:
         return False
     await loading
     return True
+
+
+def run(main: Coroutine[Any, Any, int]) -> int:  # Any: nothing is sent into it.
+    """Run a coroutine to its end, on uvloop where it is installed, else on asyncio's own loop."""
+    if sys.platform != "win32":
+        with contextlib.suppress(ImportError):
+            import uvloop
+
+            return int(uvloop.run(main))
+    return asyncio.run(main)

@@ -24,7 +24,6 @@ class TokenRow:
 
 
 def add_parsers(commands: Any) -> None:  # Any: argparse does not name its type.
-    """The command and its action."""
     text = "create bearer tokens"
     actions = add_actions(commands.add_parser("token", help=text, description=text))
     text = "create a token and print its line for auth_tokens_file"

@@ -31,7 +31,6 @@ if TYPE_CHECKING:
 
 
 def add_parsers(commands: Any) -> None:  # Any: argparse does not name its type.
-    """The four commands."""
     for name, text, run, kind in (
         ("explain", "explain why a group rebalanced, in plain sentences", _explain, Explained),
         ("timeline", "draw a rebalance as a timeline, one lane per member", _timeline, LaneRow),

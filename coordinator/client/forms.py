@@ -170,7 +170,6 @@ def partitions_of(keys: object) -> tuple[TopicPartition, ...]:
 
 
 def offsets_of(offsets: object) -> dict[TopicPartition, int | OffsetAndMetadata]:
-    """Offsets to be committed, by partition."""
     return {p: offset_of(p, offset) for p, offset in _by_partition("offsets", offsets).items()}
 
 
@@ -194,7 +193,6 @@ def _by_partition(what: str, given: object) -> dict[TopicPartition, object]:
 
 
 def offset_of(partition: TopicPartition, offset: object) -> int | OffsetAndMetadata:
-    """The offset to be committed of one partition."""
     what = f"the offset of {partition}"
     if not isinstance(offset, OffsetAndMetadata):
         return number_of(what, offset)
@@ -222,7 +220,6 @@ def _is_whole(value: object) -> TypeGuard[int]:
 
 
 def names_of(what: str, names: object) -> tuple[str, ...]:
-    """Several names, or one."""
     given = [names] if isinstance(names, str) else names
     if not isinstance(given, Sequence) or not given or not all(isinstance(n, str) for n in given):
         raise TypeError(f"{what} is {names!r}; write names, {what}=['cooperative-sticky']")

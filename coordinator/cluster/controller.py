@@ -138,7 +138,6 @@ class Controller:
         self.shards[state.shard] = state
 
     def led_by(self, node: int) -> list[ShardId]:
-        """The shards a node leads."""
         return [s for s, state in sorted(self.shards.items()) if state.leader == node]
 
     @property

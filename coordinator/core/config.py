@@ -62,5 +62,4 @@ class GroupConfig(Section):
 
     @property
     def offsets_retention_ms(self) -> int:
-        """Retention in milliseconds."""
         return self.offsets_retention_minutes * MINUTE_MS

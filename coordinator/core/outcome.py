@@ -234,7 +234,6 @@ class Outcome:
         self.computes.append(ComputePlan(group_id, number, state))
 
     def note(self, event: Event) -> None:
-        """Emit an event."""
         self.events.append(event)
 
     def open_stream(self, stream_id: CallId, group_id: str, member_id: str) -> None:

@@ -108,5 +108,4 @@ class Section:
 
 
 def settings_of(section: type[Section]) -> dict[str, Setting]:
-    """The settings of a section, by name."""
     return {it.name: it.metadata["setting"] for it in fields(section)}  # type: ignore[arg-type]

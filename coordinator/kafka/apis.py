@@ -38,7 +38,6 @@ class Api:
     note: str = ""
 
     def offers(self, version: int) -> bool:
-        """True for versions that are offered."""
         return self.low <= version <= self.high
 
     def is_flexible(self, version: int) -> bool:

@@ -46,7 +46,6 @@ TAKES_ALL_FROM: dict[Api, int] = {apis.OFFSET_COMMIT: 9}
 
 
 def wire_code(error: ErrorCode, api: Api, version: int) -> int:
-    """Return the code of an error in an answer of an API."""
     if version < TAKES_ALL_FROM.get(api, 0):
         code = OF_API[api].get(error, int(error))
     else:

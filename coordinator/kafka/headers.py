@@ -52,7 +52,6 @@ def read_header(frame: bytes, api: Api, version: int) -> RequestHeader:
 
 
 def answer_header(request: RequestHeader) -> bytes:
-    """Return the header of the answer to a request."""
     header = request.correlation_id.to_bytes(4, "big", signed=True)
     if request.api.is_flexible(request.version) and request.api is not API_VERSIONS:
         header += b"\0"

@@ -114,5 +114,4 @@ _SIZES = (6, 10, 10, 10, 12)
 
 
 def answer_beat(frame: bytes, version: int, code: int) -> bytes:
-    """Return the framed answer to the heartbeat of a frame."""
     return _ANSWERS[version](_SIZES[version], frame[4:8], code)

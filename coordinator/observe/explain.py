@@ -60,7 +60,6 @@ def explain(record: RebalanceRecord, before: Sequence[RebalanceRecord] = ()) -> 
 
 
 def cause_code(record: RebalanceRecord) -> str:
-    """The cause as a code of the contract."""
     return _CAUSE_CODES.get(record.cause, "unknown")
 
 

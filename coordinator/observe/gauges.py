@@ -228,7 +228,6 @@ def buckets(bounds: Sequence[float], counts: Sequence[int]) -> list[tuple[str, f
 
 
 def gauge(name: str, text: str, label: str, values: Mapping[str, float]) -> GaugeMetricFamily:
-    """A gauge with one label; `values` by label value."""
     family = GaugeMetricFamily(name, text, labels=[label])
     for value, number in values.items():
         family.add_metric([value], number)

@@ -312,7 +312,6 @@ class Blocking:
 
 
 def explained(rebalance: Any) -> Explained:
-    """The row of a rebalance."""
     caused_by = (rebalance.member_id, rebalance.client_id, rebalance.client_host)
     return row_of(
         Explained,
@@ -342,7 +341,6 @@ def explained(rebalance: Any) -> Explained:
 
 
 def plan_row(told: Any) -> ExplainedPlan:
-    """The row of a plan."""
     plan = told.session_plan
     return row_of(
         ExplainedPlan,

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
+from typing import Protocol
 
 from prometheus_client import (
     CollectorRegistry,
@@ -20,6 +21,8 @@ from prometheus_client import (
     ProcessCollector,
     disable_created_metrics,
 )
+from prometheus_client.core import CounterMetricFamily, HistogramMetricFamily
+from prometheus_client.metrics_core import Metric
 
 from coordinator import __version__
 from coordinator.core.events import (
@@ -35,10 +38,10 @@ from coordinator.core.events import (
     RebalanceJournaled,
     RebalanceStarted,
 )
-from coordinator.observe.call_metrics import Latency, call_metrics
 from coordinator.observe.gauges import (
     OnScrape,
     Pauses,
+    buckets,
     cluster_metrics,
     memory_metrics,
     pause_metrics,
@@ -47,7 +50,6 @@ from coordinator.observe.gauges import (
 from coordinator.observe.kafka_metrics import KafkaStats, kafka_metrics
 from coordinator.observe.labels import snake_case
 from coordinator.observe.listed_groups import GroupStatsSource, Listed, ListedGroups
-from coordinator.observe.log_metrics import LogMetrics
 from coordinator.observe.overload_gauges import OverloadStats, overload_metrics
 from coordinator.observe.rebalance_metrics import RebalanceMetrics
 from coordinator.observe.security_gauges import Secured, security_metrics
@@ -190,3 +192,92 @@ class Metrics:
     def heartbeat(self, seconds: float) -> None:
         """Count a heartbeat that was timed, in seconds."""
         self._heartbeats.observe(seconds)
+
+
+APPENDS_S = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1, 5)
+
+
+class LogMetrics:
+    """Histograms of appends and writes; the shard runner and the SQLite writer report to them."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self._appends = Histogram(
+            "coordinator_append_seconds",
+            "Time from handing an entry to the log until it is durable.",
+            buckets=APPENDS_S,
+            registry=registry,
+        )
+        self._append_records = Histogram(
+            "coordinator_append_records",
+            "Records per log entry: those written while the entry before was under way.",
+            buckets=(1, 2, 5, 10, 20, 50, 100, 200, 500, 1_000),
+            registry=registry,
+        )
+        self._flushes = Histogram(
+            "coordinator_flush_seconds",
+            "Time of a SQLite write including the sync; it carries the appends of all shards.",
+            buckets=APPENDS_S,
+            registry=registry,
+        )
+        self._flushed_appends = Histogram(
+            "coordinator_flush_appends",
+            "Appends per SQLite write (group commit).",
+            buckets=(1, 2, 5, 10, 20, 50, 100),
+            registry=registry,
+        )
+
+    def appended(self, seconds: float, records: int) -> None:
+        """Count an entry that is durable.
+
+        Args:
+            seconds: from handing it to the log.
+        """
+        self._appends.observe(seconds)
+        self._append_records.observe(records)
+
+    def flushed(self, seconds: float, appends: int) -> None:
+        """Count a write that SQLite has synced. Called from the thread that writes."""
+        self._flushes.observe(seconds)
+        self._flushed_appends.observe(appends)
+
+
+class Latency(Protocol):
+    """Histogram of calls: one count per bound, and one above all."""
+
+    @property
+    def bounds_s(self) -> Sequence[float]: ...
+    @property
+    def counts(self) -> Sequence[int]: ...
+    @property
+    def total_s(self) -> float: ...
+
+
+def call_metrics(
+    answered: Mapping[tuple[str, str], int], heartbeats: int, latencies: Mapping[str, Latency]
+) -> Iterable[Metric]:
+    """Metrics of calls of all transports. The event loop writes them while a scrape reads them."""
+    calls = CounterMetricFamily(
+        "coordinator_grpc_calls",
+        "Answered calls, by method and status; those of Kafka clients too.",
+        labels=["method", "code"],
+    )
+    for labels, count in dict(answered).items():
+        calls.add_metric(list(labels), count)
+    yield calls
+    yield CounterMetricFamily(
+        "coordinator_heartbeats",
+        "Answered heartbeats, alone or in batches.",
+        value=heartbeats,
+    )
+    seconds = HistogramMetricFamily(
+        "coordinator_grpc_call_seconds",
+        "Time from taking up a call until it is answered or refused, or its client gives up, by "
+        "method. JoinGroup and SyncGroup wait for the other members of their group, Fetch for the "
+        "next record. Of heartbeats and batches of them, one in 64 is measured, also on a stream; "
+        "of other streams none.",
+        labels=["method"],
+    )
+    for method, latency in dict(latencies).items():
+        counted = buckets(latency.bounds_s, tuple(latency.counts))
+        seconds.add_metric([method], counted, latency.total_s)
+    yield seconds

@@ -25,7 +25,6 @@ class OverloadStats:
 
 
 def overload_metrics(stats: OverloadStats) -> Iterable[Metric]:
-    """Overload metrics of a node."""
     yield GaugeMetricFamily(
         "coordinator_queue_age_seconds",
         "Age of the oldest queued call, when last measured.",

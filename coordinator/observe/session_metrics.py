@@ -141,7 +141,6 @@ class UnownedPartitions:
         self._total_s += seconds * times
 
     def collect(self) -> Iterable[Metric]:
-        """The histogram."""
         yield HistogramMetricFamily(
             "coordinator_session_partition_unowned_seconds",
             "Time in which nobody worked on a partition that a hand-off, or a plan, gave to "

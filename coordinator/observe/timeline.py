@@ -113,7 +113,6 @@ class Lane:
 
 
 def phases(rebalance: Rebalance) -> tuple[Bar, ...]:
-    """Bars of the phases that were reached."""
     found, begin = [], 0
     for kind, length in (
         ("join", rebalance.join_phase_ms),

@@ -48,7 +48,6 @@ class FetchWaits:
 
     @property
     def count(self) -> int:
-        """Number of fetches that wait."""
         return len(self._waiting)
 
     async def wait(self, max_wait_ms: int, size_bytes: int = 0) -> None:

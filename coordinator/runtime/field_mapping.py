@@ -225,7 +225,6 @@ class _Source:
         self._objects = objects
 
     def name(self, it: Any) -> str:
-        """Name an object."""
         name = f"_{len(self._objects)}"
         self._objects[name] = it
         return name

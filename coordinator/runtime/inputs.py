@@ -43,7 +43,6 @@ class RecordedPlan:
 
     @classmethod
     def of(cls, plan: Plan) -> RecordedPlan:
-        """A plan to be recorded."""
         return cls(
             tuple(
                 (member, topic, ranges)

@@ -55,7 +55,6 @@ class LoopProbe:
         self._task = asyncio.get_running_loop().create_task(self._run())
 
     def stop(self) -> None:
-        """Stop probing."""
         if self._task is not None:
             self._task.cancel()
 

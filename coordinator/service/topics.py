@@ -48,7 +48,6 @@ class TopicCounts:
 
     @property
     def partitions(self) -> int:
-        """The count in force."""
         return self.set or self.told
 
     def __add__(self, other: TopicCounts) -> TopicCounts:

@@ -56,8 +56,7 @@ from coordinator.shard.operations import GroupTimers
 from coordinator.shard.outbox import Activate, Appended, AppendFailed, Input, Outbox, Tick, Unload
 from coordinator.shard.recurring import Recurring
 from coordinator.shard.replication import Replication
-from coordinator.shard.session_stats import session_stats, shortest_lease_ms
-from coordinator.shard.stats import GroupStats, ShardStats
+from coordinator.shard.stats import GroupStats, ShardStats, session_stats, shortest_lease_ms
 from coordinator.shard.waits import Waits
 from coordinator.shard.writes import WriteQueue
 from timer.timer import Timer
@@ -301,7 +300,6 @@ class Shard:
 
     @property
     def group_count(self) -> int:
-        """Number of groups."""
         return len(self.machine.groups)
 
     def shortest_lease_ms(self) -> int:

@@ -25,7 +25,6 @@ class Waits:
         self._expired = 0
 
     def ended(self, began_ms: int) -> None:
-        """Count a wait that has ended."""
         waited_ms = self.now_ms() - began_ms
         self._counts[bisect_left(BOUNDS_MS, waited_ms)] += 1
         self._total_ms += waited_ms

@@ -120,7 +120,6 @@ class StorePath:
         return self._store().open(self.path)
 
     def read(self) -> bytes:
-        """The content of a file."""
         with self.open() as file:
             content: bytes = file.read()
             return content

@@ -43,5 +43,4 @@ class Chain:
         self._entries.append(entry)
 
     def loaded(self) -> Loaded:
-        """Return the whole."""
         return Loaded(self._snapshot, self._entries)

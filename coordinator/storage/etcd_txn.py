@@ -13,7 +13,6 @@ def unchanged(key: bytes, mod_revision: int) -> pb.Compare:
 
 
 def equal(key: bytes, value: bytes) -> pb.Compare:
-    """Compare: the key has this value."""
     return pb.Compare(result=pb.Compare.EQUAL, target=pb.Compare.VALUE, key=key, value=value)
 
 
@@ -23,19 +22,16 @@ def differs(key: bytes, value: bytes) -> pb.Compare:
 
 
 def exists(key: bytes) -> pb.Compare:
-    """Compare: the key exists."""
     return pb.Compare(
         result=pb.Compare.GREATER, target=pb.Compare.CREATE, key=key, create_revision=0
     )
 
 
 def put(key: bytes, value: bytes) -> pb.RequestOp:
-    """Write a key."""
     return pb.RequestOp(request_put=pb.PutRequest(key=key, value=value))
 
 
 def get(key: bytes) -> pb.RequestOp:
-    """Read a key."""
     return pb.RequestOp(request_range=pb.RangeRequest(key=key))
 
 

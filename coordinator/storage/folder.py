@@ -56,7 +56,6 @@ class FolderLock:
         os.pwrite(self._file, json.dumps(mine).encode(), 0)
 
     def release(self) -> None:
-        """Release the lock."""
         os.close(self._file)
 
 

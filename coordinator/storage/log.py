@@ -139,7 +139,6 @@ class Loaded:
 
     @property
     def next_offset(self) -> int:
-        """Offset of the next record."""
         if self.entries:
             return self.entries[-1].base_offset + len(self.entries[-1].records)
         return 0 if self.snapshot is None else self.snapshot.next_offset

@@ -47,7 +47,6 @@ class Marker:
     epochs: int = 0
 
     def owned_shards(self) -> set[int]:
-        """The shards of the share."""
         return shards_of_share(self.share, self.shards)
 
 

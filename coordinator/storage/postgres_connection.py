@@ -71,7 +71,6 @@ POSITION = (
 
 
 def position_of(row: tuple[Any, ...]) -> Position:
-    """The `Position` in a row of `POSITION`."""
     system, timeline, flushed = row
     return Position(int(system), int(timeline, 16), int(flushed))
 

@@ -198,7 +198,6 @@ def _begin(connection: PostgresConnection, new: Lineage) -> None:
 
 
 def server_position(connection: PostgresConnection) -> Position:
-    """The position of the server now."""
     row = connection.execute(POSITION).fetchone()
     assert row is not None
     return position_of(row)

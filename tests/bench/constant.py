@@ -11,7 +11,7 @@ from typing import Any
 
 import grpc
 
-from coordinator.runtime.loop import run
+from coordinator.cli.serve import run
 from coordinator.service.grpc.group_service import ALIVE, all_alive
 from coordinator.service.grpc.server import server_options
 from coordinator.settings.sections import LimitsConfig

@@ -20,8 +20,7 @@ from coordinator.core.session_values.journal import (
 from coordinator.core.session_values.records import EndCause, PartitionSwitched, Phase, PhaseEntered
 from coordinator.observe.logs import EventLog
 from coordinator.observe.metrics import Metrics
-from coordinator.shard.session_stats import session_stats
-from coordinator.shard.stats import ShardStats
+from coordinator.shard.stats import ShardStats, session_stats
 from tests.core.sessions.kit import GROUP, World, g2, handing_over
 from tests.observe.test_metrics import lines_of
 

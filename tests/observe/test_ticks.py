@@ -2,7 +2,7 @@
 
 import pytest
 
-from coordinator.observe.ticks import TICKS_MAX, tick_label, tick_step, ticks
+from coordinator.observe.timeline_svg import TICKS_MAX, tick_label, tick_step, ticks
 
 
 @pytest.mark.parametrize(

@@ -29,7 +29,6 @@ from coordinator.client.log_ends import report_log_ends
 from coordinator.client.member.events import MemberEvent, Stopping
 from coordinator.client.member.ledger import UNKNOWN_OFFSET, Holding
 from coordinator.client.member.machine import MemberMachine
-from coordinator.client.member.making import part_of
 from coordinator.client.member.operations import GIVE_UP_MS
 from coordinator.client.member.owners import Owners, Poll
 from coordinator.client.member.part import Leaving
@@ -45,6 +44,11 @@ from coordinator.dial import Credentials
 
 if TYPE_CHECKING:
     from coordinator.client.settings.typed import MemberSettings
+
+from coordinator.client.member.classic.part import ClassicPart
+from coordinator.client.member.part import ProtocolPart
+from coordinator.client.member.session.part import SessionPart
+from coordinator.client.settings.configs import ClassicConfig, SessionConfig
 
 TIMEOUT_S = GIVE_UP_MS / 1000
 
@@ -635,3 +639,14 @@ def _cancel_this_task() -> Callable[[], object]:
     task, loop = asyncio.current_task(), asyncio.get_running_loop()
     assert task is not None
     return lambda: loop.call_soon_threadsafe(task.cancel)
+
+
+def part_of(config: ClassicConfig | SessionConfig, random: Callable[[], float]) -> ProtocolPart:
+    """The protocol part of a member with these settings.
+
+    Args:
+        random: from 0 to 1, below 1.
+    """
+    if isinstance(config, SessionConfig):
+        return SessionPart(config, random)
+    return ClassicPart(config, random)

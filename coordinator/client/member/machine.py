@@ -260,7 +260,6 @@ class MemberMachine:
         return min((end for end in ends if end is not None), default=None)
 
     def handle(self, answer: calls.Answer, now_ms: int) -> None:
-        """Take in the answer to a call."""
         call, result = answer.call, answer.result
         if self._out.pop(call, None) is None:
             return  # It was cancelled.

@@ -118,7 +118,6 @@ class Operation(ABC):
         return self._until_ms if self.due_ms is None else min(self.due_ms, self._until_ms)
 
     def end(self, error: Exception | None = None) -> None:
-        """End the operation."""
         self.error, self.is_done, self.due_ms = error, True, None
 
     # --- Inside ---

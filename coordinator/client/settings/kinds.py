@@ -17,7 +17,6 @@ LEASES = {"fast": 3_000, "standard": 10_000, "patient": 45_000}
 
 
 def whole(unit: str = "", least: int = 0, most: int = MOST) -> SettingKind:
-    """A whole number."""
     return SettingKind(lambda name, it: whole_of(name, it, least, most), unit, f"at least {least}")
 
 

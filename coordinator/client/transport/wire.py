@@ -239,7 +239,6 @@ def _committed(response: pb.OffsetCommitResponse) -> calls.Committed:
 def fetched_offsets(
     response: pb.OffsetFetchResponse,
 ) -> dict[TopicPartition, OffsetAndMetadata]:
-    """Stored offsets of an OffsetFetch."""
     return {
         key: OffsetAndMetadata(p.committed_offset, p.metadata, p.committed_leader_epoch)
         for key, p in by_partition(response).items()

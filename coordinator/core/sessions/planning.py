@@ -107,6 +107,5 @@ class Planning:
         return taken
 
     def note_declared(self, topics: tuple[tuple[str, int], ...]) -> None:
-        """Note what a member declares."""
         if any(count > self.counts.get(topic, 0) for topic, count in topics):
             self.has_grown = True

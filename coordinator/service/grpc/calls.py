@@ -66,7 +66,6 @@ class GrpcCall(Call):
 
     @property
     def caller(self) -> Caller:
-        """See `Call`."""
         if self._caller is None:
             # Without a reference to the call: that would be a cycle, which keeps the request.
             show = partial(_credential, self.context)
@@ -75,7 +74,6 @@ class GrpcCall(Call):
 
     @property
     def groups(self) -> Sequence[str | None]:
-        """See `Call`."""
         return () if self.request is None else self._groups_of(self.request)
 
     def names(self, group_id: str) -> None:
@@ -84,15 +82,12 @@ class GrpcCall(Call):
 
     @property
     def member_id(self) -> str:
-        """See `Call`."""
         return getattr(self.request, "member_id", "")
 
     def remaining_s(self) -> float | None:
-        """See `Call`."""
         return self.context.time_remaining()
 
     def trace(self) -> Mapping[str, str]:
-        """See `Call`."""
         metadata = self.context.invocation_metadata() or ()
         return {key: value for key, value in metadata if isinstance(value, str)}
 

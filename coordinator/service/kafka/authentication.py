@@ -36,15 +36,12 @@ class NoAuthentication:
     has_failed = False
 
     def handshake(self, mechanism: str, version: int) -> Answer:
-        """See `Authentication`."""
         return {"error_code": ILLEGAL_STATE}
 
     async def authenticate(self, data: bytes) -> Answer:
-        """See `Authentication`."""
         return {"error_code": ILLEGAL_STATE, "error_message": "connect without SASL"}
 
     async def token(self, frame: bytes) -> bytes | None:
-        """See `Authentication`."""
         raise AssertionError("no handshake has asked for a token")
 
 
@@ -93,7 +90,6 @@ class ConnectionAuthentication:
         return self._sasl.stage is Stage.FAILED
 
     def handshake(self, mechanism: str, version: int) -> Answer:
-        """Answer a SaslHandshake."""
         known = self._guard.authenticator
         offered = [Mechanism.PLAIN] * known.knows_tokens + [Mechanism.OAUTHBEARER] * known.knows_jwt
         code = 0
@@ -105,7 +101,6 @@ class ConnectionAuthentication:
         return {"error_code": code, "mechanisms": offered}
 
     async def authenticate(self, data: bytes) -> Answer:
-        """Answer a SaslAuthenticate."""
         try:
             lifetime_ms = await self._verify(data, bare=False)
         except SaslFailed as failed:

@@ -68,17 +68,14 @@ class KafkaCall(Call):
 
     @property
     def caller(self) -> Caller:
-        """See `Call`."""
         return self._caller
 
     @property
     def groups(self) -> Sequence[str | None]:
-        """See `Call`."""
         return self._groups
 
     @property
     def member_id(self) -> str:
-        """See `Call`."""
         return self._member_id
 
     def pause(self, seconds: float) -> None:

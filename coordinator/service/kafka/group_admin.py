@@ -143,7 +143,6 @@ def _operations(request: Request, group_id: str) -> int:
 
 
 def refuse_describe(request: Request, code: int) -> Answer:
-    """Answer a DescribeGroups with an error."""
     return {"groups": [{"error_code": code, "group_id": each} for each in request.body.groups]}
 
 
@@ -161,7 +160,6 @@ async def delete_groups(request: Request) -> Answer:
 
 
 def refuse_delete(request: Request, code: int) -> Answer:
-    """Answer a DeleteGroups with an error."""
     groups = request.body.groups_names
     return {"results": [{"error_code": code, "group_id": each} for each in groups]}
 

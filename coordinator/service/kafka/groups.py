@@ -39,7 +39,6 @@ BATCH_FROM = 3
 
 
 async def join_group(request: Request) -> Answer:
-    """Answer a JoinGroup."""
     reply = await ask(request, _join)
     assert isinstance(reply, JoinReply)
     name = reply.protocol_name
@@ -63,7 +62,6 @@ async def join_group(request: Request) -> Answer:
 
 
 def refuse_join(request: Request, code: int) -> Answer:
-    """Answer a JoinGroup with an error."""
     return {
         "error_code": code,
         "protocol_name": _protocol_name(None, request.version),
@@ -109,7 +107,6 @@ def _join(request: Request, call_id: CallId) -> Work[list[c.Request]]:
 
 
 async def sync_group(request: Request) -> Answer:
-    """Answer a SyncGroup."""
     if not _names_protocol(request):
         # As in Kafka, nothing else is looked at: not even the group has to exist.
         await request.context.pipeline.answer(request.call, _no_commands)
@@ -166,7 +163,6 @@ def _sync(request: Request, call_id: CallId) -> Work[list[c.Request]]:
 
 
 async def heartbeat(request: Request) -> Answer:
-    """Answer a Heartbeat."""
     pipeline, body = request.context.pipeline, request.body
     await pipeline.admit(request.call)
     instance_id = getattr(body, "group_instance_id", None)
@@ -178,7 +174,6 @@ async def heartbeat(request: Request) -> Answer:
 
 
 async def leave_group(request: Request) -> Answer:
-    """Answer a LeaveGroup."""
     reply = await ask(request, _leave)
     assert isinstance(reply, LeaveReply)
     error = reply.error

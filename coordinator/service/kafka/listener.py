@@ -218,7 +218,6 @@ class KafkaListener:
         return caller, ConnectionAuthentication(pipeline, self._guard, caller, principal)
 
     def lost(self, connection: KafkaConnection) -> None:
-        """Forget a connection."""
         self.deadlines.settle(connection, *Owed)
         self.buffers.hold(connection, 0)
         if connection in self._connections:

@@ -45,7 +45,6 @@ LOOKS = 75
 
 
 async def metadata(request: Request) -> Answer:
-    """Answer a Metadata."""
     context, body = request.context, request.body
     await context.pipeline.admit(request.call)
     asks_all = body.topics is None or (not body.topics and request.version < NULL_IS_ALL_FROM)
@@ -132,7 +131,6 @@ def _topic(name: str, view: TopicView, context: Context) -> Answer:
 
 
 async def describe_cluster(request: Request) -> Answer:
-    """Answer a DescribeCluster."""
     context, body = request.context, request.body
     await context.pipeline.admit(request.call)
     if getattr(body, "endpoint_type", BROKERS) != BROKERS:

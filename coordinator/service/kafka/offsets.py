@@ -37,7 +37,6 @@ GROUPS_FROM = 8
 
 
 async def offset_commit(request: Request) -> Answer:
-    """Answer an OffsetCommit."""
     wrong: dict[TopicPartition, ErrorCode] = {}
     reply = await ask(request, partial(_commit, wrong=wrong))
     assert isinstance(reply, CommitReply)
@@ -143,7 +142,6 @@ async def _fetch(request: Request, group: Body) -> Answer:
 
 
 def refuse_fetch(request: Request, code: int) -> Answer:
-    """Answer an OffsetFetch with an error."""
     if request.version < GROUPS_FROM:
         return _refused(request, request.body, code)
     groups = request.body.groups
@@ -242,7 +240,6 @@ def _offset(each: Any, code: int) -> Answer:  # Any: OffsetCommitted or FetchedO
 
 
 async def offset_delete(request: Request) -> Answer:
-    """Answer an OffsetDelete."""
     reply = await ask(request, _delete)
     assert isinstance(reply, OffsetDeleteReply)
     if reply.error is not ErrorCode.NONE:

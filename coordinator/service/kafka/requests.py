@@ -68,13 +68,9 @@ class Authentication(Protocol):
         """True if the connection is to be closed after the answer."""
         ...
 
-    def handshake(self, mechanism: str, version: int) -> Answer:
-        """Answer a SaslHandshake."""
-        ...
+    def handshake(self, mechanism: str, version: int) -> Answer: ...
 
-    async def authenticate(self, data: bytes) -> Answer:
-        """Answer a SaslAuthenticate."""
-        ...
+    async def authenticate(self, data: bytes) -> Answer: ...
 
     async def token(self, frame: bytes) -> bytes | None:
         """Answer a bare token; None: with the end of the connection alone."""
@@ -100,11 +96,9 @@ class Request:
 
     @property
     def version(self) -> int:
-        """Version of the API."""
         return self.header.version
 
     def code(self, error: ErrorCode) -> int:
-        """Return the code of an error in the answer."""
         if error is ErrorCode.COORDINATOR_NOT_AVAILABLE and self.context.is_leaving:
             error = ErrorCode.NOT_COORDINATOR
         return wire_code(error, self.header.api, self.header.version)

@@ -27,7 +27,6 @@ NO_SESSION = 0
 
 
 async def list_offsets(request: Request) -> Answer:
-    """Answer a ListOffsets."""
     context, topics = request.context, request.body.topics
     await context.pipeline.admit(request.call)
     _check_partitions(request, topics)

@@ -169,7 +169,6 @@ class _Consumer:
         self._worker.handler(drain="manual")(self._handle)
 
     def run(self, progress_timeout_s: float) -> Summary:
-        """See `consume`."""
         if not environment_here().runs(lambda: self._serve(progress_timeout_s), self._stop):
             run_on_new_loop(self._serve(progress_timeout_s))
         grants = self._worker.state.grants

@@ -86,7 +86,6 @@ class OffsetPages:
 
 
 def files_of_group(address: GroupAddress) -> GroupFiles:
-    """The orders of files that a group has recorded."""
     return GroupFiles(OffsetPages(address))
 
 

@@ -25,7 +25,7 @@ from collections import deque
 from collections.abc import AsyncGenerator, Callable, Iterable
 from inspect import iscoroutine
 from types import CoroutineType
-from typing import Any, Final, TypeVar, TypeVarTuple, Unpack
+from typing import Any, Final, NoReturn, TypeVar, TypeVarTuple, Unpack
 
 from coordinator.testing.engine.burial import bury
 from coordinator.testing.engine.clock import MachineClock
@@ -33,7 +33,34 @@ from coordinator.testing.engine.handles import SimulatedFuture, SimulatedHandle,
 from coordinator.testing.engine.process import PROCESS, Process
 from coordinator.testing.engine.reports import SHOWN_MAX, ErrorReports, describe_pending
 from coordinator.testing.engine.timers import TimerQueue
-from coordinator.testing.engine.unsupported import NoOutsideWorld
+
+
+def _refusal(what: str) -> Any:
+    def refuse(loop: NoOutsideWorld, *_args: object, **_options: object) -> NoReturn:
+        raise loop.refusal(what)
+
+    return refuse
+
+
+class NoOutsideWorld(asyncio.AbstractEventLoop):
+    """Refuses sockets, pipes, subprocesses and signals."""
+
+    def refusal(self, what: str) -> NotImplementedError:
+        """Return the error of a call that asks for something outside of this process."""
+        return NotImplementedError(f"a loop on virtual time has no {what}")
+
+    _no_sockets = _refusal("sockets: put a fake in the place of what is connected to")
+    create_connection = create_server = create_datagram_endpoint = _no_sockets
+    create_unix_connection = create_unix_server = start_tls = sendfile = _no_sockets
+    connect_accepted_socket = getaddrinfo = getnameinfo = _no_sockets
+    add_reader = remove_reader = add_writer = remove_writer = _no_sockets
+    sock_recv = sock_recv_into = sock_recvfrom = sock_recvfrom_into = _no_sockets
+    sock_sendall = sock_sendto = sock_connect = sock_accept = sock_sendfile = _no_sockets
+    connect_read_pipe = connect_write_pipe = _refusal("pipes")
+    subprocess_shell = subprocess_exec = _refusal("subprocesses")
+    add_signal_handler = remove_signal_handler = _refusal("signals")
+    set_task_factory = _refusal("tasks but its own")
+
 
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")

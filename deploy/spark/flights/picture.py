@@ -9,8 +9,7 @@ import textwrap
 from html import escape
 
 from coordinator.observe.spelling import spell
-from coordinator.observe.ticks import tick_label, tick_step, ticks
-from coordinator.observe.timeline_svg import FONTS
+from coordinator.observe.timeline_svg import FONTS, tick_label, tick_step, ticks
 from flights.history import SIGKILL, History, Kill, Rest
 
 PALETTE = (

@@ -19,7 +19,7 @@ NO_INDEX = [*NO_NETWORK, "dns error", "Connection refused", "client error (Conne
 USES = {
     "fast": """
         import asyncio, uvloop
-        from coordinator.runtime.loop import run
+        from coordinator.cli.serve import run
         async def main():
             assert isinstance(asyncio.get_running_loop(), uvloop.Loop)
             return 7

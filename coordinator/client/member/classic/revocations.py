@@ -36,7 +36,6 @@ class Revocations:
         return self._told.intersection(self._until_ms)
 
     def begin(self, partitions: Collection[TopicPartition], until_ms: int) -> None:
-        """Begin to revoke partitions."""
         self._until_ms |= dict.fromkeys(partitions, until_ms)
 
     def hand_out(self) -> None:

@@ -13,7 +13,8 @@ A release is told to the coordinator when no commit of the holding is under way 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
-from typing import cast
+from dataclasses import asdict
+from typing import Any, cast
 
 from coordinator.assignors import TopicPartition
 from coordinator.assignors.partitions import spelled
@@ -34,9 +35,8 @@ from coordinator.client.member.ledger import MEMBERSHIP, UNKNOWN_OFFSET, Holding
 from coordinator.client.member.naming import member_name
 from coordinator.client.member.part import Leaving, PartContext, ProtocolPart
 from coordinator.client.member.retry import MOST_S
-from coordinator.client.member.session.attaching import attach_of
 from coordinator.client.member.session.stream import SessionStream
-from coordinator.client.settings.configs import SessionConfig
+from coordinator.client.settings.configs import GroupWishes, SessionConfig
 from coordinator.v1 import session_pb2 as pb
 
 WINDOW = "window"
@@ -410,3 +410,29 @@ def _stays(message: pb.SessionResponse) -> bool:
         return message.go_away.reason == pb.GoAway.SUPERSEDED
     code = message.refused.error_code
     return code_name(code) not in calls.ELSEWHERE
+
+
+def attach_of(config: SessionConfig) -> pb.Attach:
+    """The Attach of a member, without what belongs to a session."""
+    incarnation = pb.Attach.Incarnation(id=config.incarnation, started_at_ms=config.started_at_ms)
+    return pb.Attach(
+        group_id=config.group_id,
+        member_name=config.member_name or "",
+        incarnation=incarnation,
+        client_id=config.client_id,
+        rack=config.rack or "",
+        topics=[pb.Attach.Topic(name=n, partitions=p) for n, p in sorted(config.topics.items())],
+        capacity=config.capacity,
+        max_partitions=config.max_partitions,
+        drain_ms=config.drain_ms,
+        revision=config.revision or "",
+        deployment=config.deployment or "",
+        wishes=None if config.wishes == GroupWishes() else _policy(config.wishes),
+    )
+
+
+def _policy(wishes: GroupWishes) -> pb.GroupPolicy:
+    fields: dict[str, Any] = {}  # Any: numbers and names of enum values.
+    for name, wish in asdict(wishes).items():
+        fields[name] = wish.upper() if isinstance(wish, str) else wish
+    return pb.GroupPolicy(**fields)  # A field that is None is not set.

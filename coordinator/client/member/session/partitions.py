@@ -179,7 +179,6 @@ class Partitions:
     # --- The coordinator ---
 
     def claims(self) -> list[pb.HeldTopic]:
-        """The held set."""
         return held_topics({partition: held.holding.token for partition, held in self.held.items()})
 
     def keep(self, named: Collection[TopicPartition]) -> None:

@@ -117,7 +117,6 @@ class SessionStream:
         )
 
     def opened(self, now_ms: int) -> None:
-        """A stream is open: attach."""
         self.has_stream, self._is_attached = True, False
         self._stream_number += 1
         self._out.clear()

@@ -204,7 +204,6 @@ def _begin(
 
 
 def answer(group: SessionGroup, member: SessionMember, command: Attach, now_ms: int) -> AttachReply:
-    """The answer to the Attach of a member."""
     claimed = [(topic, partition) for topic, partition, _ in command.held]
     return AttachReply(
         standing=Standing.MEMBER,

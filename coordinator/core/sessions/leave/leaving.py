@@ -32,7 +32,6 @@ EVICTED = StreamRefused(ErrorCode.UNKNOWN_MEMBER_ID, "an operator has evicted th
 
 
 def take_in(group: SessionGroup, member: SessionMember, leave: SessionLeave, step: Step) -> None:
-    """A member leaves."""
     if leave.kind is LeaveKind.DRAIN:
         _drain(group, member, leave.within_ms, step)
         return

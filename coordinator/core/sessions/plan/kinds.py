@@ -76,7 +76,6 @@ class Kinds:
         return self._state.topics[place[0]].name, place[1]
 
     def topic_name(self, place: Partition) -> str:
-        """Name of a partition's topic."""
         return self._state.topics[place[0]].name
 
     def tie(self, place: Partition) -> tuple[int, tuple[str, int]]:
@@ -90,7 +89,6 @@ class Kinds:
         return segments[bisect_right(segments, place[1], key=lambda segment: segment.end)]
 
     def of(self, place: Partition) -> int:
-        """The kind of a declared partition."""
         kind = self._barred.get(place)
         return self.segment(place).kind if kind is None else kind
 

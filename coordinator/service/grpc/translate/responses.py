@@ -54,7 +54,6 @@ def _join_response(_: Message, reply: r.JoinReply) -> Work[Message]:
 
 
 def heartbeat_response(reply: r.HeartbeatReply) -> group_pb2.HeartbeatResponse:
-    """Response to a heartbeat with an error."""
     return message_of(group_pb2.HeartbeatResponse, reply)
 
 
@@ -164,7 +163,6 @@ def _here(request: group_pb2.FindCoordinatorRequest, _: Sequence[r.Reply]) -> Me
 
 
 def find_response(found: FoundCoordinator) -> group_pb2.FindCoordinatorResponse:
-    """Response of FindCoordinator."""
     return message_of(group_pb2.FindCoordinatorResponse, found)
 
 
