@@ -167,3 +167,25 @@ def test_a_signal_at_any_point_of_a_blocking_call_leaves_the_loop_free():
             assert run_on(on.loop, functools.partial(asyncio.sleep, 0, "free")).result(HANG_S)
     on.release()
     assert points > 20
+
+
+class HeldByItsReader:
+    """The end of a reply, at which its reader takes the reply's lock and does not give it back."""
+
+    def __init__(self, reply) -> None:
+        self._reply = reply
+
+    def release(self) -> None:
+        reader = threading.Thread(target=self._reply._condition.acquire)
+        reader.start()
+        reader.join()
+
+
+def test_a_signal_while_the_result_is_read_leaves_the_loop_free():
+    on, begun = LoopThread.use(), threading.Event()
+    on.loop.call_soon_threadsafe(begun.wait)
+    reply = run_on(on.loop, functools.partial(asyncio.sleep, 0))
+    reply._ended = HeldByItsReader(reply)
+    begun.set()
+    assert run_on(on.loop, functools.partial(asyncio.sleep, 0, "free")).result(HANG_S)
+    on.release()

@@ -100,7 +100,8 @@ def follow(
             task.exception()  # Nobody waits any more; asyncio would log what is not retrieved.
 
     def withdraw(future: Future[T]) -> None:
-        if future.cancelled() and not task.done():
+        # A future that has a result is its reader's: Ctrl-C may have left it with its lock held.
+        if not task.done() and future.cancelled():
             post(task.cancel)
 
     task.add_done_callback(tell)
