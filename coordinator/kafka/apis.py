@@ -45,6 +45,14 @@ class Api:
         return version >= self.flexible
 
 
+PRODUCE = Api(
+    0,
+    "Produce",
+    3,
+    8,
+    note="refused: there are no rows. It is listed because librdkafka asks for rows in a version "
+    "that a node knows only if the node lists this one, too, and else tries without a pause",
+)
 FETCH = Api(
     1, "Fetch", 4, 12, 12, note="no rows: it waits as long as the client allows, and answers none"
 )
@@ -132,6 +140,7 @@ DESCRIBE_CLUSTER = Api(60, "DescribeCluster", 0, 2, 0)
 APIS: dict[int, Api] = {
     api.key: api
     for api in (
+        PRODUCE,
         FETCH,
         LIST_OFFSETS,
         METADATA,

@@ -30,6 +30,8 @@ AT_ONCE = 50
 """Items of an array that are written before others may use the event loop."""
 MOST_ITEMS = 1_000_000
 NO_ID = bytes(16)
+NO_TIME = -1
+"""Of numbers, only times can be null."""
 LONGEST_TEXT = 32_767
 """Bytes of a text in versions that are not flexible."""
 
@@ -159,7 +161,7 @@ def _plain(kind: str, flexible: bool) -> Write:
         pack_value = Struct(">" + _FORMATS[kind]).pack
 
         def write_number(out: bytearray, value: Any) -> None:
-            out += pack_value(value)
+            out += pack_value(NO_TIME if value is None else value)
 
         return write_number
     if kind == "uuid":

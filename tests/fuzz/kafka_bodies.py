@@ -84,6 +84,6 @@ VALUES = {
     "float64": 0.5,
     "uuid": UUID(int=7),
     "string": "orders",
-    "bytes": b"\0\1\2",
+    **dict.fromkeys(("bytes", "records"), b"\0\1\2"),
     "error_code": 0,
 }

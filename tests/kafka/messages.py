@@ -6,7 +6,7 @@ import io
 import random
 import struct
 from dataclasses import MISSING, fields
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID
 
@@ -119,6 +119,8 @@ def _plain_item(field, value):
         return values_of(value)
     if isinstance(value, timedelta):
         return value // timedelta(milliseconds=1)
+    if isinstance(value, datetime):
+        return round(value.timestamp() * 1000)
     return value
 
 
@@ -150,6 +152,7 @@ _ANY = {
     "float64": lambda chance: chance.random(),
     "timedelta_i32": lambda chance: timedelta(milliseconds=chance.getrandbits(31)),
     "timedelta_i64": lambda chance: timedelta(milliseconds=chance.getrandbits(40)),
+    "datetime_i64": lambda chance: datetime.fromtimestamp(chance.getrandbits(31), UTC),
     "error_code": lambda chance: chance.choice(list(ErrorCode)),
     "uuid": lambda chance: UUID(int=chance.getrandbits(127) + 1),
     "string": lambda chance: (

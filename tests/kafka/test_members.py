@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import urllib.request
 
 import pytest
 
@@ -19,6 +20,7 @@ from tests.kafka.clients import (
     JAVA,
     KAFKA_PYTHON,
     KAFKAJS,
+    KCAT,
     PLATFORMATIC,
     ROUND_ROBIN,
 )
@@ -49,6 +51,22 @@ def test_a_static_member_that_comes_back_within_its_session_causes_no_rebalance(
         again.commit()
     rows = served.rows("groups", "members", group)
     assert {row["group_instance_id"] for row in rows} == {"one", "two"}
+
+
+@pytest.mark.parametrize("client", [CONFLUENT, KCAT], ids=lambda it: it.name)
+def test_librdkafka_waits_for_rows_and_does_not_ask_without_a_pause(client, served, start):
+    """What it cannot ask for, in the versions that a node lists, it tries for ever, at once."""
+    member = start(client, served.kafka, f"idle-{client.program}", "a")
+    member.wait(lambda: member.owned)
+    before = fetches(served)
+    wait_until(lambda: fetches(served) > before + 1)
+
+
+def fetches(served: Served) -> float:
+    """Fetches of librdkafka that were answered."""
+    page = urllib.request.urlopen(served.metrics(), timeout=HANG_S).read().decode()
+    lines = [it for it in page.splitlines() if 'requests_total{api="Fetch"' in it]
+    return sum(float(it.rsplit(" ")[-1]) for it in lines if "confluent" in it or "librdkafka" in it)
 
 
 def test_platformatic_does_not_stay_with_its_own_retries(served, start):

@@ -708,6 +708,29 @@ async def test_without_keys_clients_are_told_to_try_again_by_a_code_that_they_kn
         assert listed.topics[0].partitions[0].error_code == 6
 
 
+# --- Rows ---
+
+
+@versions(apis.PRODUCE)
+async def test_produced_rows_are_refused_for_good(version):
+    rows = {
+        "acks": 1,
+        "timeout": 1_000,
+        "topic_data": [{"name": "t", "partition_data": [{"index": 2, "records": b""}]}],
+    }
+    async with world() as it:
+        answer = await it.connect().ask("Produce", version, **rows)
+        (refused,) = answer.responses[0].partition_responses
+        assert (refused.index, refused.error_code, refused.base_offset) == (2, 44, -1)
+        if version >= 8:
+            assert "stores no rows" in refused.error_message
+        unacknowledged = it.connect()
+        unacknowledged.send("Produce", version, **rows | {"acks": 0})
+        await asyncio.sleep(0.01)
+        assert unacknowledged.is_closed
+        assert unacknowledged.answers() == []
+
+
 # --- Limits ---
 
 

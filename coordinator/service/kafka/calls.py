@@ -27,6 +27,7 @@ KINDS: dict[Api, Kind] = {
     apis.DESCRIBE_CLUSTER: calls.DESCRIBE_CLUSTER,
     apis.DESCRIBE_CONFIGS: Kind("DescribeConfigs"),
     apis.LIST_OFFSETS: Kind("ListOffsets"),
+    apis.PRODUCE: Kind("Produce"),
     apis.FETCH: Kind("Fetch"),
     apis.SASL_HANDSHAKE: Kind("SaslHandshake", is_open=True, is_throttled=False),
     apis.SASL_AUTHENTICATE: Kind("SaslAuthenticate", is_throttled=False),

@@ -342,6 +342,8 @@ class KafkaConnection(asyncio.Protocol):
             # The client connects again, and is told the reason when it authenticates.
             self._listener.traffic.ended[Ended.NOT_AUTHENTICATED] += 1
             self.end()
+        except Undecodable as error:
+            self._close(f"{api.name} {version}: {error}")
         except codec.Unsayable as error:
             self._listener.refused(self, f"{api.name} {version} cannot say {error}")
             await self._write(header, handler.refuse(request, UNKNOWN_SERVER_ERROR))

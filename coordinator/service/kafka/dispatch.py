@@ -51,6 +51,7 @@ async def _api_versions(request: Request) -> Answer:
 
 
 HANDLERS: dict[Api, Handler] = {
+    apis.PRODUCE: Handler(rows.produce, rows.refuse_produce),
     apis.FETCH: Handler(rows.fetch, rows.refuse_fetch),
     apis.LIST_OFFSETS: Handler(rows.list_offsets, refusals.refuse_partitions),
     apis.API_VERSIONS: Handler(_api_versions),

@@ -21,9 +21,11 @@ _CODES: dict[type[CallRefused], int] = {
     Denied: errors.GROUP_AUTHORIZATION_FAILED,
     Malformed: errors.INVALID_REQUEST,
 }
-OF_TOPICS = frozenset({apis.METADATA, apis.LIST_OFFSETS, apis.FETCH, apis.DESCRIBE_CONFIGS})
+OF_TOPICS = frozenset(
+    {apis.METADATA, apis.LIST_OFFSETS, apis.PRODUCE, apis.FETCH, apis.DESCRIBE_CONFIGS}
+)
 """APIs that name topics and no group: a call that is not allowed gets the code of topics."""
-OF_ROWS = frozenset({apis.LIST_OFFSETS, apis.FETCH})
+OF_ROWS = frozenset({apis.LIST_OFFSETS, apis.PRODUCE, apis.FETCH})
 """APIs in which clients do not know the code of a coordinator that is not available (15), and some
 end on it. They try again on that of a leader which has moved (6)."""
 

@@ -1,4 +1,4 @@
-"""ListOffsets and Fetch of topics that have no rows here.
+"""ListOffsets, Fetch and Produce of topics that have no rows here.
 
 A position is anything: the log ends that members report are the latest offsets, 0 is the earliest.
 A fetch finds nothing and waits as long as it may, as at the end of a log.
@@ -11,6 +11,7 @@ from typing import Any
 
 from coordinator.kafka import errors
 from coordinator.kafka.codec import Answer, Body
+from coordinator.kafka.errors import Undecodable
 from coordinator.runtime.slices import PART, Work, in_slices
 from coordinator.service.bounds import PARTITIONS
 from coordinator.service.kafka.metadata import known_topics
@@ -21,6 +22,7 @@ LATEST, EARLIEST = -1, -2
 """Timestamps of ListOffsets that mean an end of the log."""
 NONE = -1
 NO_SESSION = 0
+NO_ROWS = "this node coordinates groups, and stores no rows"
 
 
 # --- ListOffsets ---
@@ -164,3 +166,39 @@ def _check_partitions(request: Request, topics: Sequence[Any]) -> None:
     bounds = request.context.pipeline.bounds
     bounds.check_count("topics", len(topics), PARTITIONS)
     bounds.check_count("topics.partitions", sum(len(t.partitions) for t in topics), PARTITIONS)
+
+
+# --- Produce ---
+
+
+async def produce(request: Request) -> Answer:
+    """Refuse rows, for good: producers do not try again.
+
+    Raises:
+        Undecodable: the client waits for no answer, and has to be told by the end of its
+            connection, as by a broker.
+    """
+    await request.context.pipeline.admit(request.call)
+    if request.body.acks == 0:
+        raise Undecodable(NO_ROWS)
+    return refuse_produce(request, errors.POLICY_VIOLATION)
+
+
+def refuse_produce(request: Request, code: int) -> Answer:
+    return {
+        "responses": [
+            {
+                "name": each.name,
+                "partition_responses": [
+                    {
+                        "index": p.index,
+                        "error_code": code,
+                        "base_offset": NONE,
+                        "error_message": NO_ROWS if code == errors.POLICY_VIOLATION else None,
+                    }
+                    for p in each.partition_data
+                ],
+            }
+            for each in request.body.topic_data
+        ]
+    }
