@@ -17,7 +17,7 @@ from tests.integration.waiting import wait_until
 from tests.patience import HANG_S
 from tests.serving import Process
 
-PARTITIONS, ROWS = 4, 3_000
+PARTITIONS, ROWS = 4, 1_500
 EVERYTHING = PARTITIONS * ROWS
 
 
