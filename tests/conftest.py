@@ -17,7 +17,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from coordinator.testing.engine.loop import SimulatedLoop
-from tests.patience import FAST_TEST_S, PATIENCE, SLOW_TEST_S
+from tests.kit.patience import FAST_TEST_S, PATIENCE, SLOW_TEST_S
 
 # No example fails because it took long, and the same examples are played in every run: a test that
 # fails has found something about the change. The profile "long" looks for new ones.
@@ -106,7 +106,7 @@ REQUIREMENTS: dict[str, Callable[[], str | None]] = {
 
 # With `--dist loadscope`, the tests of a group run in one process, one after the other. A file is a
 # group, but for those that share something costly, or may not run at the same time.
-FOLDER_GROUPS = {"browser", "kafka", "spark", "storage"}
+FOLDER_GROUPS = {"integration/browser", "integration/kafka", "integration/spark", "unit/storage"}
 FILE_GROUPS = dict.fromkeys(
     (
         "test_extras",
@@ -116,15 +116,15 @@ FILE_GROUPS = dict.fromkeys(
     "installing",
 )
 BEGIN_FIRST = [
-    "spark",
+    "integration/spark",
     "installing",
-    "kafka",
-    "faults",
-    "storage",
+    "integration/kafka",
+    "campaigns/faults",
+    "unit/storage",
     "integration/shipped",
     "integration/operations",
     "integration/clients",
-    "browser",
+    "integration/browser",
 ]
 """Groups and folders by the time of their longest group, longest first: what begins late and takes
 long is what the run waits for at its end. The worlds are last, since they use all cores."""
@@ -132,8 +132,9 @@ long is what the run waits for at its end. The worlds are last, since they use a
 
 def group_of(path: PurePath) -> str:
     """Group of a test by its path within this folder."""
-    if path.parts[0] in FOLDER_GROUPS:
-        return path.parts[0]
+    folder = "/".join(path.parts[:2])
+    if folder in FOLDER_GROUPS:
+        return folder
     return FILE_GROUPS.get(path.stem, path.as_posix())
 
 

@@ -32,9 +32,9 @@ extensions = [
 root_doc = "deploy/docs/index"
 include_patterns = [
     "README.md",
-    "tests/client/scripts/README.md",
-    "tests/fuzz/README.md",
-    "tests/worlds/README.md",
+    "tests/unit/client/scripts/README.md",
+    "tests/campaigns/fuzz/README.md",
+    "tests/simulation/worlds/README.md",
     "CHANGELOG.md",
     ".github/*.md",
     "coordinator/*.md",

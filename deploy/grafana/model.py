@@ -1,7 +1,7 @@
 """Dashboards, rows, panels, queries and thresholds, and their JSON.
 
 The JSON is that of Grafana's dashboards of schema version 39, which Grafana 11 and 12 read.
-`tests/deploy/test_dashboards.py` reads it with Grafana's own models.
+`tests/unit/deploy/test_dashboards.py` reads it with Grafana's own models.
 """
 
 from __future__ import annotations

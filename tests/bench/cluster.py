@@ -23,7 +23,7 @@ from tests.bench.figures import CannotMeasure, Figures, Goal, percentile
 from tests.bench.probe import CommitProbe
 from tests.bench.resting import MEMBERS, SHARDS, group_id, group_record
 from tests.bench.servers import Server, scratch
-from tests.serving import free_port
+from tests.kit.serving import free_port
 
 FAST_MS, DEFAULT_MS = 500, 2_000
 PATIENCE_S = 60.0

@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 from coordinator.assignors import TopicPartition
 from coordinator.client import Member
-from tests.patience import HANG_S
+from tests.kit.patience import HANG_S
 
 
 @contextlib.asynccontextmanager

@@ -7,7 +7,7 @@ import contextlib
 import signal
 from collections.abc import Mapping
 
-from tests.serving import Process, free_port
+from tests.kit.serving import Process, free_port
 
 SHARDS = 8
 

@@ -6,7 +6,7 @@ import asyncio
 import time
 from collections.abc import Callable
 
-from tests.patience import HANG_S
+from tests.kit.patience import HANG_S
 
 LOOK_S = 0.02
 

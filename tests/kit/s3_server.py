@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from tests.patience import HANG_S
+from tests.kit.patience import HANG_S
 
 BUCKET = "results"
 PASS, FAIL, LOSE, HANG = "pass", "fail", "lose", "hang"

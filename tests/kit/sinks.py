@@ -20,13 +20,13 @@ from coordinator.sources import write_log
 from coordinator.spark.exactly_once import ExactlyOnce, committed_files
 from coordinator.spark.ranges import BatchRanges, Range
 from coordinator.spark.sinks.protocol import Sink
-from tests.documents import blocks
-from tests.s3_server import BUCKET
+from tests.kit.documents import blocks
+from tests.kit.s3_server import BUCKET
 
 KINDS = ("parquet", "delta", "iceberg", "sql")
 OWN = "own"
 """The sink that the page on sinks shows users how to write."""
-PAGE = Path(__file__).parents[1] / "deploy/docs/exactly-once.md"
+PAGE = Path(__file__).parents[2] / "deploy/docs/exactly-once.md"
 PARTITIONS = 3
 GROUP, TOPIC = "g", "t"
 

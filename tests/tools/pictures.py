@@ -4,7 +4,7 @@
 an incident that is played on virtual time, so they are the same on every machine.
 `deploy/workers.svg` and `deploy/owners.svg` are drawn from recorded runs, of the README's worker
 (`tests/integration/clients/recorded_workers.py`) and of `deploy/demo delays`.
-The pictures of the console (`tests/browser/pictures.py`) are photographs of a real one.
+The pictures of the console (`tests/integration/browser/pictures.py`) are photographs of a real one.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from coordinator.observe.timeline_svg import as_svg
 from coordinator.v1 import admin_pb2
 from flights.history import load
 from flights.picture import draw
-from tests.client.kit import Player, World
-from tests.documents import ROOT
+from tests.kit.documents import ROOT
+from tests.unit.client.kit import Player, World
 
 EXPLAIN = ROOT / "deploy/explain.svg"
 TIMELINE = ROOT / "deploy/timeline.svg"
@@ -152,7 +152,7 @@ DRAWN = {
 def main() -> None:
     for path, drawing in DRAWN.items():
         path.write_text(drawing())
-    from tests.browser import pictures  # Only here: it needs a browser.
+    from tests.integration.browser import pictures  # Only here: it needs a browser.
 
     pictures.main()
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.documents import Block, Command, blocks, commands, missing_lines
+from tests.kit.documents import Block, Command, blocks, commands, missing_lines
 
 PAGE = """# Title
 

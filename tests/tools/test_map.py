@@ -10,7 +10,7 @@ from pathlib import Path
 import grimp
 import pytest
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 MAP = ROOT / "coordinator" / "ARCHITECTURE.md"
 PRODUCT = ROOT / "coordinator"
 IMPORT = re.compile(
@@ -18,7 +18,7 @@ IMPORT = re.compile(
 )
 TESTING = "coordinator.testing"
 """Here processes, their loops and what they report know each other."""
-BEGIN, END = "<!-- imports: drawn by tests/test_map.py -->\n```\n", "```\n<!-- /imports -->"
+BEGIN, END = "<!-- imports: drawn by tests/tools/test_map.py -->\n```\n", "```\n<!-- /imports -->"
 
 
 def is_of(package: str, module: str) -> bool:

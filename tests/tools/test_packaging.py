@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from coordinator.testing import CoordinatorServer
-from tests.linked_environment import NO_NETWORK, build_wheel
+from tests.kit.linked_environment import NO_NETWORK, build_wheel
 
 pytestmark = pytest.mark.integration
 

@@ -5,8 +5,8 @@ from xml.etree import ElementTree as ET
 import pytest
 
 from flights.history import SIGKILL, SIGSTOP, History, load
-from tests.documents import ROOT
-from tests.pictures import DRAWN, PARTITIONS, RECORDED, RECORDED_WORKERS, terminal
+from tests.kit.documents import ROOT
+from tests.tools.pictures import DRAWN, PARTITIONS, RECORDED, RECORDED_WORKERS, terminal
 
 
 @pytest.mark.parametrize("path", DRAWN, ids=lambda path: path.name)

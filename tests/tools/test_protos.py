@@ -9,7 +9,7 @@ from types import ModuleType
 
 import pytest
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 FILES = {"_pb2.py", "_pb2.pyi", "_pb2_grpc.py", "_pb2_grpc.pyi"}
 
 pytest.importorskip("grpc_tools", reason="grpcio-tools is not installed (pip install '.[dev]')")

@@ -9,7 +9,7 @@ from pathlib import Path, PurePosixPath
 
 import pytest
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 ROOT_NAMES = set(
     "pyproject.toml protos coordinator timer tests deploy README.md LICENSE CHANGELOG.md "
     ".gitignore .gitattributes .dockerignore .editorconfig .github .ci".split()

@@ -1,6 +1,6 @@
 """Break a deployment in every way, again and again, under load; then check every claim.
 
-    python -m tests.faults.cluster [ci|full|long] [etcd|zookeeper|postgresql] [SEED]
+    python -m tests.campaigns.faults.cluster [ci|full|long] [etcd|zookeeper|postgresql] [SEED]
 
 The suite runs `ci`, a tenth of `full`, in which everything that can break does so at least once
 on one of the stores.
@@ -21,12 +21,12 @@ from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.faults.deployment import Deployment
-from tests.faults.fleet import Fleet
-from tests.faults.injections import KINDS
-from tests.faults.kill import check, write_history
+from tests.campaigns.faults.deployment import Deployment
+from tests.campaigns.faults.fleet import Fleet
+from tests.campaigns.faults.injections import KINDS
+from tests.campaigns.faults.kill import check, write_history
 from tests.integration.waiting import until
-from tests.patience import HANG_S
+from tests.kit.patience import HANG_S
 
 RECOVERY_S = 0.6
 COMMITS = 20

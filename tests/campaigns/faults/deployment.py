@@ -15,17 +15,17 @@ from coordinator.storage.etcd_coordination import EtcdCoordination
 from coordinator.storage.log import Ambiguous, CannotOpen, Unavailable
 from coordinator.storage.postgres_coordination import PostgresCoordination
 from coordinator.storage.zookeeper_coordination import ZooKeeperCoordination
-from tests.faults.nodes import Nodes
-from tests.faults.stores import (
+from tests.campaigns.faults.nodes import Nodes
+from tests.campaigns.faults.stores import (
     Cluster,
     EtcdCluster,
     LonePostgres,
     ZooKeeperCluster,
     url_of,
 )
-from tests.proxy import Proxy
-from tests.serving import Process, free_port
-from tests.storage.meetings import postgres_store
+from tests.kit.proxy import Proxy
+from tests.kit.serving import Process, free_port
+from tests.unit.storage.meetings import postgres_store
 
 COORDINATIONS: dict[str, Any] = {"etcd": EtcdCoordination, "zookeeper": ZooKeeperCoordination}
 STORES: dict[str, type[Cluster | LonePostgres]] = {

@@ -12,10 +12,10 @@ from typing import Any
 import grpc
 
 from coordinator.v1 import group_pb2 as pb
-from tests.faults.routes import Routes
-from tests.patience import HANG_S
-from tests.worlds.checkers.history import Line
-from tests.worlds.plain_member import Group, Member
+from tests.campaigns.faults.routes import Routes
+from tests.kit.patience import HANG_S
+from tests.simulation.worlds.checkers.history import Line
+from tests.simulation.worlds.plain_member import Group, Member
 
 PATIENCE_S = 20.0
 PAUSE_S = 0.05

@@ -18,8 +18,8 @@ from coordinator.storage.etcd_api import rpc_pb2 as pb
 from coordinator.storage.etcd_client import EtcdClient
 from coordinator.storage.etcd_txn import delete
 from coordinator.storage.log import Ambiguous
-from tests.faults.deployment import NAME, SESSION_MS, Deployment
-from tests.proxy import Proxy
+from tests.campaigns.faults.deployment import NAME, SESSION_MS, Deployment
+from tests.kit.proxy import Proxy
 
 Injection = Callable[[Deployment, random.Random], Awaitable[str]]
 

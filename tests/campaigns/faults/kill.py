@@ -1,6 +1,6 @@
 """Kill the coordinator at random, again and again, under load; then check every claim.
 
-    python -m tests.faults.kill [KILLS] [SEED]
+    python -m tests.campaigns.faults.kill [KILLS] [SEED]
 
 200 kills by default; the tests kill a twentieth as often. Exit status: 0 if every claim holds.
 History and dump stay behind if one does not.
@@ -18,10 +18,10 @@ import tempfile
 import time
 from pathlib import Path
 
-from tests.faults.fleet import Fleet
+from tests.campaigns.faults.fleet import Fleet
 from tests.integration.waiting import until
-from tests.patience import HANG_S
-from tests.serving import Process, free_port
+from tests.kit.patience import HANG_S
+from tests.kit.serving import Process, free_port
 
 SERVED_S_MAX = 1.0
 """A coordinator is killed after it has served for up to so long,"""
@@ -78,7 +78,7 @@ def write_history(path: Path, lines: list[dict]) -> None:
 
 def check(history: Path, dump: Path) -> subprocess.CompletedProcess[str]:
     """Run the offline checker, which shares no code with the coordinator."""
-    command = [sys.executable, "-m", "tests.worlds.checkers.check", history, dump]
+    command = [sys.executable, "-m", "tests.simulation.worlds.checkers.check", history, dump]
     return subprocess.run(command, capture_output=True, text=True, check=False)
 
 

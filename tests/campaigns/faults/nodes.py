@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import signal
 
-from tests.serving import Process
+from tests.kit.serving import Process
 
 
 class Nodes:

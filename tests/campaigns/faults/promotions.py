@@ -1,7 +1,7 @@
 """Stores that lose commits, under nodes with a classic and a session group.
 
-    python -m tests.faults.promotions [ROUNDS]              a standby that lacks commits is promoted
-    python -m tests.faults.promotions --put-back [ROUNDS]   an older copy is put back
+    python -m tests.campaigns.faults.promotions [ROUNDS]              a standby lacks commits
+    python -m tests.campaigns.faults.promotions --put-back [ROUNDS]   an older copy is put back
 
 In each round members come and go, so tokens and generations are issued that only the primary has:
 its standby is down, or the copy was made before. Then the primary dies, the standby is promoted or
@@ -24,10 +24,10 @@ from collections import defaultdict
 import psycopg
 
 from coordinator.client import Granted, Member, Revoking
-from tests.faults.stores import Postgres
+from tests.campaigns.faults.stores import Postgres
 from tests.integration.groups import eventually
 from tests.integration.nodes import Nodes
-from tests.patience import HANG_S
+from tests.kit.patience import HANG_S
 
 ROUNDS = 300
 PARTITIONS, MEMBERS = 6, 3

@@ -1,6 +1,6 @@
-"""A worker that writes to two sinks, for `tests.faults.sessions`.
+"""A worker that writes to two sinks, for `tests.campaigns.faults.sessions`.
 
-    python -m tests.faults.session_worker {"addresses": …}
+    python -m tests.campaigns.faults.session_worker {"addresses": …}
 
 One sink checks tokens, a table in SQLite: it takes an effect if its token is not below the highest
 that it has seen of the partition. The other one takes everything: a file of lines. The worker notes

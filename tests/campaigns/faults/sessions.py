@@ -1,6 +1,6 @@
 """Break a deployment under the workers of a session group, and the workers; then check every claim.
 
-    python -m tests.faults.sessions [FAULTS] [etcd|zookeeper|sqlite] [SEED]
+    python -m tests.campaigns.faults.sessions [FAULTS] [etcd|zookeeper|sqlite] [SEED]
 
 500 faults by default; the suite makes a few. With sqlite there is one coordinator, which is killed
 and restarted. Exit status: 0 if every claim holds. The folder with the sink and the notes stays
@@ -26,9 +26,9 @@ from pathlib import Path
 
 from coordinator.operator.admin import GroupAdmin
 from tests.bench.figures import percentile
-from tests.faults.deployment import Deployment
-from tests.faults.injections import KINDS
-from tests.faults.session_claims import (
+from tests.campaigns.faults.deployment import Deployment
+from tests.campaigns.faults.injections import KINDS
+from tests.campaigns.faults.session_claims import (
     Note,
     longest_rest_s,
     moves,
@@ -36,11 +36,11 @@ from tests.faults.session_claims import (
     problems,
     refused,
 )
-from tests.faults.session_worker import CheckingSink, Program, notes_of
-from tests.faults.single import SingleNode
+from tests.campaigns.faults.session_worker import CheckingSink, Program, notes_of
+from tests.campaigns.faults.single import SingleNode
 from tests.integration.waiting import until
-from tests.patience import HANG_S
-from tests.proxy import Tunnel
+from tests.kit.patience import HANG_S
+from tests.kit.proxy import Tunnel
 
 GROUP = "sessions"
 WORKERS, PARTITIONS, LEASE_MS = 4, 12, 2_000
@@ -96,7 +96,12 @@ class Campaign:
         program = Program(
             ",".join(self.deployment.addresses), GROUP, str(self.folder), PARTITIONS, LEASE_MS
         )
-        command = [sys.executable, "-m", "tests.faults.session_worker", json.dumps(asdict(program))]
+        command = [
+            sys.executable,
+            "-m",
+            "tests.campaigns.faults.session_worker",
+            json.dumps(asdict(program)),
+        ]
         with (self.folder / f"worker-{len(list(self.folder.iterdir()))}.log").open("w") as log:
             return subprocess.Popen(command, stderr=log, env=environment)
 

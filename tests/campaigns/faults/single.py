@@ -7,8 +7,8 @@ import shutil
 import tempfile
 from pathlib import Path
 
-from tests.faults.nodes import Nodes
-from tests.serving import Process, free_port
+from tests.campaigns.faults.nodes import Nodes
+from tests.kit.serving import Process, free_port
 
 NUMBER = 1
 

@@ -1,6 +1,6 @@
 """Kill queries that write to a sink, at random moments, and count the rows that readers see.
 
-    python -m tests.faults.sinks parquet|delta|iceberg|sql [KILLS] [--s3] [--seed N]
+    python -m tests.campaigns.faults.sinks parquet|delta|iceberg|sql [KILLS] [--s3] [--seed N]
 
 Two queries share a group, without Spark; each is a process that is killed with SIGKILL, or stopped
 until the other one has done its work and then woken. With --s3 the results are in S3, where one
@@ -26,12 +26,12 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from coordinator.operator.admin import GroupAdmin
-from tests.patience import HANG_S
-from tests.s3_server import FAIL, LOSE, PASS, S3Server, s3_server
-from tests.serving import Process
-from tests.sinks_kit import GROUP, KINDS, PARTITIONS, TOPIC, Place, everything, plan, query, rows_of
+from tests.kit.patience import HANG_S
+from tests.kit.s3_server import FAIL, LOSE, PASS, S3Server, s3_server
+from tests.kit.serving import Process
+from tests.kit.sinks import GROUP, KINDS, PARTITIONS, TOPIC, Place, everything, plan, query, rows_of
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 ROWS_A_KILL = 20
 """Rows that each partition grows by for a kill, so that it hits a query at work."""
 IN_SQLITE = ("sql", "iceberg")
@@ -134,7 +134,7 @@ def _disturb(s3: S3Server, dice: random.Random) -> None:
 
 def _start(place: Place, address: str, log: Log, dice: random.Random) -> subprocess.Popen[bytes]:
     told = json.dumps([asdict(place), address, str(log.path), dice.randrange(10**6)])
-    command = [sys.executable, "-m", "tests.faults.sinks", "--query", told]
+    command = [sys.executable, "-m", "tests.campaigns.faults.sinks", "--query", told]
     return subprocess.Popen(command, cwd=ROOT)
 
 

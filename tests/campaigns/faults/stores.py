@@ -17,8 +17,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Self
 
-from tests.patience import HANG_S
-from tests.serving import free_port
+from tests.kit.patience import HANG_S
+from tests.kit.serving import free_port
 
 START_S = HANG_S
 NODES = 3

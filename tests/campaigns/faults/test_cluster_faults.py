@@ -1,6 +1,7 @@
 """A deployment that is broken in every way keeps every promise.
 
-`python -m tests.faults.cluster full etcd`, `… zookeeper` and `… postgresql` break it more often.
+`python -m tests.campaigns.faults.cluster full etcd`, `… zookeeper` and `… postgresql` break it
+more often.
 """
 
 from __future__ import annotations
@@ -9,10 +10,10 @@ import asyncio
 
 import pytest
 
-from tests.faults.cluster import PROFILES, break_again_and_again, done, report
-from tests.faults.injections import KINDS
-from tests.faults.kill import check
-from tests.faults.stores import missing_etcd, missing_postgres, missing_zookeeper
+from tests.campaigns.faults.cluster import PROFILES, break_again_and_again, done, report
+from tests.campaigns.faults.injections import KINDS
+from tests.campaigns.faults.kill import check
+from tests.campaigns.faults.stores import missing_etcd, missing_postgres, missing_zookeeper
 
 MISSING = {"etcd": missing_etcd, "zookeeper": missing_zookeeper, "postgresql": missing_postgres}
 OF_THREE = ("etcd", "zookeeper")

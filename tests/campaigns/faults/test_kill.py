@@ -1,6 +1,6 @@
 """SIGKILL at random: nothing acknowledged is lost, and nobody at rest is disturbed.
 
-`python -m tests.faults.kill` kills twenty times as often.
+`python -m tests.campaigns.faults.kill` kills twenty times as often.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import re
 
 import pytest
 
-from tests.faults.kill import WORK, check, kill_again_and_again
+from tests.campaigns.faults.kill import WORK, check, kill_again_and_again
 
 KILLS = 10
 

@@ -9,9 +9,9 @@ from contextlib import AsyncExitStack
 import pytest
 
 from coordinator.cli.serve import CANNOT_GO_ON, CANNOT_START
-from tests.faults.deployment import SESSION_MS, STORES
-from tests.faults.stores import missing_etcd, missing_zookeeper
-from tests.serving import Process
+from tests.campaigns.faults.deployment import SESSION_MS, STORES
+from tests.campaigns.faults.stores import missing_etcd, missing_zookeeper
+from tests.kit.serving import Process
 
 MISSING = {"etcd": missing_etcd, "zookeeper": missing_zookeeper}
 TAKEN = "node id 1 is taken by another process"

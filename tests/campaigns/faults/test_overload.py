@@ -14,8 +14,8 @@ from coordinator.v1 import group_pb2 as pb
 from coordinator.v1 import group_pb2_grpc
 from coordinator.v1.errors_pb2 import ErrorCode
 from tests.integration.waiting import until
-from tests.patience import HANG_S
-from tests.serving import Process
+from tests.kit.patience import HANG_S
+from tests.kit.serving import Process
 
 MEMBERS, CONNECTIONS = 400, 8
 SESSION_S, BEAT_S = 6.0, 1.5

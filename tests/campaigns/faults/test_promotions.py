@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.faults.promotions import Promotions, PutBacks, play
-from tests.faults.stores import missing_postgres
+from tests.campaigns.faults.promotions import Promotions, PutBacks, play
+from tests.campaigns.faults.stores import missing_postgres
 
 
 @pytest.mark.parametrize("kind", [Promotions, PutBacks])

@@ -7,14 +7,14 @@ from contextlib import closing
 
 import pytest
 
-from tests.faults.session_claims import (
+from tests.campaigns.faults.session_claims import (
     longest_rest_s,
     moves,
     overlaps_in_time,
     problems,
     refused,
 )
-from tests.faults.session_worker import CheckingSink
+from tests.campaigns.faults.session_worker import CheckingSink
 
 OLD, NEW = 1, 2
 """Processes."""

@@ -1,15 +1,15 @@
 """Session groups under faults of workers, nodes, wires and the store: no overlap, no commit lost.
 
-`python -m tests.faults.sessions` makes 500 faults.
+`python -m tests.campaigns.faults.sessions` makes 500 faults.
 """
 
 from __future__ import annotations
 
 import pytest
 
-from tests.faults.session_claims import moves
-from tests.faults.sessions import OFTEN, PARTITIONS, run, verdict
-from tests.faults.stores import missing_etcd
+from tests.campaigns.faults.session_claims import moves
+from tests.campaigns.faults.sessions import OFTEN, PARTITIONS, run, verdict
+from tests.campaigns.faults.stores import missing_etcd
 
 
 @pytest.mark.timeout(900)

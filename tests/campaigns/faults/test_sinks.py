@@ -1,7 +1,7 @@
 """SIGKILL at random: rows are in a table once.
 
-`python -m tests.faults.sinks KIND` kills a hundred times, in each kind of table. Here the two whose
-files are in the open: what is between two steps of the others is killed in
+`python -m tests.campaigns.faults.sinks KIND` kills a hundred times, in each kind of table.
+Here the two whose files are in the open: what is between two steps of the others is killed in
 `tests/integration/rows/test_sinks.py`, at each step.
 """
 
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.faults.sinks import campaign
+from tests.campaigns.faults.sinks import campaign
 
 
 @pytest.mark.timeout(900)

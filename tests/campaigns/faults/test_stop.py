@@ -8,8 +8,8 @@ import pytest
 
 from coordinator.cli.serve import CANNOT_STOP
 from coordinator.client import Member
-from tests.faults.stores import NODES, EtcdCluster, missing_etcd
-from tests.serving import Process
+from tests.campaigns.faults.stores import NODES, EtcdCluster, missing_etcd
+from tests.kit.serving import Process
 
 DRAIN_MS = 1_000
 

@@ -11,11 +11,11 @@ import pytest
 
 from coordinator.cli.main import main
 from coordinator.storage.log import Ambiguous, CannotOpen, Unavailable
-from tests.faults.deployment import LOOK_S, NODES, SHARDS, Deployment
-from tests.faults.stores import ZooKeeperCluster, missing_etcd, missing_zookeeper
+from tests.campaigns.faults.deployment import LOOK_S, NODES, SHARDS, Deployment
+from tests.campaigns.faults.stores import ZooKeeperCluster, missing_etcd, missing_zookeeper
 from tests.integration.groups import commit_everywhere, members
 from tests.integration.waiting import until
-from tests.patience import HANG_S
+from tests.kit.patience import HANG_S
 
 RECOVERY_S = HANG_S
 """Far more than it takes; what is lost for good takes longer."""

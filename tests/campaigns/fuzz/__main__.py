@@ -1,6 +1,6 @@
 """Fuzz one decoder of `test_bytes.py`, guided by coverage, until it breaks or is stopped.
 
-    python -m tests.fuzz NAME [libFuzzer's arguments, such as -max_total_time=600 or a crash's file]
+    python -m tests.campaigns.fuzz NAME [ARGUMENT OF LIBFUZZER ...]
 
 It needs atheris (the extra `fuzz`).
 """
@@ -14,7 +14,7 @@ import atheris
 
 def main() -> None:
     with atheris.instrument_imports(include=["coordinator"], enable_loader_override=False):
-        from tests.fuzz import test_bytes
+        from tests.campaigns.fuzz import test_bytes
     tests = {name.removeprefix("test_"): test for name, test in vars(test_bytes).items()
              if name.startswith("test_")}  # fmt: skip
     if len(sys.argv) < 2 or sys.argv[1] not in tests:

@@ -14,7 +14,7 @@ from coordinator.kafka.errors import Undecodable
 from coordinator.kafka.headers import read_header
 from coordinator.kafka.heartbeats import read_beat
 from coordinator.kafka.schema import fields_of, request_schema
-from tests.kafka.messages import written
+from tests.kit.kafka.messages import written
 
 KINDS = [
     (api, version) for api in APIS.values() for version in range(api.low, api.high + 1)

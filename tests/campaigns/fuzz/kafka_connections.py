@@ -14,10 +14,10 @@ from coordinator.security.authenticator import Authenticator
 from coordinator.security.guard import Guard
 from coordinator.security.tokens import Tokens, digest_of
 from coordinator.testing.engine.loop import SimulatedLoop
-from tests.fuzz.kafka_bodies import KINDS, example_of, head
-from tests.fuzz.web_tokens import VERIFIER
-from tests.kafka.messages import written
-from tests.service.kafka_wire import World
+from tests.campaigns.fuzz.kafka_bodies import KINDS, example_of, head
+from tests.campaigns.fuzz.web_tokens import VERIFIER
+from tests.kit.kafka.messages import written
+from tests.unit.service.kafka_wire import World
 
 TOKEN = "cgc_a-token"
 HELLO = framed(struct.pack(">hhih", API_VERSIONS.key, 0, 1, -1))

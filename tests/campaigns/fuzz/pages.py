@@ -19,8 +19,8 @@ from coordinator.security.guard import Guard
 from coordinator.security.tokens import Tokens, digest_of
 from coordinator.web.connection import Connection
 from coordinator.web.messages import Request, Response, only_for
-from tests.fuzz.web_tokens import VERIFIER
-from tests.fuzz.web_tokens import seeds as token_seeds
+from tests.campaigns.fuzz.web_tokens import VERIFIER
+from tests.campaigns.fuzz.web_tokens import seeds as token_seeds
 
 TOKEN = "cgc_a-token"
 REQUEST = b"GET /metrics HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer " + TOKEN.encode()

@@ -1,7 +1,7 @@
 """Decoders bear any bytes from outside: each accepts exactly its documented errors, and what holds
 of anything that was understood is checked.
 
-`python -m tests.fuzz NAME` runs one for long, guided by coverage.
+`python -m tests.campaigns.fuzz NAME` runs one for long, guided by coverage.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from hypothesis import settings as profile
 from hypothesis import strategies as st
 
 from coordinator.v1 import session_pb2
-from tests.fuzz import (
+from tests.campaigns.fuzz import (
     consumer_protocol,
     corpus,
     kafka_bodies,
@@ -22,8 +22,8 @@ from tests.fuzz import (
     session_messages,
     web_tokens,
 )
-from tests.fuzz.messages import messages
-from tests.fuzz.mutate import near
+from tests.campaigns.fuzz.messages import messages
+from tests.campaigns.fuzz.mutate import near
 
 EXAMPLES = 1_000
 

@@ -1,6 +1,7 @@
 """Break the product at random places, and list what no test has noticed.
 
-    python -m tests.mutations.sample [PART ...] [--seed N] [--minutes N] [--count N] [--workers N]
+    python -m tests.campaigns.mutations.sample [PART ...] [--seed N] [--minutes N] [--count N]
+        [--workers N]
 
 An hour by default, or `--count` mutations if those are fewer. A PART is a part of a path, and
 selects among the files of the rooms below. A seed names an order of all mutations, so that the same
@@ -29,20 +30,22 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.mutations.operators import Edit, edits
+from tests.campaigns.mutations.operators import Edit, edits
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 COPIED = ("coordinator", "timer", "tests", "deploy", "protos", "pyproject.toml")
 ROOMS = {
     "coordinator/core": (
-        "tests/core", "tests/conformance", "tests/transcripts", "tests/sessions", "tests/shard",
-        "tests/model", "tests/worlds/test_seeds.py",
+        "tests/unit/core", "tests/protocol", "tests/unit/shard", "tests/simulation/model",
+        "tests/simulation/worlds/test_seeds.py",
     ),
     "coordinator/shard": (
-        "tests/shard", "tests/conformance", "tests/transcripts", "tests/sessions", "tests/runtime",
-        "tests/worlds/test_seeds.py",
+        "tests/unit/shard", "tests/protocol", "tests/unit/runtime",
+        "tests/simulation/worlds/test_seeds.py",
     ),
-    "coordinator/client/member": ("tests/client", "tests/sessions", "tests/testing"),
+    "coordinator/client/member": (
+        "tests/unit/client", "tests/protocol/sessions", "tests/unit/testing",
+    ),
 }  # fmt: skip
 """Folders, and the fast tests that hold their rules."""
 LIMIT_S = 600
@@ -160,7 +163,9 @@ def judge_all(some: Iterable[Change], workers: int) -> Iterator[tuple[Change, st
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m tests.mutations.sample", description=__doc__)
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.campaigns.mutations.sample", description=__doc__
+    )
     parser.add_argument("part", nargs="*", help="part of a file's path")
     parser.add_argument("--seed", type=int, default=random.randrange(10**6))
     parser.add_argument("--minutes", type=float, default=60)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.mutations.operators import edits
-from tests.mutations.sample import ROOT, changes, sample
+from tests.campaigns.mutations.operators import edits
+from tests.campaigns.mutations.sample import ROOT, changes, sample
 
 
 def mutants(source: str) -> list[str]:

@@ -10,10 +10,10 @@ import pytest
 from playwright.sync_api import Browser, ConsoleMessage, Page, expect, sync_playwright
 
 from coordinator.assignors import TopicPartition
-from tests.browser.groups import Groups
 from tests.conftest import CHROMIUM_NAMES
-from tests.patience import HANG_S
-from tests.serving import Process
+from tests.integration.browser.groups import Groups
+from tests.kit.patience import HANG_S
+from tests.kit.serving import Process
 
 FLAGS = (
     "--console-listen", "127.0.0.1:0", "--group-initial-rebalance-delay-ms", "100",

@@ -14,7 +14,7 @@ from coordinator.assignors.consumer_protocol import Assignment, encode_assignmen
 from coordinator.operator.admin import GroupAdmin
 from coordinator.v1 import group_pb2 as pb
 from coordinator.v1 import group_pb2_grpc
-from tests.patience import HANG_S
+from tests.kit.patience import HANG_S
 
 Offsets = Mapping[TopicPartition, int]
 

@@ -16,10 +16,10 @@ from playwright.sync_api import Page, sync_playwright
 from coordinator.assignors import TopicPartition
 from coordinator.client import BlockingMember, Revoking
 from coordinator.operator.admin import GroupAdmin
-from tests.browser.conftest import CHROMIUM, FLAGS
-from tests.documents import ROOT
-from tests.patience import HANG_S
-from tests.serving import Process
+from tests.integration.browser.conftest import CHROMIUM, FLAGS
+from tests.kit.documents import ROOT
+from tests.kit.patience import HANG_S
+from tests.kit.serving import Process
 
 GROUP = "orders"
 LOG_END = 1_000

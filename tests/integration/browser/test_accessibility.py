@@ -8,7 +8,7 @@ from urllib.parse import quote
 import pytest
 from playwright.sync_api import expect
 
-from tests.browser.conftest import HOSTILE, PHONE, WIDE, opened
+from tests.integration.browser.conftest import HOSTILE, PHONE, WIDE, opened
 
 PAGES = {
     "groups": "#/?sort=lag",

@@ -12,10 +12,10 @@ from playwright.sync_api import expect
 from coordinator.assignors import TopicPartition
 from coordinator.client import BlockingMember
 from coordinator.operator.admin import GroupAdmin
-from tests.browser.conftest import FLAGS, PHONE, WIDE, opened
-from tests.browser.test_accessibility import AXE, RUN_AXE, SCHEMES
-from tests.patience import HANG_S
-from tests.serving import Process
+from tests.integration.browser.conftest import FLAGS, PHONE, WIDE, opened
+from tests.integration.browser.test_accessibility import AXE, RUN_AXE, SCHEMES
+from tests.kit.patience import HANG_S
+from tests.kit.serving import Process
 
 
 @pytest.fixture(scope="module")

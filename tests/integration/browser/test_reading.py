@@ -8,9 +8,9 @@ import time
 import pytest
 from playwright.sync_api import Route, expect
 
-from tests.browser.conftest import PHONE, WIDE, opened
-from tests.browser.test_accessibility import show
-from tests.patience import HANG_S
+from tests.integration.browser.conftest import PHONE, WIDE, opened
+from tests.integration.browser.test_accessibility import show
+from tests.kit.patience import HANG_S
 
 
 @pytest.fixture(scope="module")

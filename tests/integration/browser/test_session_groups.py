@@ -10,8 +10,8 @@ from playwright.sync_api import expect
 
 from coordinator.v1 import session_pb2 as pb
 from coordinator.v1 import session_pb2_grpc
-from tests.browser.conftest import FLAGS, WIDE, opened
-from tests.serving import Process
+from tests.integration.browser.conftest import FLAGS, WIDE, opened
+from tests.kit.serving import Process
 
 POLICY = pb.GroupPolicy(
     lease_ms=300_000, drain_timeout_ms=600_000, join_quiet_ms=0, initial_delay_ms=0

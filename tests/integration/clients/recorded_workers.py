@@ -25,8 +25,8 @@ from flights.history import History
 from flights.notes import TAKES, WORKS, Notebook
 from flights.processes import kill, start_coordinator, stop
 from flights.watching import Watcher
-from tests.documents import ROOT
-from tests.patience import HANG_S
+from tests.kit.documents import ROOT
+from tests.kit.patience import HANG_S
 
 PROGRAM = ROOT / "deploy/examples/worker.py"
 ADDRESS, GROUP, TOPIC = "127.0.0.1:7400", "billing", "invoices"

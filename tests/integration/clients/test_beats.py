@@ -14,8 +14,8 @@ from coordinator.dial import CannotDial, Credentials
 from coordinator.security.tokens import digest_of
 from coordinator.v1 import group_pb2 as pb
 from tests.integration.waiting import until, wait_until
-from tests.patience import HANG_S
-from tests.serving import running
+from tests.kit.patience import HANG_S
+from tests.kit.serving import running
 
 BEAT = {"heartbeat_interval_ms": 200, "session_timeout_ms": 30_000}
 

@@ -23,8 +23,8 @@ from coordinator.client import (
 from coordinator.client.member.classic.membership import Phase
 from coordinator.client.transport.wire import encode
 from coordinator.core.events import MemberLeft
-from tests.patience import HANG_S
-from tests.serving import Process, running
+from tests.kit.patience import HANG_S
+from tests.kit.serving import Process, running
 
 TOPICS = {"t": 6}
 ALL = {TopicPartition("t", n) for n in range(6)}

@@ -15,8 +15,8 @@ import pytest
 from coordinator.client import BlockingMember
 from coordinator.operator.admin import GroupAdmin
 from tests.integration.waiting import wait_until
-from tests.patience import HANG_S
-from tests.serving import Process
+from tests.kit.patience import HANG_S
+from tests.kit.serving import Process
 
 BEGIN = """
 import asyncio, os, sys

@@ -13,10 +13,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.documents import ROOT
-from tests.node import install, missing_node
-from tests.patience import HANG_S
-from tests.serving import Process, free_port
+from tests.kit.documents import ROOT
+from tests.kit.node import install, missing_node
+from tests.kit.patience import HANG_S
+from tests.kit.serving import Process, free_port
 
 pytestmark = pytest.mark.integration
 

@@ -7,8 +7,8 @@ import subprocess
 import sys
 import textwrap
 
-from tests.patience import HANG_S
-from tests.serving import Process
+from tests.kit.patience import HANG_S
+from tests.kit.serving import Process
 
 SETUP = """
     import ctypes, faulthandler, logging, os, sys, threading

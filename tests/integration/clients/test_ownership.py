@@ -1,4 +1,4 @@
-"""The tables of tests/client, with real members at a real server."""
+"""The tables of tests/unit/client, with real members at a real server."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ from coordinator.client.transport.surroundings import epoch_ms
 from coordinator.operator.admin import GroupAdmin
 from coordinator.sources.group import consume
 from tests.integration.waiting import until, wait_until
-from tests.patience import HANG_S
-from tests.serving import Process, running
+from tests.kit.patience import HANG_S
+from tests.kit.serving import Process, running
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 ASSIGNORS = ["range", "cooperative-sticky"]

@@ -5,9 +5,9 @@ import sys
 from pathlib import Path
 
 from flights.history import load
-from tests.documents import ROOT
 from tests.integration.operations.shell import Shell
-from tests.test_pictures import check_workers
+from tests.kit.documents import ROOT
+from tests.tools.test_pictures import check_workers
 
 ENVIRONMENT = {"PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT}/deploy/spark"}
 

@@ -12,8 +12,8 @@ import pytest
 
 from coordinator.operator.admin import GroupAdmin
 from tests.integration.waiting import wait_until
-from tests.patience import HANG_S
-from tests.serving import Process
+from tests.kit.patience import HANG_S
+from tests.kit.serving import Process
 
 ROWS, PARTITIONS = 400, 4
 PROGRAM = """

@@ -19,8 +19,8 @@ from tests.integration.clients.test_worker_processes import (
     script,
 )
 from tests.integration.waiting import until
-from tests.patience import HANG_S
-from tests.serving import Process
+from tests.kit.patience import HANG_S
+from tests.kit.serving import Process
 
 WISHES = {"lease_ms": "patient", "join_quiet_ms": 0, "initial_delay_ms": 0}
 HEAD = f"""

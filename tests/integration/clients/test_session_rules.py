@@ -1,4 +1,4 @@
-"""The rules of session groups over gRPC, and over a log on a disk; `tests/sessions` has them."""
+"""The rules of session groups (`tests/protocol/sessions`) over gRPC, and over a log on a disk."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ import asyncio
 import pytest
 
 from coordinator.dial import Credentials
-from tests.serving import Process, free_port, running
-from tests.sessions import coordinator_rules
-from tests.sessions.coordinator_rules.group import ServerUnderTest
+from tests.kit.serving import Process, free_port, running
+from tests.protocol.sessions import coordinator_rules
+from tests.protocol.sessions.coordinator_rules.group import ServerUnderTest
 
 LEASE_MS = 6_000
 """Members miss it only if the machine stands still for more than four seconds."""

@@ -12,8 +12,8 @@ from coordinator.operator.admin import GroupAdmin
 from coordinator.sources import FileLog, write_log
 from coordinator.spark import executor
 from tests.integration.waiting import wait_until
-from tests.patience import HANG_S
-from tests.serving import Process
+from tests.kit.patience import HANG_S
+from tests.kit.serving import Process
 
 ROWS = 150
 """Rows of each partition. A slot pauses after every five."""

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from tests.documents import ROOT, blocks
+from tests.kit.documents import ROOT, blocks
 
 PAGE = ROOT / "deploy/docs/how-to/testing.md"
 

@@ -10,7 +10,7 @@ import pytest
 
 from coordinator.client import Member
 from tests.integration.waiting import until
-from tests.serving import Process
+from tests.kit.serving import Process
 
 pytest.importorskip("opentelemetry.sdk", reason="traces need the extra `otel`")
 from opentelemetry.proto.collector.trace.v1 import (

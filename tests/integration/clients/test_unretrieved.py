@@ -7,8 +7,8 @@ import gc
 
 from coordinator.client import Partition, Worker
 from tests.integration.waiting import until
-from tests.patience import HANG_S
-from tests.serving import running
+from tests.kit.patience import HANG_S
+from tests.kit.serving import running
 
 PARTITIONS = 12
 

@@ -12,7 +12,7 @@ import pytest
 from coordinator.assignors import TopicPartition
 from coordinator.client import BlockingPartition, Partition, PartitionRevoked, Worker
 from tests.integration.waiting import wait_until
-from tests.serving import Process
+from tests.kit.serving import Process
 
 T0 = TopicPartition("t", 0)
 FAST = {

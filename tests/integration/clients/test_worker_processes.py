@@ -19,8 +19,8 @@ import time
 import pytest
 
 from coordinator.operator.admin import GroupAdmin
-from tests.patience import HANG_S
-from tests.serving import Process
+from tests.kit.patience import HANG_S
+from tests.kit.serving import Process
 
 HEAD = """
 import asyncio, os, signal, sys, threading, time

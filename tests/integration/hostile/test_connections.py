@@ -20,8 +20,8 @@ from coordinator.v1 import admin_pb2, group_pb2_grpc
 from coordinator.v1 import group_pb2 as pb
 from coordinator.v1.errors_pb2 import ErrorCode
 from tests.integration.waiting import wait_until
-from tests.patience import HANG_S
-from tests.raw_http2 import (
+from tests.kit.patience import HANG_S
+from tests.kit.raw_http2 import (
     CONTINUATION,
     DATA,
     END_HEADERS,
@@ -34,7 +34,7 @@ from tests.raw_http2 import (
     connect,
     frame,
 )
-from tests.serving import Process
+from tests.kit.serving import Process
 
 BEAT = "/coordinator.v1.GroupCoordinator/Heartbeat"
 BATCH = "/coordinator.v1.GroupCoordinator/HeartbeatBatch"

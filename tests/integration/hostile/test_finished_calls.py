@@ -26,9 +26,9 @@ from coordinator.v1 import session_pb2 as sb
 from coordinator.web.connection import Connection
 from coordinator.web.server import Page
 from tests.integration.waiting import until
-from tests.kafka.client import connected
-from tests.kafka.messages import frame, request
-from tests.serving import running
+from tests.kit.kafka.client import connected
+from tests.kit.kafka.messages import frame, request
+from tests.kit.serving import running
 
 CALLS = 20
 SPARE = 2

@@ -30,8 +30,8 @@ from coordinator.operator.admin import GroupAdmin
 from coordinator.printable import printable
 from coordinator.v1 import group_pb2 as pb
 from coordinator.v1 import group_pb2_grpc
-from tests.patience import HANG_S
-from tests.serving import Process
+from tests.kit.patience import HANG_S
+from tests.kit.serving import Process
 
 TERMINAL = "\x1b]0;owned\x07\x1b[2J\nroot# \r\t\x01\x9b31m\x7f"
 HARM = TERMINAL + "\u202e\u200b\u2028\ufeff[red]x[/]<i>&\"'😀\ufffe"

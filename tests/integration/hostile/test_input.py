@@ -30,11 +30,11 @@ from coordinator.v1 import (
     session_pb2,
 )
 from coordinator.v1 import group_pb2 as pb
-from tests.fuzz import corpus
-from tests.fuzz.messages import GROUP, MEMBERS, messages, with_ids
-from tests.fuzz.mutate import mutations
-from tests.patience import HANG_S
-from tests.serving import Process, running
+from tests.campaigns.fuzz import corpus
+from tests.campaigns.fuzz.messages import GROUP, MEMBERS, messages, with_ids
+from tests.campaigns.fuzz.mutate import mutations
+from tests.kit.patience import HANG_S
+from tests.kit.serving import Process, running
 
 METHODS = [
     method

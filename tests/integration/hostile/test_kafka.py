@@ -15,10 +15,10 @@ import pytest
 
 from coordinator.kafka import apis
 from tests.integration.waiting import until
-from tests.kafka.client import connected
-from tests.kafka.messages import frame, header_bytes, request
-from tests.patience import HANG_S
-from tests.serving import Process
+from tests.kit.kafka.client import connected
+from tests.kit.kafka.messages import frame, header_bytes, request
+from tests.kit.patience import HANG_S
+from tests.kit.serving import Process
 
 MOST_BYTES = 4 * 2**20
 SPARE_DESCRIPTORS = 3

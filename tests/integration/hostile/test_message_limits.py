@@ -16,8 +16,8 @@ from coordinator.runtime import slices
 from coordinator.security.tokens import digest_of
 from coordinator.v1 import admin_pb2, cluster_pb2, group_pb2, group_pb2_grpc, topics_pb2
 from coordinator.v1 import group_pb2 as pb
-from tests.service.test_message_limits import LONG, REPEATED, SMALL, with_items, with_text
-from tests.serving import running
+from tests.kit.serving import running
+from tests.unit.service.test_message_limits import LONG, REPEATED, SMALL, with_items, with_text
 
 LIMITS = {
     name: getattr(SMALL, name)

@@ -8,8 +8,8 @@ import h2.events
 import hpack
 import pytest
 
-from tests.raw_http2 import DATA, END_HEADERS, END_STREAM, HEADERS, RawClient, frame
-from tests.serving import Process
+from tests.kit.raw_http2 import DATA, END_HEADERS, END_STREAM, HEADERS, RawClient, frame
+from tests.kit.serving import Process
 
 BEAT = "/coordinator.v1.GroupCoordinator/Heartbeat"
 UNAUTHENTICATED = b"16"

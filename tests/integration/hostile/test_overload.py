@@ -11,7 +11,7 @@ import pytest
 from coordinator.v1 import group_pb2 as pb
 from coordinator.v1 import group_pb2_grpc
 from tests.integration.waiting import until
-from tests.serving import running
+from tests.kit.serving import running
 
 BURST = 4_000
 

@@ -17,9 +17,9 @@ from coordinator.settings.sections import ServingConfig
 from coordinator.web import server as web_server
 from coordinator.web.messages import Response, text
 from coordinator.web.server import Page
-from tests.certificates import Authority
-from tests.patience import HANG_S
-from tests.serving import Process
+from tests.kit.certificates import Authority
+from tests.kit.patience import HANG_S
+from tests.kit.serving import Process
 
 CLOSED = b""
 ALLOWED_S = HANG_S

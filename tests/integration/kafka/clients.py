@@ -17,9 +17,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tests.kafka.fetch import java_jars
-from tests.node import missing_node
-from tests.patience import HANG_S, PATIENCE
+from tests.integration.kafka.fetch import java_jars
+from tests.kit.node import missing_node
+from tests.kit.patience import HANG_S, PATIENCE
 
 MEMBERS = Path(__file__).parent / "members"
 SESSION_MS = round(60_000 * PATIENCE)
@@ -147,7 +147,7 @@ def missing_java() -> str | None:
     if shutil.which("javac") is None:
         return "no Java compiler (javac) is installed"
     if not java_jars():
-        return "Java's kafka-clients were not fetched: python -m tests.kafka.fetch java"
+        return "Java's kafka-clients were not fetched: python -m tests.integration.kafka.fetch java"
     return None
 
 

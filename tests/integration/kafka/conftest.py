@@ -11,8 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.documents import ROOT
-from tests.kafka.clients import (
+from tests.integration.kafka.clients import (
     MEMBERS,
     MISSING,
     REBALANCE_MS,
@@ -22,9 +21,10 @@ from tests.kafka.clients import (
     Member,
     command,
 )
-from tests.kafka.fetch import java_jars
-from tests.kafka.served import TOPIC, Served
-from tests.node import install
+from tests.integration.kafka.fetch import java_jars
+from tests.integration.kafka.served import TOPIC, Served
+from tests.kit.documents import ROOT
+from tests.kit.node import install
 
 
 @pytest.fixture(scope="session")

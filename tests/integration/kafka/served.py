@@ -10,8 +10,8 @@ from typing import Any
 
 from coordinator.cli.main import main
 from coordinator.operator.admin import GroupAdmin
-from tests.kafka.clients import Partition
-from tests.serving import Process, free_port
+from tests.integration.kafka.clients import Partition
+from tests.kit.serving import Process, free_port
 
 TOPIC, PARTITIONS = "rows", 6
 EVERYTHING = {(TOPIC, number) for number in range(PARTITIONS)}

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from tests.integration.kafka.clients import Member
+from tests.integration.kafka.served import EVERYTHING
 from tests.integration.waiting import wait_until
-from tests.kafka.clients import Member
-from tests.kafka.served import EVERYTHING
 
 
 def are_shared(*members: Member) -> bool:

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.documents import ROOT
+from tests.integration.kafka.served import Served
 from tests.integration.waiting import wait_until
-from tests.kafka.served import Served
-from tests.node import install, missing_node
+from tests.kit.documents import ROOT
+from tests.kit.node import install, missing_node
 
 pytestmark = pytest.mark.integration
 

@@ -14,10 +14,10 @@ from dataclasses import dataclass, field
 import pytest
 
 from coordinator.operator import GroupNotFound
+from tests.integration.kafka.clients import CLIENTS, SESSION_MS, SHORT_SESSION_MS, Client, Member
+from tests.integration.kafka.served import Served
+from tests.integration.kafka.shares import wait_until_shared
 from tests.integration.waiting import wait_until
-from tests.kafka.clients import CLIENTS, SESSION_MS, SHORT_SESSION_MS, Client, Member
-from tests.kafka.served import Served
-from tests.kafka.shares import wait_until_shared
 
 pytestmark = pytest.mark.integration
 

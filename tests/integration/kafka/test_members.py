@@ -11,8 +11,7 @@ import pytest
 from coordinator.assignors.consumer_protocol import decode_subscription
 from coordinator.client import Member
 from coordinator.operator.admin import GroupAdmin
-from tests.integration.waiting import wait_until
-from tests.kafka.clients import (
+from tests.integration.kafka.clients import (
     AIOKAFKA,
     CLIENTS,
     CONFLUENT,
@@ -24,9 +23,10 @@ from tests.kafka.clients import (
     PLATFORMATIC,
     ROUND_ROBIN,
 )
-from tests.kafka.served import PARTITIONS, TOPIC, Served
-from tests.kafka.shares import wait_until_shared
-from tests.patience import HANG_S
+from tests.integration.kafka.served import PARTITIONS, TOPIC, Served
+from tests.integration.kafka.shares import wait_until_shared
+from tests.integration.waiting import wait_until
+from tests.kit.patience import HANG_S
 
 pytestmark = pytest.mark.integration
 

@@ -12,12 +12,15 @@ from pathlib import Path
 import pytest
 from packaging.requirements import Requirement
 
-from tests.documents import ROOT
+from tests.integration.kafka.clients import CLIENTS, Client
 from tests.integration.operations.shell import Shell, play_page
-from tests.kafka.clients import CLIENTS, Client
+from tests.kit.documents import ROOT
 
 PAGE = ROOT / "deploy/docs/kafka-clients.md"
-BEGIN, END = "<!-- clients: written by tests/kafka/test_page.py --rewrite -->", "<!-- /clients -->"
+BEGIN, END = (
+    "<!-- clients: written by tests/integration/kafka/test_page.py --rewrite -->",
+    "<!-- /clients -->",
+)
 
 
 def table() -> str:
@@ -49,7 +52,7 @@ def test_the_table_is_that_of_the_tests(request):
     new = re.sub(f"{BEGIN}.*?{END}", lambda _: written, page, flags=re.DOTALL)
     if request.config.option.rewrite:
         PAGE.write_text(new)
-    assert new == PAGE.read_text(), "pytest tests/kafka/test_page.py --rewrite"
+    assert new == PAGE.read_text(), "pytest tests/integration/kafka/test_page.py --rewrite"
 
 
 def test_clients_in_python_come_with_the_extra_of_the_tests():

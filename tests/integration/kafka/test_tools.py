@@ -20,10 +20,10 @@ from kafka.structs import TopicPartition as PythonPartition
 
 from coordinator.assignors import TopicPartition as OurPartition
 from coordinator.operator import GroupAdmin, GroupNotFound
-from tests.kafka import fetch
-from tests.kafka.clients import CONFLUENT, JAVA
-from tests.kafka.served import EVERYTHING, PARTITIONS, Served
-from tests.patience import HANG_S
+from tests.integration.kafka import fetch
+from tests.integration.kafka.clients import CONFLUENT, JAVA
+from tests.integration.kafka.served import EVERYTHING, PARTITIONS, Served
+from tests.kit.patience import HANG_S
 
 pytestmark = pytest.mark.integration
 
@@ -117,7 +117,7 @@ def test_javas_admin_client_lists_describes_and_changes_groups(served, empty, st
 def test_a_terminal_ui_shows_groups_with_state_members_and_lag(served, alive):
     program = fetch.tool("kafkatop")
     if program is None:
-        pytest.skip("kafkatop was not fetched: python -m tests.kafka.fetch tools")
+        pytest.skip("kafkatop was not fetched: python -m tests.integration.kafka.fetch tools")
     command = [program, "--kafka-broker", served.kafka, "--summary-json", "--all"]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=HANG_S)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -128,7 +128,9 @@ def test_a_terminal_ui_shows_groups_with_state_members_and_lag(served, alive):
 def test_an_exporter_exports_the_groups(served, alive, tmp_path):
     program = fetch.tool("kafka-overwatch")
     if program is None:
-        pytest.skip("kafka-overwatch was not fetched: python -m tests.kafka.fetch tools")
+        pytest.skip(
+            "kafka-overwatch was not fetched: python -m tests.integration.kafka.fetch tools"
+        )
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:

@@ -22,11 +22,16 @@ from coordinator.operator.nodes import Nodes
 from coordinator.operator.topics import TopicAdmin
 from coordinator.security.tokens import line_for
 from coordinator.v1 import topics_pb2, topics_pb2_grpc
-from tests.faults.stores import EtcdCluster, ZooKeeperCluster, missing_etcd, missing_zookeeper
+from tests.campaigns.faults.stores import (
+    EtcdCluster,
+    ZooKeeperCluster,
+    missing_etcd,
+    missing_zookeeper,
+)
 from tests.integration.node.test_nodes_of_one_machine import machine
 from tests.integration.waiting import wait_until
-from tests.patience import HANG_S
-from tests.serving import NODES_APART, free_port
+from tests.kit.patience import HANG_S
+from tests.kit.serving import NODES_APART, free_port
 
 STORES = {"etcd": (EtcdCluster, missing_etcd), "zookeeper": (ZooKeeperCluster, missing_zookeeper)}
 # A node that restarts on a busy machine must not outlast the sessions.

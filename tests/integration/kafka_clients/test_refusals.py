@@ -12,8 +12,8 @@ from confluent_kafka import Consumer
 from coordinator.kafka import apis
 from coordinator.security.tokens import line_for, new_token
 from tests.integration.waiting import wait_until
-from tests.kafka.client import connected
-from tests.serving import Process
+from tests.kit.kafka.client import connected
+from tests.kit.serving import Process
 
 LISTENING = ("--kafka-listen", "127.0.0.1:0")
 WRONG = {"sasl_mechanism": "PLAIN", "sasl_plain_username": "me", "sasl_plain_password": "wrong"}

@@ -14,12 +14,12 @@ from jwt.algorithms import ECAlgorithm
 
 from coordinator.kafka import apis
 from coordinator.security.tokens import line_for, new_token
-from tests.certificates import Authority, replace
 from tests.integration.security.test_access import rule
 from tests.integration.waiting import until
-from tests.kafka.client import connected
-from tests.patience import HANG_S
-from tests.serving import running
+from tests.kit.certificates import Authority, replace
+from tests.kit.kafka.client import connected
+from tests.kit.patience import HANG_S
+from tests.kit.serving import running
 
 FAILED, UNSUPPORTED, ILLEGAL_STATE = 58, 33, 34
 

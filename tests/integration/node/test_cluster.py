@@ -10,10 +10,16 @@ import json
 import pytest
 
 from coordinator.cli.main import main
-from tests.faults.stores import EtcdCluster, Postgres, missing_etcd, missing_postgres, store_url
+from tests.campaigns.faults.stores import (
+    EtcdCluster,
+    Postgres,
+    missing_etcd,
+    missing_postgres,
+    store_url,
+)
 from tests.integration.groups import commit_everywhere, members
 from tests.integration.nodes import SHARDS, Nodes, three_nodes
-from tests.patience import HANG_S
+from tests.kit.patience import HANG_S
 
 GROUPS = SHARDS
 MEMBERS = {"session_timeout_ms": 60_000, "heartbeat_interval_ms": 500}

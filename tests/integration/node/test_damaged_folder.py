@@ -11,7 +11,7 @@ import pytest
 
 from coordinator.storage.folder import DATABASE
 from coordinator.testing import CannotStart
-from tests.serving import Process
+from tests.kit.serving import Process
 
 DAMAGES = {
     "the database is gone": lambda folder: (folder / DATABASE).unlink(),

@@ -15,8 +15,8 @@ from coordinator.v1 import group_pb2 as pb
 from coordinator.v1 import group_pb2_grpc
 from coordinator.v1.errors_pb2 import ErrorCode
 from tests.integration.groups import eventually
-from tests.patience import HANG_S
-from tests.serving import Process, free_port
+from tests.kit.patience import HANG_S
+from tests.kit.serving import Process, free_port
 
 COMMIT = pb.OffsetCommitRequest(
     group_id="other",

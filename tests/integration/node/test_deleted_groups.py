@@ -11,7 +11,7 @@ from coordinator.operator.admin import GroupAdmin
 from coordinator.security.tokens import line_for, new_token
 from coordinator.v1 import admin_pb2, admin_pb2_grpc, group_pb2, group_pb2_grpc
 from tests.integration.waiting import until
-from tests.serving import Process, running
+from tests.kit.serving import Process, running
 
 
 async def commit(channel, *groups: str, metadata=None) -> None:

@@ -18,9 +18,9 @@ from coordinator.storage.sqlite import SqliteLog
 from coordinator.v1 import group_pb2 as pb
 from coordinator.v1 import group_pb2_grpc
 from coordinator.v1.errors_pb2 import ErrorCode
-from tests.patience import HANG_S
-from tests.serving import Process, running
-from tests.storage.disks import Disk
+from tests.kit.patience import HANG_S
+from tests.kit.serving import Process, running
+from tests.unit.storage.disks import Disk
 
 T0 = TopicPartition("t", 0)
 

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.patience import HANG_S
-from tests.serving import NODES_APART, free_port
+from tests.kit.patience import HANG_S
+from tests.kit.serving import NODES_APART, free_port
 
 ROOT = Path(__file__).parents[3]
 USERS = "open('was_run', 'w').close()\nTICK = 1\n"

@@ -13,8 +13,8 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from coordinator.cli.main import main
 from tests.integration.groups import eventually
-from tests.patience import HANG_S
-from tests.serving import Process, Running, free_port
+from tests.kit.patience import HANG_S
+from tests.kit.serving import Process, Running, free_port
 
 
 def health(*nodes: str) -> int:

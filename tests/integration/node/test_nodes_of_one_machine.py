@@ -14,11 +14,11 @@ import pytest
 
 from coordinator.operator.cluster import ClusterAdmin
 from coordinator.operator.nodes import Nodes
-from tests.faults.stores import EtcdCluster, missing_etcd
+from tests.campaigns.faults.stores import EtcdCluster, missing_etcd
 from tests.integration.groups import commit_everywhere, members
 from tests.integration.waiting import until
-from tests.patience import HANG_S
-from tests.serving import NODES_APART, Process, free_port
+from tests.kit.patience import HANG_S
+from tests.kit.serving import NODES_APART, Process, free_port
 
 GROUPS = 8
 MEMBERS = {"heartbeat_interval_ms": 300}

@@ -9,7 +9,7 @@ import pytest
 
 from coordinator.cli.ports import ListenAddress, addresses, troubles
 from coordinator.settings import Settings
-from tests.serving import NODES_APART, Process, free_port
+from tests.kit.serving import NODES_APART, Process, free_port
 
 OFF = {"metrics_listen": "", "console_listen": ""}
 

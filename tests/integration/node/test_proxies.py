@@ -9,12 +9,12 @@ import pytest
 
 from coordinator.cli.main import main
 from coordinator.client import Credentials, Member
-from tests.faults.stores import EtcdCluster, missing_etcd, store_url
+from tests.campaigns.faults.stores import EtcdCluster, missing_etcd, store_url
 from tests.integration.node.test_cluster import rows
 from tests.integration.nodes import three_nodes
-from tests.patience import HANG_S
-from tests.proxy import Tunnel
-from tests.serving import Process, running
+from tests.kit.patience import HANG_S
+from tests.kit.proxy import Tunnel
+from tests.kit.serving import Process, running
 
 NOBODY = "http://127.0.0.1:9"
 VARIABLES = dict.fromkeys(("http_proxy", "https_proxy", "grpc_proxy"), NOBODY)

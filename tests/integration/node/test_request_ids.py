@@ -9,7 +9,7 @@ from coordinator.client import Member
 from coordinator.v1 import group_pb2 as pb
 from coordinator.v1 import group_pb2_grpc
 from tests.integration.waiting import until
-from tests.serving import Process
+from tests.kit.serving import Process
 
 
 def lines(server: Process, event: str) -> list[dict]:

@@ -21,8 +21,8 @@ from coordinator.v1 import group_pb2 as pb
 from coordinator.v1.errors_pb2 import ErrorCode
 from tests.integration.groups import members
 from tests.integration.waiting import until
-from tests.patience import HANG_S
-from tests.serving import Process, Running, running
+from tests.kit.patience import HANG_S
+from tests.kit.serving import Process, Running, running
 
 
 def join(group="g", member_id="", **more) -> pb.JoinGroupRequest:

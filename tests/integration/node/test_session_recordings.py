@@ -12,7 +12,7 @@ SEEDS = ("1", "2")
 def test_two_processes_that_hash_differently_write_the_same_recording(tmp_path):
     for seed in SEEDS:
         subprocess.run(
-            [sys.executable, "-m", "tests.runtime.session_story", str(tmp_path / seed)],
+            [sys.executable, "-m", "tests.unit.runtime.session_story", str(tmp_path / seed)],
             env={**os.environ, "PYTHONHASHSEED": seed},
             check=True,
         )

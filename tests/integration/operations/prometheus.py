@@ -12,8 +12,8 @@ import urllib.request
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from tests.patience import HANG_S
-from tests.serving import free_port
+from tests.kit.patience import HANG_S
+from tests.kit.serving import free_port
 
 MISSING = (
     ""

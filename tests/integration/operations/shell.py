@@ -18,8 +18,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.documents import ROOT, Block, Command, blocks, commands, missing_lines
-from tests.patience import HANG_S
+from tests.kit.documents import ROOT, Block, Command, blocks, commands, missing_lines
+from tests.kit.patience import HANG_S
 
 PORTS = (7400, 7401, 7402)
 """Ports that the pages name."""

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.integration.operations.prometheus import MISSING, Prometheus
-from tests.serving import Process
+from tests.kit.serving import Process
 
 ALERTS = Path(__file__).parents[3] / "deploy/alerts"
 RULES = ALERTS / "coordinator.rules.yml"

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from coordinator.cli.main import COMMANDS
-from tests.patience import HANG_S
+from tests.kit.patience import HANG_S
 
 ROOT = Path(__file__).parents[3]
 NOT_NEEDED = {"grpc", "google", "apsw", "asyncio", "structlog", "prometheus_client", "h11", "rich"}

@@ -15,9 +15,9 @@ import yaml
 from coordinator.cli.main import main, parser_for
 from coordinator.client import BlockingMember
 from coordinator.observe.rows import described
-from tests.cli.test_parser import leaves
-from tests.patience import HANG_S
-from tests.serving import Process, free_port
+from tests.kit.patience import HANG_S
+from tests.kit.serving import Process, free_port
+from tests.unit.cli.test_parser import leaves
 
 ROOT = Path(__file__).parents[3]
 LEAVES = {" ".join(words): parser for words, parser in leaves(parser_for(None))}
@@ -104,7 +104,11 @@ LINES = [
     ("explain live", 0, lambda rows: len(rows) == 1),
     ("timeline live", 0, lambda rows: len(rows) >= 1),
     ("who-blocks live", 0, lambda rows: rows == []),
-    (f"replay {ROOT}/tests/runtime/recordings/single_node.jsonl", 0, lambda rows: len(rows) >= 1),
+    (
+        f"replay {ROOT}/tests/unit/runtime/recordings/single_node.jsonl",
+        0,
+        lambda rows: len(rows) >= 1,
+    ),
 ]
 CONNECTS = ("health", "cluster", "groups", "topics", "explain", "timeline", "who-blocks")
 
@@ -165,7 +169,11 @@ def test_every_command_is_tried():
         next(name for name in LEAVES if f"{line} ".startswith(f"{name} ")) for line, *_ in LINES
     }
     elsewhere = {"serve", "completion", "watch", "log dump", "cluster elect", "cluster move"}
-    elsewhere |= {"policy show", "policy set", "members evict"}  # By tests/cli/test_session_groups.
+    elsewhere |= {
+        "policy show",
+        "policy set",
+        "members evict",
+    }  # By tests/unit/cli/test_session_groups.
     elsewhere |= {"store sql", "store restored"}  # By test_store_command.
     assert set(LEAVES) - tried - elsewhere - {"cluster drain"} == set()
 

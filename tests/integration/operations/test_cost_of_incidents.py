@@ -1,9 +1,9 @@
 """The journal's times against the clocks of real processes that write down when they work.
 
-`tests/testing/test_cost_of_incidents.py` has the same incidents on virtual time, exactly. Here the
-machine is noisy: the tolerance is what the processes themselves have measured, the longest time
-between two successive notes and the longest delay of a thread of this test, and the time in which
-a new owner begins after its assignment was stored is its own.
+`tests/unit/testing/test_cost_of_incidents.py` has the same incidents on virtual time, exactly.
+Here the machine is noisy: the tolerance is what the processes themselves have measured, the longest
+time between two successive notes and the longest delay of a thread of this test, and the time in
+which a new owner begins after its assignment was stored is its own.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ import pytest
 from coordinator.operator.admin import GroupAdmin
 from coordinator.v1 import admin_pb2 as pb
 from tests.integration.waiting import wait_until
-from tests.serving import Process
+from tests.kit.serving import Process
 
 INTERVAL_MS = 500
 TOLERANCE_MS = 100

@@ -26,11 +26,11 @@ from coordinator.assignors import TopicPartition
 from coordinator.client import Credentials, Member, Revoking
 from coordinator.v1 import group_pb2 as pb
 from coordinator.v1.group_pb2_grpc import GroupCoordinatorStub
-from tests.certificates import Authority
-from tests.faults.stores import EtcdCluster, missing_etcd
+from tests.campaigns.faults.stores import EtcdCluster, missing_etcd
 from tests.integration.operations.prometheus import MISSING, Prometheus
-from tests.patience import HANG_S
-from tests.serving import Process
+from tests.kit.certificates import Authority
+from tests.kit.patience import HANG_S
+from tests.kit.serving import Process
 
 DEPLOY = Path(__file__).parents[3] / "deploy"
 DASHBOARDS = [DEPLOY / f"grafana/{name}.json" for name in ("fleet", "group", "internals")]

@@ -1,4 +1,4 @@
-"""`coordinator groups` against a real server; `tests/cli/test_groups.py` has every case of it."""
+"""`coordinator groups` at a real server; `tests/unit/cli/test_groups.py` has every case."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from coordinator.client import Member
 from coordinator.v1 import group_pb2 as pb
 from coordinator.v1 import group_pb2_grpc
 from tests.integration.waiting import until
-from tests.patience import HANG_S
-from tests.serving import running
+from tests.kit.patience import HANG_S
+from tests.kit.serving import running
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 

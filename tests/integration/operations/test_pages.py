@@ -14,9 +14,9 @@ import kubernetes_validate
 import pytest
 import yaml
 
-from tests.documents import ROOT, Block, Command, blocks, commands
 from tests.integration.operations.shell import Shell, clone_this, play_page
-from tests.linked_environment import NO_NETWORK
+from tests.kit.documents import ROOT, Block, Command, blocks, commands
+from tests.kit.linked_environment import NO_NETWORK
 
 README = ROOT / "README.md"
 DOCS = ROOT / "deploy/docs"
@@ -28,11 +28,11 @@ PLAYED = [
     EXACTLY_ONCE,
     *sorted(it for it in (DOCS / "how-to").glob("*.md") if it.stem not in ELSEWHERE),
 ]
-# tests/spark/test_tutorial.py plays the one on Spark.
+# tests/integration/spark/test_tutorial.py plays the one on Spark.
 TUTORIALS = (DOCS / "tutorial.md", DOCS / "tutorial-spark.md")
 EXAMPLE = "deploy/examples/worker.py"
 RUN_ELSEWHERE = {
-    "deploy/demo": "some minutes and Spark; tests/spark runs its parts",
+    "deploy/demo": "some minutes and Spark; tests/integration/spark runs its parts",
     "tests/run": "it runs this test",
 }
 """Commands of the README's tables."""
@@ -46,7 +46,7 @@ def programs(page: Path) -> list[Block]:
     """The programs that a page has its reader save and run."""
     found = blocks(page, "python")
     if page == EXACTLY_ONCE:
-        # Its other blocks need a Spark; tests/sinks_kit.py runs numbered_files.py.
+        # Its other blocks need a Spark; tests/kit/sinks.py runs numbered_files.py.
         return [it for it in found if it.name not in {"", "numbered_files.py"}]
     return found
 
@@ -114,7 +114,7 @@ PAGES = subprocess.run(
 ).stdout.split()
 
 
-EXCERPTS = {"deploy/spark/flights/README.md"}  # tests/flights finds its lines in files.
+EXCERPTS = {"deploy/spark/flights/README.md"}  # tests/unit/flights finds its lines in files.
 
 
 @pytest.mark.parametrize(

@@ -11,10 +11,10 @@ import pytest
 
 from coordinator.cli.main import main
 from coordinator.storage.postgres_schema import prepare
-from tests.faults.stores import Postgres, missing_postgres
+from tests.campaigns.faults.stores import Postgres, missing_postgres
 from tests.integration.waiting import wait_until
-from tests.patience import HANG_S
-from tests.serving import Process, free_port
+from tests.kit.patience import HANG_S
+from tests.kit.serving import Process, free_port
 
 CLUSTER = "jobs"
 

@@ -10,7 +10,7 @@ from coordinator.assignors import TopicPartition
 from coordinator.cli.main import main
 from coordinator.operator.admin import GroupAdmin
 from coordinator.security.tokens import line_for
-from tests.serving import Process
+from tests.kit.serving import Process
 
 RULES = """
 [[rule]]

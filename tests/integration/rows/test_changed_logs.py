@@ -31,7 +31,7 @@ from coordinator.spark.ranges import MANIFESTS
 from coordinator.spark.reading import GroupReader
 from coordinator.spark.stream import GroupStreamReader
 from tests.integration.waiting import until, wait_until
-from tests.serving import running
+from tests.kit.serving import running
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 A, B, C = (f"part-00000-{letter * 8}.snappy.parquet" for letter in "abc")

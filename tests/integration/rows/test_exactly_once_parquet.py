@@ -15,8 +15,8 @@ from coordinator.spark.exactly_once import clean, committed_files, compact
 from coordinator.spark.ranges import BatchRanges, Range
 from coordinator.spark.sinks import deciding, parquet
 from coordinator.spark.sinks.protocol import SinkRefused
-from tests.serving import running
-from tests.sinks_kit import GROUP, TOPIC, Place, query, rows_of
+from tests.kit.serving import running
+from tests.kit.sinks import GROUP, TOPIC, Place, query, rows_of
 
 
 @pytest.fixture

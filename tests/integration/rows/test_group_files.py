@@ -14,7 +14,7 @@ from coordinator.operator.admin import FILES_TOPIC, GroupAdmin
 from coordinator.sources.group.record import files_of_group
 from coordinator.sources.group_files import GroupFiles
 from coordinator.sources.recorded import MAX_BYTES, Entry, FileRecord, RecordUnreadable, key_of
-from tests.serving import running
+from tests.kit.serving import running
 
 T0 = TopicPartition("t", 0)
 

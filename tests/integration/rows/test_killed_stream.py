@@ -18,8 +18,8 @@ import pyarrow.parquet as pq
 
 from coordinator.sources import write_log
 from coordinator.spark.exactly_once import committed_files
-from tests.patience import HANG_S
-from tests.serving import Process
+from tests.kit.patience import HANG_S
+from tests.kit.serving import Process
 
 PARTITIONS, ROWS = 2, 100
 PROGRAM = """

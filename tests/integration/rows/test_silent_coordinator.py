@@ -25,7 +25,7 @@ from coordinator.spark.sinks.deciding import Decider, Proposal
 from coordinator.spark.sinks.protocol import Decision
 from coordinator.spark.stream import GroupReader, GroupStreamReader
 from tests.integration.waiting import wait_until
-from tests.serving import free_port, running
+from tests.kit.serving import free_port, running
 
 
 @pytest.fixture

@@ -21,9 +21,9 @@ from coordinator.operator.admin import GroupAdmin
 from coordinator.spark.ranges import MANIFESTS, BatchRanges, Range
 from coordinator.spark.sinks.deciding import STEPS
 from coordinator.spark.sinks.protocol import Decision, SinkRefused
-from tests.patience import HANG_S
-from tests.serving import running
-from tests.sinks_kit import (
+from tests.kit.patience import HANG_S
+from tests.kit.serving import running
+from tests.kit.sinks import (
     GROUP,
     KINDS,
     NOTHING,

@@ -10,10 +10,10 @@ import pytest
 from coordinator.sources.file_systems import StorePath
 from coordinator.spark.exactly_once import clean, compact
 from coordinator.spark.ranges import BatchRanges, Range
-from tests.patience import HANG_S
-from tests.s3_server import BUCKET, FAIL, HANG, LOSE, PASS, s3_server
-from tests.serving import running
-from tests.sinks_kit import GROUP, Place, query, rows_of
+from tests.kit.patience import HANG_S
+from tests.kit.s3_server import BUCKET, FAIL, HANG, LOSE, PASS, s3_server
+from tests.kit.serving import running
+from tests.kit.sinks import GROUP, Place, query, rows_of
 
 REMOTE = ("parquet", "delta", "iceberg")
 

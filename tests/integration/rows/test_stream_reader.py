@@ -26,7 +26,7 @@ from coordinator.spark.refusals import RestUnread
 from coordinator.spark.sinks.protocol import SinkRefused
 from coordinator.spark.stream import GroupStreamReader
 from tests.integration.waiting import until, wait_until
-from tests.serving import running
+from tests.kit.serving import running
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 COOPERATIVE = ("cooperative-sticky",)

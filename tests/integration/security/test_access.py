@@ -28,11 +28,11 @@ from coordinator.v1 import admin_pb2 as pb2
 from coordinator.v1 import admin_pb2_grpc, group_pb2_grpc, session_pb2_grpc
 from coordinator.v1 import group_pb2 as pb
 from coordinator.v1 import session_pb2 as sb
-from tests.certificates import Authority, replace
 from tests.integration.groups import eventually
 from tests.integration.waiting import until
-from tests.patience import HANG_S
-from tests.serving import running
+from tests.kit.certificates import Authority, replace
+from tests.kit.patience import HANG_S
+from tests.kit.serving import running
 
 CODE = grpc.StatusCode
 

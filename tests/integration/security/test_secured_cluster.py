@@ -18,11 +18,11 @@ from coordinator.operator.admin import GroupAdmin
 from coordinator.sources import write_log
 from coordinator.spark.options import StreamOptions
 from coordinator.spark.stream import GroupStreamReader
-from tests.certificates import Authority
-from tests.faults.stores import EtcdCluster, missing_etcd
+from tests.campaigns.faults.stores import EtcdCluster, missing_etcd
 from tests.integration.groups import commit_everywhere, eventually, members
 from tests.integration.security.test_access import Desk, rule
-from tests.serving import Process, free_port, running
+from tests.kit.certificates import Authority
+from tests.kit.serving import Process, free_port, running
 
 GROUPS = 4
 SETTINGS = {"session_timeout_ms": 10_000, "heartbeat_interval_ms": 300}

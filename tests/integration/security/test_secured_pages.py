@@ -15,11 +15,11 @@ import pytest
 
 from coordinator.cli.main import main
 from coordinator.client import BlockingMember, Credentials
-from tests.certificates import Authority, content
 from tests.integration.groups import eventually
 from tests.integration.security.test_access import Desk, Issuer, beats, rule
-from tests.patience import HANG_S
-from tests.serving import Process
+from tests.kit.certificates import Authority, content
+from tests.kit.patience import HANG_S
+from tests.kit.serving import Process
 
 RULES = (
     rule("token:prometheus", "read", "*"),

@@ -12,8 +12,8 @@ import pytest
 from coordinator.cli.main import main
 from coordinator.client import BlockingMember, Credentials
 from coordinator.security.rules import Operation, parse
-from tests.documents import ROOT, blocks, commands
-from tests.serving import Process
+from tests.kit.documents import ROOT, blocks, commands
+from tests.kit.serving import Process
 
 PAGE = ROOT / "deploy/security.md"
 

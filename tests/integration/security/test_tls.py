@@ -21,11 +21,11 @@ from coordinator.handshake import tls_trouble
 from coordinator.operator.admin import GroupAdmin
 from coordinator.v1 import group_pb2 as pb
 from coordinator.v1 import group_pb2_grpc
-from tests.certificates import Authority, content, replace
 from tests.integration.groups import eventually
 from tests.integration.waiting import wait_until
-from tests.patience import HANG_S
-from tests.serving import Process, running
+from tests.kit.certificates import Authority, content, replace
+from tests.kit.patience import HANG_S
+from tests.kit.serving import Process, running
 
 
 @pytest.fixture

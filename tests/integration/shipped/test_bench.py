@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.faults.stores import EtcdCluster, missing_etcd
-from tests.patience import SLOW_TEST_S
+from tests.campaigns.faults.stores import EtcdCluster, missing_etcd
+from tests.kit.patience import SLOW_TEST_S
 
 ROOT = Path(__file__).parents[3]
 needs_h2load = pytest.mark.skipif(

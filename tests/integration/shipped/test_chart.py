@@ -18,8 +18,8 @@ from coordinator import __version__
 from coordinator.security.loading import exposed
 from coordinator.settings import Settings
 from coordinator.settings.sources import Sources, load
-from tests.deploy.chart import CHART, MISSING, NAMESPACE, ChartRefused, lint, one, render
-from tests.deploy.image import ROOT, stages
+from tests.unit.deploy.chart import CHART, MISSING, NAMESPACE, ChartRefused, lint, one, render
+from tests.unit.deploy.image import ROOT, stages
 
 pytestmark = pytest.mark.skipif(MISSING is not None, reason=str(MISSING))
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.linked_environment import NO_NETWORK, ROOT, build_wheel, install, make_environment
+from tests.kit.linked_environment import NO_NETWORK, ROOT, build_wheel, install, make_environment
 
 EXTRAS = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
 NO_INDEX = [*NO_NETWORK, "dns error", "Connection refused", "client error (Connect)", "timed out"]

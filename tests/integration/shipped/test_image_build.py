@@ -16,11 +16,11 @@ from pathlib import Path
 import pytest
 from packaging.utils import canonicalize_name
 
-from tests.deploy.image import ROOT, Stage, is_let_through, mounts, services, stages
-from tests.deploy.test_supply import LOCKED
-from tests.linked_environment import NO_NETWORK
-from tests.patience import HANG_S
-from tests.serving import free_port
+from tests.kit.linked_environment import NO_NETWORK
+from tests.kit.patience import HANG_S
+from tests.kit.serving import free_port
+from tests.unit.deploy.image import ROOT, Stage, is_let_through, mounts, services, stages
+from tests.unit.deploy.test_supply import LOCKED
 
 FOLDERS = ("/src", "/builder", "/app", "/wheels")
 """Absolute folders of the build, which are inside a folder of the test here."""

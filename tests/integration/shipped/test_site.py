@@ -18,8 +18,8 @@ import pytest
 from coordinator.assignors import TopicPartition
 from coordinator.operator.admin import GroupAdmin
 from coordinator.settings import SETTINGS
-from tests.documents import blocks
-from tests.serving import Process
+from tests.kit.documents import blocks
+from tests.kit.serving import Process
 
 ROOT = Path(__file__).parents[3]
 DOCS = ROOT / "deploy/docs"

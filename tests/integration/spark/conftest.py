@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.spark import standalone
+from tests.integration.spark import standalone
 
 
 @pytest.fixture(scope="session")

@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from tests.patience import HANG_S
+from tests.kit.patience import HANG_S
 
 SLOW_START = "failed to connect back"
 

@@ -13,9 +13,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.patience import HANG_S
+from tests.kit.patience import HANG_S
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 MASTER = "org.apache.spark.deploy.master.Master"
 WORKER = "org.apache.spark.deploy.worker.Worker"
 SUBMIT = "org.apache.spark.deploy.SparkSubmit"

@@ -13,11 +13,11 @@ from coordinator.operator.admin import GroupAdmin
 from coordinator.sources import FileLog
 from coordinator.spark import consume
 from coordinator.spark.exactly_once import ExactlyOnce
-from tests.documents import ROOT, blocks
-from tests.patience import HANG_S
-from tests.serving import Process
-from tests.sinks_kit import GROUP, KINDS, PARTITIONS, TOPIC, Place, everything, log_of
-from tests.spark.queries import SLOW_START, run
+from tests.integration.spark.queries import SLOW_START, run
+from tests.kit.documents import ROOT, blocks
+from tests.kit.patience import HANG_S
+from tests.kit.serving import Process
+from tests.kit.sinks import GROUP, KINDS, PARTITIONS, TOPIC, Place, everything, log_of
 
 pytestmark = [pytest.mark.calm, pytest.mark.usefixtures("travels_by_value")]
 

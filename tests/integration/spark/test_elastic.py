@@ -19,13 +19,13 @@ from coordinator.operator.admin import GroupAdmin
 from coordinator.sources import FileLog, write_log
 from coordinator.spark import consume
 from coordinator.spark.exactly_once import ExactlyOnce
-from tests.faults.spark.processes import executors, processes
+from tests.campaigns.faults.spark.processes import executors, processes
+from tests.integration.spark import standalone
+from tests.integration.spark.queries import run, start
 from tests.integration.waiting import until, wait_until
-from tests.patience import HANG_S
-from tests.serving import Process
-from tests.sinks_kit import PARTITIONS, TOPIC, Place, everything, log_of
-from tests.spark import standalone
-from tests.spark.queries import run, start
+from tests.kit.patience import HANG_S
+from tests.kit.serving import Process
+from tests.kit.sinks import PARTITIONS, TOPIC, Place, everything, log_of
 
 ROWS = 60
 CHUNK = 20

@@ -14,8 +14,8 @@ from coordinator.operator.admin import GroupAdmin
 from coordinator.sources import FileLog, write_log
 from coordinator.spark import consume, run_members
 from coordinator.spark.executor import executor_id
-from tests.patience import HANG_S
-from tests.serving import Process
+from tests.kit.patience import HANG_S
+from tests.kit.serving import Process
 
 pytestmark = pytest.mark.usefixtures("travels_by_value")
 

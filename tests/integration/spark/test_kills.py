@@ -1,4 +1,4 @@
-"""Some kills of every kind under two drivers; a hundred by `python -m tests.faults.spark.kill`."""
+"""A kill of every kind under two drivers; `python -m tests.campaigns.faults.spark.kill`: more."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 
 pytest.importorskip("pyspark", reason="Spark needs the extra `spark`")
 
-from tests.faults.spark.kill import KINDS, Run, claims, kill_again_and_again
+from tests.campaigns.faults.spark.kill import KINDS, Run, claims, kill_again_and_again
 
 
 @pytest.mark.timeout(900)

@@ -10,8 +10,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tests.patience import HANG_S
-from tests.serving import Process
+from tests.kit.patience import HANG_S
+from tests.kit.serving import Process
 
 pytestmark = pytest.mark.calm
 

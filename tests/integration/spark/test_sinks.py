@@ -6,9 +6,9 @@ import pytest
 
 from coordinator.spark.exactly_once import ExactlyOnce, read_exactly_once
 from coordinator.spark.ranges import BatchRanges, Range
-from tests.patience import HANG_S
-from tests.serving import Process
-from tests.sinks_kit import GROUP, KINDS, TOPIC, Place, everything, log_of
+from tests.kit.patience import HANG_S
+from tests.kit.serving import Process
+from tests.kit.sinks import GROUP, KINDS, TOPIC, Place, everything, log_of
 
 ROWS = 40
 

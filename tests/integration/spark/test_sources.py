@@ -11,8 +11,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from coordinator.sources import SegmentWriter, write_log
-from tests.patience import HANG_S
-from tests.serving import Process
+from tests.kit.patience import HANG_S
+from tests.kit.serving import Process
 
 ROWS = 3_000
 START = dt.datetime(2013, 1, 1, 5, tzinfo=dt.UTC)

@@ -12,10 +12,10 @@ import pytest
 from coordinator.cli import reset
 from coordinator.operator.admin import GroupAdmin
 from coordinator.sources import write_log
-from tests.faults.spark.processes import python_workers, send, source_processes
+from tests.campaigns.faults.spark.processes import python_workers, send, source_processes
 from tests.integration.waiting import wait_until
-from tests.patience import HANG_S
-from tests.serving import Process
+from tests.kit.patience import HANG_S
+from tests.kit.serving import Process
 
 PARTITIONS, ROWS = 4, 1_500
 EVERYTHING = PARTITIONS * ROWS

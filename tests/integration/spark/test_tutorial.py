@@ -12,8 +12,8 @@ import pytest
 pytest.importorskip("pyspark", reason="Spark needs the extra `spark`")
 pytest.importorskip("deltalake", reason="the tutorial writes a Delta table")
 
-from tests.documents import ROOT, blocks, commands
 from tests.integration.operations.shell import Shell, clone_this
+from tests.kit.documents import ROOT, blocks, commands
 
 pytestmark = pytest.mark.calm
 

@@ -7,8 +7,8 @@ import contextlib
 import struct
 
 from coordinator.kafka import apis
-from tests.kafka.messages import answer, frame, request
-from tests.patience import HANG_S
+from tests.kit.kafka.messages import answer, frame, request
+from tests.kit.patience import HANG_S
 
 PROTOCOLS = [{"name": "range", "metadata": b""}]
 

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from tests.conformance import kit
-from tests.conformance.over_kafka import KafkaCoordinator, Unsayable
-from tests.conformance.unsayable import UNSAYABLE
+from tests.protocol.classic import kit
+from tests.protocol.classic.over_kafka import KafkaCoordinator, Unsayable
+from tests.protocol.classic.unsayable import UNSAYABLE
 
 KAFKA = "kafka"
 

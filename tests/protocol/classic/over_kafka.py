@@ -391,7 +391,7 @@ class _NodeOfOneShard:
             raise
 
     def beat(self, group: str, member: str, instance: str | None, generation: int) -> bool:
-        # A step answers, as it does over gRPC; tests/shard/test_beat.py compares the fast path.
+        # A step answers, as over gRPC; tests/unit/shard/test_beat.py compares the fast path.
         return False
 
     def answer_beat(self, heartbeat: Heartbeat) -> Reply:

@@ -4,7 +4,7 @@ import pytest
 
 from coordinator.core.group import GroupState
 from coordinator.v1 import group_pb2 as pb
-from tests.conformance.kit import GROUP, Scenario, code
+from tests.protocol.classic.kit import GROUP, Scenario, code
 
 RANGE = {
     "group_id": GROUP,

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.conformance.kit import GROUP, Scenario, code
+from tests.protocol.classic.kit import GROUP, Scenario, code
 
 
 @pytest.fixture

@@ -1,6 +1,6 @@
 """Scenarios 33-43: the initial rebalance delay (KIP-134)."""
 
-from tests.conformance.kit import Scenario, code
+from tests.protocol.classic.kit import Scenario, code
 
 
 def done(*calls) -> list[bool]:

@@ -10,7 +10,7 @@ from coordinator.core.commands import CompleteJoinPhase
 from coordinator.core.errors import InvariantViolated, Refused
 from coordinator.core.group import GroupState
 from coordinator.shard.outbox import Tick
-from tests.conformance.kit import GROUP, SUPERSET, Scenario, code
+from tests.protocol.classic.kit import GROUP, SUPERSET, Scenario, code
 
 
 def test_044_a_member_that_does_not_rejoin_is_dropped():

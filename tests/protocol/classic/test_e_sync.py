@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.conformance.kit import Scenario, code
+from tests.protocol.classic.kit import Scenario, code
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ import pytest
 from coordinator.core.commands import SessionExpired
 from coordinator.core.events import MemberEvicted
 from coordinator.core.group import GroupState
-from tests.conformance.kit import GROUP, Scenario, code
+from tests.protocol.classic.kit import GROUP, Scenario, code
 
 
 @pytest.fixture

@@ -3,8 +3,8 @@
 import pytest
 
 from coordinator.core.errors import InvariantViolated
-from tests.conformance.kit import SUPERSET, Scenario, code
-from tests.conformance.test_d_join_phase import make_group
+from tests.protocol.classic.kit import SUPERSET, Scenario, code
+from tests.protocol.classic.test_d_join_phase import make_group
 
 
 @pytest.fixture

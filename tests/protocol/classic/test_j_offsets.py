@@ -7,7 +7,7 @@ from coordinator.assignors.consumer_protocol import encode_subscription
 from coordinator.core.group import GroupState
 from coordinator.v1 import admin_pb2 as admin
 from coordinator.v1 import group_pb2 as pb
-from tests.conformance.kit import GROUP, Scenario, code, partition_codes
+from tests.protocol.classic.kit import GROUP, Scenario, code, partition_codes
 
 T0 = ("t", 0)
 MINUTE = 60_000

@@ -3,7 +3,7 @@
 import pytest
 
 from coordinator.v1 import admin_pb2 as admin
-from tests.conformance.kit import Scenario, code
+from tests.protocol.classic.kit import Scenario, code
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ import pytest
 from coordinator.service.refusals import Malformed
 from coordinator.v1 import admin_pb2 as admin
 from coordinator.v1 import group_pb2 as pb
-from tests.conformance.kit import Scenario
+from tests.protocol.classic.kit import Scenario
 
 ORDERS = admin.ListGroupsRequest
 

@@ -6,7 +6,7 @@ import pytest
 
 from coordinator.v1 import admin_pb2 as admin
 from coordinator.v1 import group_pb2 as pb
-from tests.conformance.kit import GROUP, Scenario, code
+from tests.protocol.classic.kit import GROUP, Scenario, code
 
 T0, T1 = ("t", 0), ("t", 1)
 

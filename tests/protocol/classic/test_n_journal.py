@@ -8,7 +8,7 @@ from coordinator.assignors import TopicPartition
 from coordinator.assignors.consumer_protocol import Assignment, encode_assignment
 from coordinator.v1 import admin_pb2 as admin
 from coordinator.v1 import group_pb2 as pb
-from tests.conformance.kit import GROUP, Scenario, code
+from tests.protocol.classic.kit import GROUP, Scenario, code
 
 
 @pytest.fixture

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.conformance.kit import Scenario, code, partition_codes
+from tests.protocol.classic.kit import Scenario, code, partition_codes
 
 TIMEOUT = 5_000
 T0, T1 = ("t", 0), ("t", 1)

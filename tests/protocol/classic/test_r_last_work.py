@@ -17,7 +17,7 @@ from coordinator.core.classic import last_work
 from coordinator.printable import printable
 from coordinator.v1 import admin_pb2 as admin
 from coordinator.v1 import group_pb2 as pb
-from tests.conformance.kit import GROUP, Scenario
+from tests.protocol.classic.kit import GROUP, Scenario
 
 SESSION_MS = 6_000
 INTERVAL_MS = 2_000

@@ -10,7 +10,7 @@ import pytest
 
 from coordinator.core.group import GroupState
 from coordinator.v1 import admin_pb2 as admin
-from tests.conformance.kit import GROUP, Scenario, code, partition_codes
+from tests.protocol.classic.kit import GROUP, Scenario, code, partition_codes
 
 STATES = ("none", "Empty", "PreparingRebalance", "CompletingRebalance", "Stable", "Dead")
 T0 = ("t", 0)

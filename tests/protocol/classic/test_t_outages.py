@@ -8,8 +8,8 @@ import pytest
 from coordinator.printable import printable
 from coordinator.v1 import admin_pb2 as admin
 from coordinator.v1 import group_pb2 as pb
-from tests.conformance.kit import GROUP, partition_codes
-from tests.conformance.test_r_last_work import Group, holding, numbers, parts, span
+from tests.protocol.classic.kit import GROUP, partition_codes
+from tests.protocol.classic.test_r_last_work import Group, holding, numbers, parts, span
 
 OUTAGE_MS = 5_500
 """Less than the members' session."""

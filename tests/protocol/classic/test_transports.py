@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from coordinator.v1 import group_pb2 as pb
-from tests.conformance.over_kafka import ASKED_OVER_GRPC, KafkaCoordinator, Unsayable
-from tests.conformance.unsayable import REASONS, UNSAYABLE
+from tests.protocol.classic.over_kafka import ASKED_OVER_GRPC, KafkaCoordinator, Unsayable
+from tests.protocol.classic.unsayable import REASONS, UNSAYABLE
 
 MOST_UNSAYABLE = 31
 """Number of scenarios that cannot be played; it grows only by a change of this line."""

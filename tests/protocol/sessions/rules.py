@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-from tests.sessions.trial import Trial
+from tests.protocol.sessions.trial import Trial
 
 T = TypeVar("T", bound=Trial)
 Play = Callable[[T], Awaitable[None]]

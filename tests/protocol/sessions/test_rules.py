@@ -10,11 +10,11 @@ from coordinator.client.member.session.leases import Lease
 from coordinator.core.sessions import lease
 from coordinator.testing import VirtualGroup
 from coordinator.testing.environment import VirtualCredentials
-from tests.sessions import coordinator_rules, member_rules
-from tests.sessions.coordinator_rules.group import GroupTrial, ServerUnderTest
-from tests.sessions.member_rules.coordinator import MemberTrial
-from tests.sessions.rules import Case
-from tests.sessions.trial import Failed
+from tests.protocol.sessions import coordinator_rules, member_rules
+from tests.protocol.sessions.coordinator_rules.group import GroupTrial, ServerUnderTest
+from tests.protocol.sessions.member_rules.coordinator import MemberTrial
+from tests.protocol.sessions.rules import Case
+from tests.protocol.sessions.trial import Failed
 
 LEASE_MS = 2_000
 BY_NAME = {case.name: case for case in [*coordinator_rules.ALL, *member_rules.ALL]}

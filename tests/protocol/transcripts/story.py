@@ -30,7 +30,7 @@ from coordinator.core.events import Event, MemberEvicted, RebalanceStarted
 from coordinator.testing.virtual import VirtualCall, VirtualCoordinator
 from coordinator.v1 import group_pb2 as pb
 from coordinator.v1.errors_pb2 import ErrorCode
-from tests.transcripts.sessions import SessionMembers
+from tests.protocol.transcripts.sessions import SessionMembers
 
 GROUP = "g"
 SEPARATOR = "----"

@@ -1,6 +1,7 @@
 """Each story is told again and must come out as it was written.
 
-`pytest tests/transcripts --rewrite` writes what is said now; the review reads the difference.
+`pytest tests/protocol/transcripts --rewrite` writes what is said now; the review reads the
+difference.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.transcripts.story import Transcript
+from tests.protocol.transcripts.story import Transcript
 
 STORIES = sorted(Path(__file__).parent.glob("*.txt"))
 

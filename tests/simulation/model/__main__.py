@@ -1,7 +1,7 @@
 """Search all orders of events for a violation.
 
-    python -m tests.model sessions --members 2 --partitions 2 --depth 6
-    python -m tests.model classic --members 2 --depth 8 --seconds 600
+    python -m tests.simulation.model sessions --members 2 --partitions 2 --depth 6
+    python -m tests.simulation.model classic --members 2 --depth 8 --seconds 600
 
 Prints how many states were visited and to which depth, and of each kind of violation a shortest
 path as a transcript. Exit status: 0 if there was none.
@@ -14,14 +14,14 @@ import sys
 import time
 from functools import partial
 
-from tests.model.classic import ClassicSpace
-from tests.model.search import Found, search, transcript
-from tests.model.sessions import SessionSpace
+from tests.simulation.model.classic import ClassicSpace
+from tests.simulation.model.search import Found, search, transcript
+from tests.simulation.model.sessions import SessionSpace
 
 
 def main() -> int:
     """Search, and print."""
-    parser = argparse.ArgumentParser(prog="python -m tests.model", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m tests.simulation.model", description=__doc__)
     parser.add_argument("protocol", choices=("sessions", "classic"))
     parser.add_argument("--members", type=int, default=2)
     parser.add_argument("--partitions", type=int, default=2)

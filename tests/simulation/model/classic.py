@@ -20,7 +20,7 @@ from coordinator.runtime.payloads import PAYLOADS
 from coordinator.shard.outbox import Append, Appended, AppendFailed, AppendFailure, Outbox, Tick
 from coordinator.shard.shard import Shard
 from coordinator.testing.virtual import CountingIds
-from tests.model.digest import Digest
+from tests.simulation.model.digest import Digest
 
 GROUP = "g"
 BEGIN_MS = 1_700_000_000_000

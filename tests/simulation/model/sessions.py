@@ -23,9 +23,9 @@ from coordinator.core.sessions.group import SessionGroup
 from coordinator.runtime.codec import decode, encode
 from coordinator.shard.outbox import Append, Appended, AppendFailed, AppendFailure, Outbox, Tick
 from coordinator.shard.shard import Shard
-from tests.core.sessions.kit import GROUP, NO_STREAM, Member, World, with_policy
-from tests.core.sessions.own_clock import OwnClock
-from tests.model.digest import Digest
+from tests.simulation.model.digest import Digest
+from tests.unit.core.sessions.kit import GROUP, NO_STREAM, Member, World, with_policy
+from tests.unit.core.sessions.own_clock import OwnClock
 
 BEGIN_MS = 1_700_000_000_000
 FIRST_CALL = 10_000_000_000

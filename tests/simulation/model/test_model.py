@@ -1,4 +1,4 @@
-"""A small part of the search: `python -m tests.model` walks further, for as long as it is given."""
+"""A small part of the search: `python -m tests.simulation.model` walks for as long as it may."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from functools import partial
 
 import pytest
 
-from tests.model.classic import ClassicSpace
-from tests.model.search import search, transcript
-from tests.model.sessions import SessionSpace
+from tests.simulation.model.classic import ClassicSpace
+from tests.simulation.model.search import search, transcript
+from tests.simulation.model.sessions import SessionSpace
 
 
 @pytest.mark.parametrize(

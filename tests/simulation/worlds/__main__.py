@@ -1,4 +1,4 @@
-"""Play worlds: `python -m tests.worlds --seed 7 --verbose`, or `--seeds 0-1999`.
+"""Play worlds: `python -m tests.simulation.worlds --seed 7 --verbose`, or `--seeds 0-1999`.
 
 Exit status: 0 if every claim holds in each of them.
 """
@@ -9,8 +9,8 @@ import argparse
 import sys
 from collections.abc import Sequence
 
-from tests.worlds.campaign import Findings, play_many
-from tests.worlds.world import World
+from tests.simulation.worlds.campaign import Findings, play_many
+from tests.simulation.worlds.world import World
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

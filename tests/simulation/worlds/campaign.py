@@ -12,7 +12,7 @@ from functools import partial
 from multiprocessing import get_context, parent_process
 from multiprocessing.process import BaseProcess
 
-from tests.worlds.world import World
+from tests.simulation.worlds.world import World
 
 SEEDS_A_TASK = 20
 

@@ -12,11 +12,11 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from coordinator.testing.engine.network import FAIR, Weather
-from tests.worlds.members import SimulatedMember
-from tests.worlds.nodes import SimulatedNode
+from tests.simulation.worlds.members import SimulatedMember
+from tests.simulation.worlds.nodes import SimulatedNode
 
 if TYPE_CHECKING:
-    from tests.worlds.world import World
+    from tests.simulation.worlds.world import World
 
 Fault = Callable[["World", random.Random], None]
 

@@ -29,8 +29,8 @@ from coordinator.testing.engine.process import Process
 from coordinator.testing.engine.story import Story
 from coordinator.v1 import group_pb2 as pb
 from coordinator.v1 import group_pb2_grpc
-from tests.worlds.plain_member import Group, Member
-from tests.worlds.records import Recorder
+from tests.simulation.worlds.plain_member import Group, Member
+from tests.simulation.worlds.records import Recorder
 
 CALL_TIMEOUT_S = 1.5
 PARKED_TIMEOUT_S = 4.0

@@ -22,9 +22,9 @@ from coordinator.testing.engine.loop import SimulatedLoop
 from coordinator.testing.engine.process import NumberedIds, Process, ProcessClock
 from coordinator.testing.engine.story import Story
 from coordinator.v1 import group_pb2 as pb
-from tests.worlds.checkers.history import Line
-from tests.worlds.shards import Watch, WatchedShard
-from tests.worlds.stores import (
+from tests.simulation.worlds.checkers.history import Line
+from tests.simulation.worlds.shards import Watch, WatchedShard
+from tests.simulation.worlds.stores import (
     InjectedBug,
     SharedStore,
     SimulatedCoordination,

@@ -13,7 +13,7 @@ from typing import Any
 
 from coordinator.v1 import group_pb2 as pb
 from coordinator.v1.errors_pb2 import ErrorCode
-from tests.worlds.checkers.history import Line
+from tests.simulation.worlds.checkers.history import Line
 
 GONE = ("UNKNOWN_MEMBER_ID", "FENCED_INSTANCE_ID")
 

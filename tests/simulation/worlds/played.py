@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from tests.worlds.campaign import SEEDS_A_TASK, Findings, play_many
+from tests.simulation.worlds.campaign import SEEDS_A_TASK, Findings, play_many
 
 PARTS_A_BLOCK = 5
 SEEDS_A_BLOCK = PARTS_A_BLOCK * SEEDS_A_TASK

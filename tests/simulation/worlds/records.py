@@ -17,7 +17,7 @@ from coordinator.storage.log import Loaded
 from coordinator.testing.engine.story import Story
 from coordinator.v1 import group_pb2 as pb
 from coordinator.v1.errors_pb2 import ErrorCode
-from tests.worlds.checkers.history import Line
+from tests.simulation.worlds.checkers.history import Line
 
 
 class Recorder:

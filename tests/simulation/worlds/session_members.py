@@ -25,7 +25,7 @@ from coordinator.runtime.clock import AnchoredClock
 from coordinator.testing.engine.channels import SimulatedCredentials
 from coordinator.testing.engine.clock import MachineClock
 from coordinator.testing.engine.process import Process
-from tests.worlds.members import GroupPlan, SimulatedMember, Surroundings
+from tests.simulation.worlds.members import GroupPlan, SimulatedMember, Surroundings
 
 PATIENCE_S = 0.2
 """Time that an owner lets pass at most before it begins to finish what it was told to."""

@@ -9,8 +9,8 @@ from coordinator.core.commands import Command
 from coordinator.shard.outbox import AppendFailed, Input, Outbox
 from coordinator.shard.shard import Shard
 from coordinator.testing.engine.story import Story
-from tests.worlds.checkers.history import Line
-from tests.worlds.stores import InjectedBug
+from tests.simulation.worlds.checkers.history import Line
+from tests.simulation.worlds.stores import InjectedBug
 
 INVARIANTS_EVERY = 8
 """Steps between two checks of all groups of a shard."""

@@ -25,7 +25,7 @@ from coordinator.storage.memory import MemoryLog
 from coordinator.testing.engine.network import Network
 from coordinator.testing.engine.process import Process
 from coordinator.testing.engine.story import Story
-from tests.storage.memory_coordination import MemoryCoordination
+from tests.unit.storage.memory_coordination import MemoryCoordination
 
 T = TypeVar("T")
 HOST = "store"

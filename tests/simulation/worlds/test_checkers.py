@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-from tests.worlds.checkers.check import CLAIMS, problems
+from tests.simulation.worlds.checkers.check import CLAIMS, problems
 
 
 def line(op: str, at: float, **more) -> dict:
@@ -211,7 +211,7 @@ def test_the_program_says_what_is_wrong(tmp_path):
         history.write_text("".join(json.dumps(x) + "\n" for x in lines) + '{"op": "cut o')
         dump.write_text("".join(json.dumps(x) + "\n" for x in log))
         done = subprocess.run(
-            [sys.executable, "-m", "tests.worlds.checkers.check", history, dump],
+            [sys.executable, "-m", "tests.simulation.worlds.checkers.check", history, dump],
             capture_output=True, text=True, check=False,
         )  # fmt: skip
         assert done.returncode == status

@@ -9,10 +9,10 @@ import sys
 
 import pytest
 
-from tests.worlds.__main__ import main
-from tests.worlds.campaign import play
-from tests.worlds.played import told
-from tests.worlds.world import World
+from tests.simulation.worlds.__main__ import main
+from tests.simulation.worlds.campaign import play
+from tests.simulation.worlds.played import told
+from tests.simulation.worlds.world import World
 
 # The limit guards against hangs: a core that others use too takes its time.
 pytestmark = pytest.mark.timeout(900)
@@ -63,7 +63,7 @@ def test_a_seed_tells_the_same_story_in_another_process_and_under_another_hash_s
     here = capsys.readouterr().out
     assert len(here.splitlines()) > 100
     there = subprocess.run(
-        [sys.executable, "-m", "tests.worlds", *arguments],
+        [sys.executable, "-m", "tests.simulation.worlds", *arguments],
         env={**os.environ, "PYTHONHASHSEED": "17"},
         capture_output=True, text=True, check=True,
     )  # fmt: skip

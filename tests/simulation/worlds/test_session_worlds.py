@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import pytest
 
-from tests.worlds.campaign import Findings, play_many
-from tests.worlds.played import collect, told
-from tests.worlds.world import World
+from tests.simulation.worlds.campaign import Findings, play_many
+from tests.simulation.worlds.played import collect, told
+from tests.simulation.worlds.world import World
 
 SEEDS = range(40)
 

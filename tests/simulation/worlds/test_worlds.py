@@ -1,15 +1,15 @@
 """500 worlds, small and full of faults: every claim holds in each, and everything has run.
 
-The mix is described in `tests/worlds/world.py`. Half a minute on two cores; `poe sim --seeds A-B`
-plays any others, and `poe campaigns` the first 20,000.
+The mix is described in `tests/simulation/worlds/world.py`. Half a minute on two cores; `poe sim
+--seeds A-B` plays any others, and `poe campaigns` the first 20,000.
 """
 
 from __future__ import annotations
 
 import pytest
 
-from tests.worlds import faults
-from tests.worlds.played import Worlds, told
+from tests.simulation.worlds import faults
+from tests.simulation.worlds.played import Worlds, told
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(900)]
 

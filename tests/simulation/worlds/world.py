@@ -37,21 +37,21 @@ from coordinator.testing.engine.process import PROCESS
 from coordinator.testing.engine.story import Story
 from coordinator.v1 import group_pb2 as pb
 from coordinator.v1 import group_pb2_grpc
-from tests.worlds import faults
-from tests.worlds.checkers.check import problems
-from tests.worlds.checkers.history import Line
-from tests.worlds.members import (
+from tests.simulation.worlds import faults
+from tests.simulation.worlds.checkers.check import problems
+from tests.simulation.worlds.checkers.history import Line
+from tests.simulation.worlds.members import (
     GroupPlan,
     LibraryMember,
     PlainMember,
     SimulatedMember,
     Surroundings,
 )
-from tests.worlds.nodes import SimulatedNode
-from tests.worlds.plain_member import Group
-from tests.worlds.records import Recorder
-from tests.worlds.session_members import SessionLibraryMember
-from tests.worlds.stores import SharedStore
+from tests.simulation.worlds.nodes import SimulatedNode
+from tests.simulation.worlds.plain_member import Group
+from tests.simulation.worlds.records import Recorder
+from tests.simulation.worlds.session_members import SessionLibraryMember
+from tests.simulation.worlds.stores import SharedStore
 
 SHARDS = 2
 SETTLE_S = 1.0

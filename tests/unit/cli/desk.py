@@ -10,7 +10,7 @@ import shlex
 from coordinator.cli.main import main
 from coordinator.client.transport.surroundings import SURROUNDINGS
 from coordinator.v1 import cluster_pb2
-from tests.conformance.kit import Scenario
+from tests.protocol.classic.kit import Scenario
 
 
 class Desk(Scenario):

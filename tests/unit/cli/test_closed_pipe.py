@@ -28,8 +28,8 @@ def status_with_closed_stdout(monkeypatch, *arguments: str) -> int:
         ["config", "check"],
         ["--help"],
         ["groups", "reset-offsets", "--help"],
-        ["replay", "tests/runtime/recordings/single_node.jsonl"],
-        ["replay", "tests/runtime/recordings/many_failures.jsonl", "-o", "json"],
+        ["replay", "tests/unit/runtime/recordings/single_node.jsonl"],
+        ["replay", "tests/unit/runtime/recordings/many_failures.jsonl", "-o", "json"],
     ],
     ids=" ".join,
 )

@@ -20,8 +20,8 @@ from coordinator.core.group import GroupState
 from coordinator.core.sessions.group import SessionGroup
 from coordinator.v1 import admin_pb2 as admin
 from coordinator.v1 import group_pb2 as pb
-from tests.cli.desk import Desk
-from tests.conformance.test_j_offsets import consumer
+from tests.protocol.classic.test_j_offsets import consumer
+from tests.unit.cli.desk import Desk
 
 T0, T1 = ("t", 0), ("t", 1)
 HARM = "g\x1b[2J\nroot# "

@@ -13,7 +13,7 @@ from coordinator.core.records import GroupMetadata, MemberRecord, OffsetCommitte
 from coordinator.runtime import codec
 from coordinator.storage.folder import DATABASE
 from coordinator.storage.log import Entry, Snapshot
-from tests.storage.conftest import opened
+from tests.unit.storage.conftest import opened
 
 OFFSET = OffsetCommitted("g", "t", 0, 11, committed_at_ms=5)
 MEMBER = MemberRecord("m", None, "c", "/h", 500, 500, b"\x00\xff", b"a")

@@ -12,8 +12,8 @@ import pytest
 
 from coordinator.cli.main import main
 from coordinator.v1 import session_pb2 as pb
-from tests.service.session_client import Stream
-from tests.serving import running
+from tests.kit.serving import running
+from tests.unit.service.session_client import Stream
 
 PATIENT = pb.GroupPolicy(lease_ms=300_000, join_quiet_ms=0, initial_delay_ms=0)
 """The member sends no heartbeats."""

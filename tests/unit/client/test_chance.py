@@ -14,7 +14,7 @@ from coordinator.client import CoordinatorError
 from coordinator.client.member.calls import CommitOffsets
 from coordinator.client.member.ledger import MEMBERSHIP
 from coordinator.client.member.part import Leaving
-from tests.client.kit import Letter, Lost, Player, Revoking, World
+from tests.unit.client.kit import Letter, Lost, Player, Revoking, World
 
 STEPS = 300
 PARTITIONS = 3

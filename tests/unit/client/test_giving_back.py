@@ -6,7 +6,7 @@ import pytest
 
 from coordinator.client.member import calls
 from coordinator.client.member.classic.membership import Phase
-from tests.client.kit import Granted, Lost, Revoking, World, t
+from tests.unit.client.kit import Granted, Lost, Revoking, World, t
 
 
 def give_back(player, *numbers: int) -> None:

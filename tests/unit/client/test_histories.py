@@ -29,10 +29,10 @@ from coordinator.client.member.part import Leaving
 from coordinator.client.offsets import Commit
 from coordinator.v1 import errors_pb2
 from coordinator.v1 import session_pb2 as pb
-from tests.client.kit import Player, told
-from tests.client.sessions.kit import ACTIVE, DRAIN, wanted
-from tests.client.sessions.test_member_machine import Driven
-from tests.client.test_chance import PARTITIONS, Chance
+from tests.unit.client.kit import Player, told
+from tests.unit.client.sessions.kit import ACTIVE, DRAIN, wanted
+from tests.unit.client.sessions.test_member_machine import Driven
+from tests.unit.client.test_chance import PARTITIONS, Chance
 
 SEEDS = int(os.environ.get("HISTORIES", "48"))
 PARTS = 6

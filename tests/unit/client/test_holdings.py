@@ -10,7 +10,7 @@ from coordinator.client.member.classic.membership import Phase
 from coordinator.client.member.ledger import MEMBERSHIP
 from coordinator.client.member.part import Leaving
 from coordinator.v1 import group_pb2 as pb
-from tests.client.kit import Player, World, t
+from tests.unit.client.kit import Player, World, t
 
 ASSIGNORS = ["range", "roundrobin", "sticky", "cooperative-sticky"]
 EAGER, COOPERATIVE = "range", "cooperative-sticky"

@@ -20,7 +20,7 @@ from coordinator.client.transport.interrupts import (
     closing_reason,
 )
 from coordinator.client.transport.loop_thread import LoopThread, run_on
-from tests.patience import HANG_S
+from tests.kit.patience import HANG_S
 
 
 @pytest.mark.parametrize(

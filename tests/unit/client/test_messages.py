@@ -12,7 +12,7 @@ from coordinator.client.member.calls import Beat, CommitOffsets, Join, Sync
 from coordinator.client.member.classic.membership import Phase
 from coordinator.client.transport.wire import encode
 from coordinator.core.group import GroupState
-from tests.client.kit import Lost, Player, World
+from tests.unit.client.kit import Lost, Player, World
 
 EAGER, COOPERATIVE = "range", "cooperative-sticky"
 STORED, REFUSED, WAITS = "stored", "refused", "waits, then is stored"

@@ -11,7 +11,7 @@ from coordinator.client.member.calls import Join
 from coordinator.client.member.classic.assignor_choice import REFUSALS_MAX
 from coordinator.client.member.classic.membership import Phase
 from coordinator.v1 import group_pb2 as pb
-from tests.client.kit import Lost, Player, World, t
+from tests.unit.client.kit import Lost, Player, World, t
 
 RANGE = {"assignors": ("range",)}
 COOPERATIVE = {"assignors": ("cooperative-sticky",)}

@@ -1,6 +1,6 @@
 """Owners of a member: what a commit counts for that shows no holdings, and what a poll gives back.
 
-Commits of tasks, at a coordinator: tests/client/test_late_commits.py.
+Commits of tasks, at a coordinator: tests/unit/client/test_late_commits.py.
 """
 
 from __future__ import annotations

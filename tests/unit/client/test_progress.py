@@ -7,7 +7,7 @@ import pytest
 from coordinator.client import StaleMember
 from coordinator.client.member.classic.membership import Phase
 from coordinator.client.settings.configs import ClassicConfig
-from tests.client.kit import Granted, Lost, World, t
+from tests.unit.client.kit import Granted, Lost, World, t
 
 FIVE_MINUTES_MS = 300_000
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 import pytest
 
 from coordinator.client.member.classic.membership import Phase
-from tests.client.kit import World
+from tests.unit.client.kit import World
 
 
 @pytest.fixture

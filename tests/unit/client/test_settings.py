@@ -166,7 +166,7 @@ def test_a_worker_names_what_is_nearest_of_its_own_settings_too():
 
 
 def test_what_is_made_of_the_settings_is_up_to_date():
-    root = Path(__file__).parents[2]
+    root = Path(__file__).parents[3]
     command = [sys.executable, str(root / "deploy/docs/member_settings.py"), "--check"]
     made = subprocess.run(command, cwd=root, capture_output=True, text=True, check=False)
     assert (made.returncode, made.stdout) == (0, ""), made.stderr

@@ -14,7 +14,7 @@ from coordinator.assignors.consumer_protocol import (
 from coordinator.client.member.calls import JoinedMember, Sync, Synced
 from coordinator.client.member.classic.assigning import read_assignment, share_out, subscriptions
 from coordinator.client.member.classic.membership import Phase
-from tests.client.kit import World, t
+from tests.unit.client.kit import World, t
 
 OURS = Subscription(("t",))
 NONE = PreviousAssignment(())

@@ -22,7 +22,7 @@ from coordinator.client.member.calls import (
 )
 from coordinator.client.member.part import Leaving
 from coordinator.v1 import group_pb2 as pb
-from tests.client.kit import Player, World
+from tests.unit.client.kit import Player, World
 
 ASSIGNORS = ["range", "cooperative-sticky"]
 

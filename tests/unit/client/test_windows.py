@@ -12,7 +12,7 @@ import pytest
 
 from coordinator.sources import open_source
 
-CODE = Path(__file__).parents[2] / "coordinator"
+CODE = Path(__file__).parents[3] / "coordinator"
 MODULES = {"crypt", "fcntl", "grp", "posix", "pty", "pwd", "resource", "syslog", "termios", "tty"}
 NAMES = {
     "os": {

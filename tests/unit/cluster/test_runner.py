@@ -13,7 +13,7 @@ from coordinator.cluster.runner import ClusterRunner, LeadershipCallbacks, NotCo
 from coordinator.core.ids import ShardId
 from coordinator.storage.coordination import NodeIdTaken, NodeInfo, ShardState, loop_time_s
 from tests.integration.waiting import until
-from tests.storage.memory_coordination import MemoryCoordination
+from tests.unit.storage.memory_coordination import MemoryCoordination
 
 SHARDS = 8
 pytestmark = pytest.mark.virtual_time

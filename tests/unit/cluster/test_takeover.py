@@ -18,7 +18,7 @@ from coordinator.core.ids import ShardId
 from coordinator.storage.coordination import NOBODY, NodeInfo, Session
 from coordinator.storage.log import Ambiguous, Unavailable
 from coordinator.testing.engine.loop import SimulatedLoop
-from tests.storage.memory_coordination import MemoryCoordination
+from tests.unit.storage.memory_coordination import MemoryCoordination
 
 SHARDS = 3
 NUMBERS = st.integers(1, 3)

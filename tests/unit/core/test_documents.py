@@ -18,7 +18,7 @@ from coordinator.core.outcome import Outcome
 from coordinator.shard import outbox
 from coordinator.v1 import errors_pb2
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 MAP = (ROOT / "coordinator" / "ARCHITECTURE.md").read_text()
 
 

@@ -10,7 +10,7 @@ from coordinator.core.events import ExpirationHeld, GroupRemoved, OffsetsExpired
 from coordinator.core.expiration import expire_offsets
 from coordinator.core.outcome import Outcome
 from coordinator.core.records import OffsetCommitted
-from tests.conformance.kit import GROUP, Scenario
+from tests.protocol.classic.kit import GROUP, Scenario
 
 MINUTE_MS = 60_000
 HOUR_MS = 60 * MINUTE_MS

@@ -24,7 +24,7 @@ from coordinator.core.records import (
 )
 from coordinator.core.replies import LogEnd
 from coordinator.v1 import admin_pb2 as admin
-from tests.conformance.kit import GROUP, Scenario, code
+from tests.protocol.classic.kit import GROUP, Scenario, code
 
 CORE = Path(records.__file__).parent
 DURABLE = {"assignment", "committed", "durable_generation", "journal", "manifest", "offsets"}

@@ -22,7 +22,7 @@ from hypothesis.stateful import (
 from coordinator.core.classic import invariants
 from coordinator.core.group import GroupState
 from coordinator.shard.writes import MAX_AMBIGUOUS_ATTEMPTS
-from tests.conformance.kit import GROUP, SUPERSET, Scenario, code, partition_codes
+from tests.protocol.classic.kit import GROUP, SUPERSET, Scenario, code, partition_codes
 
 CLIENTS = st.integers(0, 9)
 FEW, MANY, LONG = 200, 1_000, 50_000

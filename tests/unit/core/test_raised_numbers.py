@@ -5,7 +5,7 @@ from __future__ import annotations
 from coordinator.core.session_values.journal import PlanRecord, TriggerCause
 from coordinator.core.session_values.records import NumbersRaised, TokenFloor
 from coordinator.runtime import codec
-from tests.core.sessions.kit import World, g2
+from tests.unit.core.sessions.kit import World, g2
 
 RAISED = 100_000
 

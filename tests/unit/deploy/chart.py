@@ -13,7 +13,7 @@ import sys
 
 import yaml
 
-from tests.deploy.image import ROOT
+from tests.unit.deploy.image import ROOT
 
 CHART = ROOT / "deploy/helm/coordinator"
 RELEASE, NAMESPACE = "groups-one", "work"

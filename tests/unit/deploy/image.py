@@ -9,7 +9,7 @@ from pathlib import Path
 import dockerfile
 import yaml
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 CONTAINER = ROOT / "deploy/container"
 
 

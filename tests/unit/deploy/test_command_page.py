@@ -6,9 +6,9 @@ from pathlib import Path
 
 from coordinator.cli.main import parser_for
 from coordinator.observe.rows import described
-from tests.cli.test_parser import leaves
+from tests.unit.cli.test_parser import leaves
 
-PAGE = Path(__file__).parents[2] / "deploy/docs/command-line.md"
+PAGE = Path(__file__).parents[3] / "deploy/docs/command-line.md"
 HEAD = "## Rows\n"
 TABLE = "| key | type | column | meaning |\n|---|---|---|---|\n"
 

@@ -13,7 +13,7 @@ from coordinator import __version__
 from coordinator.cli.connection import DEFAULT_BOOTSTRAP
 from coordinator.settings import Settings
 from coordinator.settings.sources import Sources, load
-from tests.deploy.image import CONTAINER, ROOT, is_let_through, mounts, services, stages
+from tests.unit.deploy.image import CONTAINER, ROOT, is_let_through, mounts, services, stages
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 EXACT_TAG = re.compile(r"[\w./-]+:v?\d+\.\d+\.\d+(-[\w.-]+)?(@sha256:[0-9a-f]{64})?")

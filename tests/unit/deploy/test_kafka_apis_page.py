@@ -6,7 +6,7 @@ from pathlib import Path
 
 from coordinator.kafka.apis import APIS
 
-PAGE = Path(__file__).parents[2] / "deploy/docs/kafka-apis.md"
+PAGE = Path(__file__).parents[3] / "deploy/docs/kafka-apis.md"
 TABLE = "| API | key | versions | here |\n|---|---|---|---|\n"
 
 

@@ -6,9 +6,9 @@ from pathlib import Path
 
 from coordinator.service.bounds import Check, Elsewhere, Items
 from coordinator.service.grpc.message_limits import limits_of
-from tests.service.test_message_limits import WAYS, is_limited
+from tests.unit.service.test_message_limits import WAYS, is_limited
 
-PAGE = Path(__file__).parents[2] / "deploy/docs/limits.md"
+PAGE = Path(__file__).parents[3] / "deploy/docs/limits.md"
 REFUSALS = {"SessionRequest": "INVALID_REQUEST"}
 """Answers to requests that are refused in a message of their stream, not by its status."""
 TABLE = "| limit | beyond it | fields |\n|---|---|---|\n"

@@ -7,7 +7,7 @@ from pathlib import Path
 from coordinator.core.setting import Setting
 from coordinator.settings import SETTINGS
 
-PAGE = Path(__file__).parents[2] / "deploy/docs/settings.md"
+PAGE = Path(__file__).parents[3] / "deploy/docs/settings.md"
 TABLE = "| setting | default | unit | bounds | meaning |\n|---|---|---|---|---|\n"
 
 

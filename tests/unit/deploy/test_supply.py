@@ -10,8 +10,8 @@ import pytest
 from packaging.licenses import canonicalize_license_expression
 from packaging.requirements import Requirement
 
-from tests.deploy.image import ROOT
-from tests.deploy.test_locks import entries
+from tests.unit.deploy.image import ROOT
+from tests.unit.deploy.test_locks import entries
 
 ACCEPTED = {"MIT", "MIT-0", "BSD-2-Clause", "BSD-3-Clause", "Apache-2.0", "ISC", "PSF-2.0"}
 """Licences under which the image may be handed on with nothing more than their texts."""

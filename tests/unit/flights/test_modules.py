@@ -6,7 +6,7 @@ import pytest
 
 pytest.importorskip("pyspark", reason="the flights need the extra `demo`")
 
-from tests.documents import ROOT
+from tests.kit.documents import ROOT
 
 FLIGHTS = ROOT / "deploy/spark/flights"
 MODULES = [

@@ -10,9 +10,9 @@ pytest.importorskip("pyspark", reason="the flights need the extra `demo`")
 from flights.delays.charts import draw
 from flights.delays.tables import read_flights, read_tables
 from flights.delays.truth import compute_directly
-from tests.documents import blocks
+from tests.kit.documents import blocks
 
-FLIGHTS = Path(__file__).parents[2] / "deploy/spark/flights"
+FLIGHTS = Path(__file__).parents[3] / "deploy/spark/flights"
 
 
 def lines(text):

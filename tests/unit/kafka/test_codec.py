@@ -13,7 +13,7 @@ from coordinator.kafka.errors import Undecodable
 from coordinator.kafka.headers import RequestHeader, read_header
 from coordinator.kafka.schema import fields_of, is_flexible, request_schema, response_schema
 from coordinator.runtime.slices import at_once
-from tests.kafka.messages import (
+from tests.kit.kafka.messages import (
     answer,
     anything,
     header_bytes,

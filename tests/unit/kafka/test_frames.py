@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from coordinator.kafka.frames import SHORTEST, FrameReader, FrameRefused
-from tests.kafka.messages import frame
+from tests.kit.kafka.messages import frame
 
 BODIES = st.lists(st.binary(min_size=SHORTEST, max_size=40), max_size=8)
 

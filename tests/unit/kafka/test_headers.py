@@ -9,7 +9,7 @@ import pytest
 from coordinator.kafka.apis import APIS
 from coordinator.kafka.errors import Undecodable
 from coordinator.kafka.headers import read_header, read_uvarint, skip_tags
-from tests.kafka.messages import header_bytes
+from tests.kit.kafka.messages import header_bytes
 
 every_api = pytest.mark.parametrize("api", APIS.values(), ids=lambda api: api.name)
 CLIENT_IDS = ["", "client", "\u20ac" * 100, None]

@@ -12,7 +12,7 @@ from coordinator.kafka.errors import Undecodable
 from coordinator.kafka.headers import read_header
 from coordinator.kafka.heartbeats import answer_beat, read_beat
 from coordinator.runtime.slices import at_once
-from tests.kafka.messages import answer, request
+from tests.kit.kafka.messages import answer, request
 
 VERSIONS = range(HEARTBEAT.low, HEARTBEAT.high + 1)
 every_version = pytest.mark.parametrize("version", VERSIONS)

@@ -20,8 +20,8 @@ from coordinator.service.kafka.authentication import NOBODY_ASKED
 from coordinator.service.kafka.calls import KafkaCall
 from coordinator.service.kafka.requests import ClientSoftware, Context, Request
 from coordinator.storage.coordination import NodeInfo
-from tests.kafka import messages
-from tests.service.test_topics import machine
+from tests.kit.kafka import messages
+from tests.unit.service.test_topics import machine
 
 pytestmark = pytest.mark.virtual_time
 NOT_ASKED = -(2**31)

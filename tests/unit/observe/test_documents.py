@@ -17,7 +17,7 @@ from coordinator.runtime.garbage import ShortPauses
 from coordinator.service.latency import Latency
 from coordinator.shard.stats import ClusterStats, GroupStats, ShardStats, WaitStats
 
-PAGE = Path(__file__).parents[2] / "deploy/metrics.md"
+PAGE = Path(__file__).parents[3] / "deploy/metrics.md"
 HEAD = (
     "# Metrics\n\n"
     "The series of `/metrics`. Values of labels are in snake_case, but for names of RPCs "
@@ -28,7 +28,7 @@ HEAD = (
     "|---|---|---|---|\n"
 )
 WORKERS = "\n## Metrics of workers\n"
-"""The rest of the page, of which tests/client/worker/test_metrics_page.py takes care."""
+"""The rest of the page, of which tests/unit/client/worker/test_metrics_page.py takes care."""
 
 
 def everything() -> Metrics:

@@ -24,7 +24,7 @@ from coordinator.observe.journal_rows import plan_row
 from coordinator.observe.session_timeline import PartitionLane, as_text
 from coordinator.service.grpc.translate.session_journal import journal
 from coordinator.v1 import admin_pb2 as pb
-from tests.observe.test_session_metrics import PLAN, SWITCH
+from tests.unit.observe.test_session_metrics import PLAN, SWITCH
 
 PLAN = replace(PLAN, unplaced=(("capacity", 8),))
 FORCED = PartitionSwitched(

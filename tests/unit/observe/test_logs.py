@@ -16,7 +16,7 @@ from coordinator.core.records import RebalanceMember, RebalanceRecord, RemovedMe
 from coordinator.core.session_values.journal import PlanRecord
 from coordinator.core.session_values.records import PartitionSwitched, PhaseEntered
 from coordinator.observe.logs import EventLog, configure, event_name
-from tests.observe.test_session_metrics import PLAN, SWITCH
+from tests.unit.observe.test_session_metrics import PLAN, SWITCH
 
 HARM = "a\x1b[2J\nroot# \u202e\x9b\0"
 

@@ -21,8 +21,8 @@ from coordinator.core.session_values.records import EndCause, PartitionSwitched,
 from coordinator.observe.logs import EventLog
 from coordinator.observe.metrics import Metrics
 from coordinator.shard.stats import ShardStats, session_stats
-from tests.core.sessions.kit import GROUP, World, g2, handing_over
-from tests.observe.test_metrics import lines_of
+from tests.unit.core.sessions.kit import GROUP, World, g2, handing_over
+from tests.unit.observe.test_metrics import lines_of
 
 STOP = Stop(StoppedBy.RELEASED, earliest_ms=1_400, latest_ms=1_500)
 LINE = HandoffLine(

@@ -1,5 +1,5 @@
 """The network that every test of this folder may use."""
 
-from tests.operator.network import network
+from tests.unit.operator.network import network
 
 __all__ = ["network"]

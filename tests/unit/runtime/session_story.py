@@ -1,6 +1,6 @@
 """A story of session members on virtual time, as a recording: run it to write one.
 
-python -m tests.runtime.session_story FILE
+python -m tests.unit.runtime.session_story FILE
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ from coordinator.shard.shard import Shard
 from coordinator.storage.memory import MemoryLog
 from coordinator.testing.engine.process import Process
 from coordinator.testing.virtual import CountingIds
-from tests.storage.memory_coordination import TIMEOUT_S, MemoryCoordination
+from tests.unit.storage.memory_coordination import TIMEOUT_S, MemoryCoordination
 
 pytestmark = pytest.mark.virtual_time
 SHARDS = 4

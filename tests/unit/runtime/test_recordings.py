@@ -29,8 +29,8 @@ from coordinator.shard.outbox import Unload
 from coordinator.shard.shard import Shard
 from coordinator.testing.virtual import CountingIds
 from coordinator.v1 import group_pb2 as pb
-from tests.runtime import session_story
-from tests.runtime.session_story import Recorded
+from tests.unit.runtime import session_story
+from tests.unit.runtime.session_story import Recorded
 
 RECORDINGS = sorted((Path(__file__).parent / "recordings").glob("*.jsonl"))
 KILLED = "leader_killed"

@@ -12,7 +12,7 @@ from structlog.testing import capture_logs
 from coordinator.cli.security_log import log_security
 from coordinator.security.loading import Security
 from coordinator.settings import Settings
-from tests.certificates import Authority
+from tests.kit.certificates import Authority
 
 DAY_S = 86_400
 LOOK_S = 600.0

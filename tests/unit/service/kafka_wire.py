@@ -21,7 +21,7 @@ from coordinator.service.kafka.listener import KafkaListener
 from coordinator.service.pipeline import Pipeline
 from coordinator.service.topics import TopicCounts, Topics, TopicView
 from coordinator.settings import Settings
-from tests.kafka.messages import answer, frame, request
+from tests.kit.kafka.messages import answer, frame, request
 
 BY_NAME = {api.name: api for api in APIS.values()}
 HIGH_WATER = 65_536

@@ -8,7 +8,7 @@ import grpc
 
 from coordinator.v1 import session_pb2 as pb
 from coordinator.v1 import session_pb2_grpc
-from tests.patience import HANG_S
+from tests.kit.patience import HANG_S
 
 POLICY = pb.GroupPolicy(lease_ms=60_000, join_quiet_ms=0, initial_delay_ms=0)
 

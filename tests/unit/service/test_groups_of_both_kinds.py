@@ -27,10 +27,10 @@ from coordinator.runtime.recording import state_hash
 from coordinator.runtime.slices import at_once
 from coordinator.testing import VirtualCoordinator
 from coordinator.v1 import admin_pb2, group_pb2, session_pb2
-from tests.console.test_views import Admin
-from tests.kafka.test_topic_apis import Client
-from tests.service.test_kafka_apis import HeldLog
-from tests.service.test_topics import machine
+from tests.unit.console.test_views import Admin
+from tests.unit.kafka.test_topic_apis import Client
+from tests.unit.service.test_kafka_apis import HeldLog
+from tests.unit.service.test_topics import machine
 
 KINDS = "classic", "session"
 STATES = "empty", "busy", "deleted"

@@ -9,7 +9,7 @@ import sys
 import grpc
 
 from coordinator.service.grpc.server import CoordinatorServer
-from tests.serving import running
+from tests.kit.serving import running
 
 PROGRAM = """
 import os, sys, grpc

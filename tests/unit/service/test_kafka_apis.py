@@ -24,7 +24,7 @@ from coordinator.service.kafka import dispatch
 from coordinator.service.kafka.calls import KafkaCall
 from coordinator.storage.memory import MemoryLog
 from coordinator.v1 import admin_pb2 as admin
-from tests.service.kafka_wire import world
+from tests.unit.service.kafka_wire import world
 
 pytestmark = pytest.mark.virtual_time
 RANGE = [{"name": "range", "metadata": b"\0\1\0"}]

@@ -18,8 +18,8 @@ from coordinator.service.kafka.connection import LINGER_S, UNAUTHENTICATED_BYTES
 from coordinator.service.kafka.listener import AWAY_MAX, TOLD_EVERY_S, KafkaListener
 from coordinator.service.kafka.traffic import NAMES_MAX, OTHER, UNNAMED, Traffic
 from coordinator.settings.sections import KafkaConfig
-from tests.kafka.messages import frame
-from tests.service.kafka_wire import Client, FixedTopics, world
+from tests.kit.kafka.messages import frame
+from tests.unit.service.kafka_wire import Client, FixedTopics, world
 
 pytestmark = pytest.mark.virtual_time
 NO_ROOM = 89

@@ -12,9 +12,9 @@ from coordinator.kafka import apis
 from coordinator.service.kafka import dispatch
 from coordinator.service.kafka.connection import AT_ONCE, READ_AHEAD_BYTES
 from coordinator.service.topics import TopicView
-from tests.kafka.messages import frame
-from tests.service.kafka_wire import HIGH_WATER, world
-from tests.service.test_kafka_apis import RULES, joined, joining, stable
+from tests.kit.kafka.messages import frame
+from tests.unit.service.kafka_wire import HIGH_WATER, world
+from tests.unit.service.test_kafka_apis import RULES, joined, joining, stable
 
 pytestmark = pytest.mark.virtual_time
 assert RULES

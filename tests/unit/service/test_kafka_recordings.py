@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from coordinator.runtime.replaying import replay
-from tests.service.kafka_wire import world
+from tests.unit.service.kafka_wire import world
 
 pytestmark = pytest.mark.virtual_time
 

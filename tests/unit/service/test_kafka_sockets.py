@@ -10,8 +10,8 @@ import pytest
 
 from coordinator.kafka.apis import API_VERSIONS
 from coordinator.service.kafka.listener import AWAY_MAX
-from tests.kafka.messages import frame, request
-from tests.service.kafka_wire import world
+from tests.kit.kafka.messages import frame, request
+from tests.unit.service.kafka_wire import world
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "*", "0.0.0.0"])

@@ -28,7 +28,7 @@ from coordinator.v1 import (
     topics_pb2,
 )
 from coordinator.v1 import group_pb2 as pb
-from tests.fuzz.messages import messages
+from tests.campaigns.fuzz.messages import messages
 
 FILES = (group_pb2, admin_pb2, cluster_pb2, replica_pb2, session_pb2, topics_pb2)
 REQUESTS = {

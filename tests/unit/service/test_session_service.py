@@ -31,7 +31,7 @@ from coordinator.settings import Settings
 from coordinator.storage.memory import MemoryLog
 from coordinator.v1 import errors_pb2
 from coordinator.v1 import session_pb2 as pb
-from tests.storage.memory_coordination import MemoryCoordination
+from tests.unit.storage.memory_coordination import MemoryCoordination
 
 pytestmark = pytest.mark.virtual_time
 POLICY = pb.GroupPolicy(lease_ms=10_000, join_quiet_ms=0, initial_delay_ms=0)

@@ -8,8 +8,8 @@ import grpc
 import pytest
 
 from coordinator.v1 import session_pb2 as pb
-from tests.service.session_client import Stream
-from tests.serving import running
+from tests.kit.serving import running
+from tests.unit.service.session_client import Stream
 
 
 @pytest.fixture

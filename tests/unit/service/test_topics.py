@@ -27,7 +27,7 @@ from coordinator.service.topic_changes import delete_topic, set_topic
 from coordinator.service.topics import TopicCounts, Topics, TopicView, offered
 from coordinator.settings import Settings
 from coordinator.storage.memory import MemoryLog
-from tests.service.test_pipeline import KINDS, LoopClock, PlainCall, caller, translated
+from tests.unit.service.test_pipeline import KINDS, LoopClock, PlainCall, caller, translated
 
 pytestmark = pytest.mark.virtual_time
 NONE = ErrorCode.NONE

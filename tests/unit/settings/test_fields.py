@@ -14,7 +14,7 @@ from coordinator.core.setting import Section, settings_of
 from coordinator.settings import SETTINGS, InvalidSetting, Settings
 from coordinator.settings.forms import SharedStore
 
-DEPLOY = Path(__file__).parents[2] / "deploy"
+DEPLOY = Path(__file__).parents[3] / "deploy"
 SECTIONS: list[type[Section]] = [type(getattr(Settings(), it.name)) for it in fields(Settings)]
 NO_UNIT = {"advertised_port", "node_id"}
 """Numbers that name something and measure nothing."""

@@ -9,7 +9,7 @@ import pytest
 
 from coordinator.runtime.recording import state_hash
 from coordinator.v1.errors_pb2 import ErrorCode
-from tests.conformance.kit import GROUP, SUPERSET, Scenario
+from tests.protocol.classic.kit import GROUP, SUPERSET, Scenario
 
 HISTORIES, STEPS = 60, 120
 CLIENTS = 5

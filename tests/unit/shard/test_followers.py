@@ -10,7 +10,7 @@ import pytest
 from coordinator.core.errors import ErrorCode
 from coordinator.shard.effects import Stop
 from coordinator.shard.followers import ANYBODY, AckPolicy, FollowersChanged, Tail, TailEntry
-from tests.shard.desk import LEADER, Desk
+from tests.unit.shard.desk import LEADER, Desk
 
 LAG_MS = 10_000
 ALL = AckPolicy(node=LEADER, all_in_sync=True, lag_time_max_ms=LAG_MS)

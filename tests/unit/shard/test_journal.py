@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from coordinator.core.events import RebalanceJournaled
-from tests.shard.desk import Desk
+from tests.unit.shard.desk import Desk
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ from coordinator.core.sessions.plan import taking
 from coordinator.shard import writes
 from coordinator.testing import VirtualCoordinator
 from coordinator.v1 import group_pb2 as pb
-from tests.core.sessions.kit import World
+from tests.unit.core.sessions.kit import World
 
 
 def commit(group: str, partitions: int) -> pb.OffsetCommitRequest:

@@ -10,7 +10,7 @@ from coordinator.core.pauses import Pause
 from coordinator.core.requests import Heartbeat
 from coordinator.runtime.inputs import from_json, to_json
 from coordinator.shard.outbox import Tick
-from tests.shard.desk import Desk
+from tests.unit.shard.desk import Desk
 
 SESSION_MS = 30_000  # Session timeout of the desk's members.
 

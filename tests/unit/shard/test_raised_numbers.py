@@ -10,7 +10,7 @@ from coordinator.observe.explain import explain
 from coordinator.runtime import codec
 from coordinator.shard.effects import Start
 from coordinator.shard.outbox import Tick
-from tests.shard.desk import Desk
+from tests.unit.shard.desk import Desk
 
 RAISED = 100_000
 S0 = ShardId(0)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.core.sessions.kit import GROUP, g1
+from tests.unit.core.sessions.kit import GROUP, g1
 
 
 def test_a_session_group_has_no_static_members():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from coordinator.shard.followers import AckPolicy
-from tests.shard.desk import LEADER, Desk
+from tests.unit.shard.desk import LEADER, Desk
 
 
 def test_commits_that_keep_coming_do_not_keep_a_compare_and_set_waiting():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from coordinator.shard.outbox import Tick
 from coordinator.shard.stats import BOUNDS_MS, WaitStats
-from tests.shard.desk import Desk
+from tests.unit.shard.desk import Desk
 
 
 def waits(desk: Desk, purgatory: str) -> WaitStats:

@@ -8,7 +8,7 @@ import pytest
 from coordinator.client.errors import FatalError, Unavailable
 from coordinator.operator import GroupAdmin
 from coordinator.sources.group import asking
-from tests.operator.network import Away
+from tests.unit.operator.network import Away
 
 
 class Denied(Away):

@@ -9,7 +9,7 @@ import pytest
 from confluent_kafka import Producer
 
 from coordinator.sources import kafka, open_source, partitions_of
-from tests.patience import HANG_S
+from tests.kit.patience import HANG_S
 
 MESSAGES = 300
 

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from coordinator.commit_metadata import parsed
 from coordinator.sources import FileLog, LogChanged, SegmentWriter
 from coordinator.sources.marks import Segment, check_mark, make_mark
-from tests.fuzz.mutate import mutations
+from tests.campaigns.fuzz.mutate import mutations
 
 NAME = "part-00000-{}.snappy.parquet"  # As Spark names them: nothing about them rises.
 A, B, C, D = (NAME.format(letter * 8) for letter in "abcd")

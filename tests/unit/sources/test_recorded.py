@@ -23,7 +23,7 @@ from coordinator.sources.recorded import (
     page_read,
     pages_of,
 )
-from tests.sources.memory_pages import MemoryPages
+from tests.unit.sources.memory_pages import MemoryPages
 
 SCHEMA = pa.schema([("n", pa.int64())])
 

@@ -6,7 +6,7 @@ import pytest
 
 from coordinator.client import BlockingPartition, Partition
 from coordinator.sources import open_source
-from tests.client.worker.kit import Town
+from tests.unit.client.worker.kit import Town
 
 pytestmark = pytest.mark.virtual_time
 

@@ -16,7 +16,7 @@ pytest.importorskip("fsspec", reason="stands in for an object store")
 from coordinator.sources import LogChanged, NothingFound, open_source, partitions_of
 from coordinator.sources.file_systems import StorePath
 from coordinator.sources.group_files import GroupFiles
-from tests.sources.memory_pages import MemoryPages
+from tests.unit.sources.memory_pages import MemoryPages
 
 TABLE = pa.table({"n": range(3_000), "s": [f"row {n}" for n in range(3_000)]})
 

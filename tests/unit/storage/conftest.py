@@ -14,7 +14,7 @@ from coordinator.storage.memory import MemoryLog
 from coordinator.storage.postgres import PostgresLog
 from coordinator.storage.sqlite import SqliteLog
 from coordinator.storage.zookeeper import ZooKeeperLog
-from tests.faults.stores import (
+from tests.campaigns.faults.stores import (
     EtcdCluster,
     Postgres,
     ZooKeeperCluster,
@@ -22,7 +22,7 @@ from tests.faults.stores import (
     missing_postgres,
     missing_zookeeper,
 )
-from tests.storage.meetings import (
+from tests.unit.storage.meetings import (
     EtcdMeeting,
     MemoryMeeting,
     PostgresMeeting,

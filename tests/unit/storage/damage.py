@@ -1,6 +1,6 @@
 """Damage copies of a data folder at random: `serve` and `log` agree on each.
 
-    python -m tests.storage.damage [DAMAGES] [SEED]
+    python -m tests.unit.storage.damage [DAMAGES] [SEED]
 
 Exit status: 0 if all commands agreed on every copy, and nothing was lost silently.
 """

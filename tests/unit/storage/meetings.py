@@ -21,7 +21,7 @@ from coordinator.storage.postgres_connection import Database, Server
 from coordinator.storage.postgres_coordination import PostgresCoordination
 from coordinator.storage.postgres_lineage import PostgresStore
 from coordinator.storage.zookeeper_coordination import ZooKeeperCoordination
-from tests.storage.memory_coordination import MemoryCoordination
+from tests.unit.storage.memory_coordination import MemoryCoordination
 
 SESSION_S = 6.0
 """Longer than a busy machine keeps a node from renewing it. No test waits for its end."""

@@ -19,7 +19,7 @@ from coordinator.storage.coordination import (
     ShardState,
 )
 from tests.integration.waiting import until as soon
-from tests.patience import HANG_S
+from tests.kit.patience import HANG_S
 
 S0 = ShardId(0)
 LED_BY_1 = ShardState(S0, 1, 1, (1, 2), (1, 2))

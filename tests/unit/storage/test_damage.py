@@ -17,7 +17,7 @@ import pytest
 
 from coordinator.storage.folder import DATABASE, LOCK
 from coordinator.storage.marker import MARKER
-from tests.storage.damage import (
+from tests.unit.storage.damage import (
     SHM,
     WAL,
     Folders,
@@ -272,7 +272,7 @@ def test_all_commands_agree_on_bytes_that_are_damaged_at_random(folders, tmp_pat
 
 @pytest.mark.integration
 def test_all_commands_agree_on_more_of_them(tmp_path):
-    """Ten times as many by command: `python -m tests.storage.damage`."""
+    """Ten times as many by command: `python -m tests.unit.storage.damage`."""
     verdicts = damage_again_and_again(tmp_path, MORE, seed=1_000)
     assert verdicts["refused"] > 0
     assert verdicts["accepted"] > 0

@@ -13,9 +13,9 @@ from coordinator.core.ids import ShardId
 from coordinator.storage.log import Ambiguous, CannotOpen, Entry, Snapshot, Unavailable
 from coordinator.storage.sqlite import SqliteLog
 from coordinator.storage.store_files import StoreFiles
-from tests.patience import HANG_S
-from tests.storage.conftest import SHARDS, opened
-from tests.storage.disks import Disk
+from tests.kit.patience import HANG_S
+from tests.unit.storage.conftest import SHARDS, opened
+from tests.unit.storage.disks import Disk
 
 S0, S1 = ShardId(0), ShardId(1)
 TROUBLES = {

@@ -25,9 +25,9 @@ from coordinator.storage.log import (
     Snapshot,
     Unavailable,
 )
-from tests.faults.stores import EtcdCluster, missing_etcd
-from tests.patience import HANG_S
-from tests.storage.conftest import SHARDS, etcd_log
+from tests.campaigns.faults.stores import EtcdCluster, missing_etcd
+from tests.kit.patience import HANG_S
+from tests.unit.storage.conftest import SHARDS, etcd_log
 
 pytestmark = [
     pytest.mark.integration,

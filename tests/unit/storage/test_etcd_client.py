@@ -13,7 +13,7 @@ from coordinator.storage.etcd_api import rpc_pb2 as pb
 from coordinator.storage.etcd_api import rpc_pb2_grpc
 from coordinator.storage.etcd_client import EtcdClient
 from coordinator.storage.log import Ambiguous, Unavailable
-from tests.patience import HANG_S
+from tests.kit.patience import HANG_S
 
 pytestmark = pytest.mark.integration
 NEVER_S = 3_600.0

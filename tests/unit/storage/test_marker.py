@@ -19,7 +19,7 @@ from coordinator.storage.folder import DATABASE, LOCK
 from coordinator.storage.log import CannotOpen, Damaged, Entry
 from coordinator.storage.marker import MARKER, Marker, create_marker, read_marker
 from coordinator.storage.sqlite import SqliteLog
-from tests.storage.conftest import SHARDS, opened
+from tests.unit.storage.conftest import SHARDS, opened
 
 S0 = ShardId(0)
 

@@ -35,13 +35,13 @@ from coordinator.storage.postgres_connection import Database, Server
 from coordinator.storage.postgres_coordination import PostgresCoordination
 from coordinator.storage.postgres_lineage import PostgresStore
 from coordinator.storage.postgres_schema import ddl
-from tests.faults.stores import Postgres, missing_postgres
+from tests.campaigns.faults.stores import Postgres, missing_postgres
 from tests.integration.waiting import until, wait_until
-from tests.patience import HANG_S
-from tests.proxy import Proxy
-from tests.serving import free_port
-from tests.storage.conftest import SHARDS
-from tests.storage.meetings import SESSION_S, postgres_store
+from tests.kit.patience import HANG_S
+from tests.kit.proxy import Proxy
+from tests.kit.serving import free_port
+from tests.unit.storage.conftest import SHARDS
+from tests.unit.storage.meetings import SESSION_S, postgres_store
 
 S0 = ShardId(0)
 CLUSTER = "test"

@@ -20,8 +20,8 @@ from coordinator.storage.log import Ambiguous, CannotOpen, Entry, Snapshot, Unav
 from coordinator.storage.sql_log import read_shard
 from coordinator.storage.sqlite import SqliteLog, SqliteTransaction
 from coordinator.storage.store_files import StoreFiles
-from tests.storage.conftest import SHARDS
-from tests.storage.disks import Disk, Image, images_at
+from tests.unit.storage.conftest import SHARDS
+from tests.unit.storage.disks import Disk, Image, images_at
 
 ROUNDS = 12
 

@@ -35,7 +35,7 @@ from coordinator.storage.log import (
 )
 from coordinator.storage.zookeeper import ZooKeeperLog
 from coordinator.storage.zookeeper_coordination import ZooKeeperCoordination
-from tests.faults.stores import (
+from tests.campaigns.faults.stores import (
     Cluster,
     EtcdCluster,
     ZooKeeperCluster,
@@ -43,9 +43,9 @@ from tests.faults.stores import (
     missing_zookeeper,
 )
 from tests.integration.waiting import until
-from tests.patience import HANG_S
-from tests.proxy import Proxy
-from tests.storage.conftest import SHARDS
+from tests.kit.patience import HANG_S
+from tests.kit.proxy import Proxy
+from tests.unit.storage.conftest import SHARDS
 
 pytestmark = pytest.mark.integration
 S0 = ShardId(0)

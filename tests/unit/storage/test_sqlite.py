@@ -18,8 +18,8 @@ from coordinator.storage.entry import decode, encode
 from coordinator.storage.folder import DATABASE
 from coordinator.storage.log import CannotOpen, Damaged, Entry, Snapshot
 from coordinator.storage.sqlite import SqliteLog
-from tests.patience import HANG_S
-from tests.storage.conftest import SHARDS, opened
+from tests.kit.patience import HANG_S
+from tests.unit.storage.conftest import SHARDS, opened
 
 S0 = ShardId(0)
 

@@ -14,7 +14,7 @@ from coordinator.storage import store_files
 from coordinator.storage.folder import DATABASE, LOCK
 from coordinator.storage.log import Ambiguous, Entry, Unavailable
 from coordinator.storage.marker import MARKER
-from tests.storage.conftest import opened
+from tests.unit.storage.conftest import opened
 
 S0 = ShardId(0)
 

@@ -11,7 +11,7 @@ from coordinator.core.ids import ShardId
 from coordinator.storage.access import StoreAccess
 from coordinator.storage.coordination import NodeInfo, ShardState
 from coordinator.storage.zookeeper_coordination import ZooKeeperCoordination
-from tests.faults.stores import missing_zookeeper
+from tests.campaigns.faults.stores import missing_zookeeper
 
 pytestmark = [
     pytest.mark.integration,

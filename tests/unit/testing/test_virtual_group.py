@@ -12,7 +12,7 @@ from coordinator.operator.admin import GroupAdmin
 from coordinator.settings import InvalidSetting
 from coordinator.testing.loop import NotOnVirtualTime
 from coordinator.testing.running import VirtualTest
-from tests.testing.programs import TOPICS, made, once_a_second, own, own_in_thread, three_rows
+from tests.unit.testing.programs import TOPICS, made, once_a_second, own, own_in_thread, three_rows
 
 PROGRAMS = {
     "member": lambda: functools.partial(own, {}),

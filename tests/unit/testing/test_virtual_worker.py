@@ -8,8 +8,8 @@ import pytest
 from coordinator.client import BlockingPartition, Partition, Worker
 from coordinator.client.worker.running import AT_EXIT
 from coordinator.testing.threads import ThreadHangs
-from tests.patience import HANG_S
-from tests.testing.programs import made, once_a_second
+from tests.kit.patience import HANG_S
+from tests.unit.testing.programs import made, once_a_second
 
 REQUEST = contextvars.ContextVar("request", default="")
 

@@ -1,6 +1,6 @@
 """A Spark driver with one streaming query, which is started again whenever it fails.
 
-    python -m tests.faults.spark.driver JSON        see `Settings`
+    python -m tests.campaigns.faults.spark.driver JSON        see `Settings`
 
 Lines on standard input: `kill-task` fails a running task; the end of the input stops it.
 Each row is written with who wrote it, so that a judge can tell who did what twice.

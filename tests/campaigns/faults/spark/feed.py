@@ -7,7 +7,7 @@ from pathlib import Path
 
 from coordinator.sources import SegmentWriter
 
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[4]
 
 
 class Feed:

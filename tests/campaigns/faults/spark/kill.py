@@ -1,6 +1,6 @@
 """Kill tasks, workers, executors, source processes, drivers and the coordinator, at random.
 
-    python -m tests.faults.spark.kill plain|exactly-once [KILLS] [SEED]
+    python -m tests.campaigns.faults.spark.kill plain|exactly-once [KILLS] [SEED]
 
 Two Spark drivers on a standalone cluster read the flights of 2013 as members of one group.
 Exit status: 0 if every claim holds. What the run wrote stays behind if one does not.
@@ -26,21 +26,21 @@ from coordinator.assignors import TopicPartition
 from coordinator.assignors.consumer_protocol import decode_assignment
 from coordinator.operator.admin import GroupAdmin
 from coordinator.spark.exactly_once import committed_files
-from tests.faults.spark.driver import Settings
-from tests.faults.spark.feed import Feed
-from tests.faults.spark.judge import Verdict, judge
-from tests.faults.spark.processes import (
+from tests.campaigns.faults.spark.driver import Settings
+from tests.campaigns.faults.spark.feed import Feed
+from tests.campaigns.faults.spark.judge import Verdict, judge
+from tests.campaigns.faults.spark.processes import (
     below,
     executors,
     python_workers,
     send,
     source_processes,
 )
-from tests.patience import HANG_S
-from tests.serving import Process, free_port
-from tests.spark import standalone
+from tests.integration.spark import standalone
+from tests.kit.patience import HANG_S
+from tests.kit.serving import Process, free_port
 
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[4]
 KINDS = ("task", "worker", "executor", "source", "driver", "coordinator")
 SESSION_MS = 6_000
 PATIENCE_S = 2 * HANG_S
@@ -99,7 +99,7 @@ class Driver:
         self.start()
 
     def start(self) -> None:
-        command = [sys.executable, "-m", "tests.faults.spark.driver"]
+        command = [sys.executable, "-m", "tests.campaigns.faults.spark.driver"]
         with Path(self.settings.folder, f"driver-{self.settings.name}.log").open("a") as log:
             self.process = subprocess.Popen(
                 [*command, json.dumps(asdict(self.settings))],

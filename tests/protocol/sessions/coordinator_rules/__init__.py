@@ -1,6 +1,6 @@
 """Rules of the coordinator: each case plays members."""
 
-from tests.sessions.coordinator_rules import (
+from tests.protocol.sessions.coordinator_rules import (
     attaching,
     handoffs,
     leases,

@@ -15,7 +15,7 @@ from coordinator.v1 import (
     session_pb2_grpc,
 )
 from coordinator.v1 import session_pb2 as pb
-from tests.sessions.trial import TOPIC, Trial
+from tests.protocol.sessions.trial import TOPIC, Trial
 
 
 class GroupCalls(Trial):

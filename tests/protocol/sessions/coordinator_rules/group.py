@@ -13,10 +13,10 @@ import grpc
 from coordinator.dial import Credentials, address_of
 from coordinator.v1 import errors_pb2, group_pb2, group_pb2_grpc
 from coordinator.v1 import session_pb2 as pb
-from tests.sessions.coordinator_rules.calls import GroupCalls
-from tests.sessions.coordinator_rules.member import ScriptedMember
-from tests.sessions.coordinator_rules.told import text_of
-from tests.sessions.trial import now_s
+from tests.protocol.sessions.coordinator_rules.calls import GroupCalls
+from tests.protocol.sessions.coordinator_rules.member import ScriptedMember
+from tests.protocol.sessions.coordinator_rules.told import text_of
+from tests.protocol.sessions.trial import now_s
 
 OWN = [("grpc.use_local_subchannel_pool", 1)]
 """A trial shares its connections with no other."""

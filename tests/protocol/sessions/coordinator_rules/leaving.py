@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 
 from coordinator.v1 import session_pb2 as pb
-from tests.sessions.coordinator_rules.group import GroupTrial
-from tests.sessions.coordinator_rules.member import ScriptedMember
-from tests.sessions.rules import Cases
-from tests.sessions.trial import DRAIN, LOST
+from tests.protocol.sessions.coordinator_rules.group import GroupTrial
+from tests.protocol.sessions.coordinator_rules.member import ScriptedMember
+from tests.protocol.sessions.rules import Cases
+from tests.protocol.sessions.trial import DRAIN, LOST
 
 cases: Cases[GroupTrial] = Cases()
 FOREVER_MS = 300_000

@@ -12,15 +12,15 @@ import grpc
 
 from coordinator.v1 import errors_pb2
 from coordinator.v1 import session_pb2 as pb
-from tests.sessions.coordinator_rules.calls import GroupCalls
-from tests.sessions.coordinator_rules.told import (
+from tests.protocol.sessions.coordinator_rules.calls import GroupCalls
+from tests.protocol.sessions.coordinator_rules.told import (
     Ordered,
     Stream,
     held_topics,
     orders_of,
     text_of,
 )
-from tests.sessions.trial import ACTIVE, DRAIN, LOST, TOPIC, WARM, Failed, brief, now_s
+from tests.protocol.sessions.trial import ACTIVE, DRAIN, LOST, TOPIC, WARM, Failed, brief, now_s
 
 
 class ScriptedMember:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 
-from tests.sessions.coordinator_rules.group import GroupTrial
-from tests.sessions.rules import Cases
-from tests.sessions.trial import DRAIN
+from tests.protocol.sessions.coordinator_rules.group import GroupTrial
+from tests.protocol.sessions.rules import Cases
+from tests.protocol.sessions.trial import DRAIN
 
 cases: Cases[GroupTrial] = Cases()
 

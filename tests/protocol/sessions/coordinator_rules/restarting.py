@@ -5,10 +5,10 @@ These cases are played one at a time, after all others: a restart disturbs every
 
 from __future__ import annotations
 
-from tests.sessions.coordinator_rules.group import GroupTrial
-from tests.sessions.coordinator_rules.told import listed
-from tests.sessions.rules import Cases
-from tests.sessions.trial import DRAIN, LOST
+from tests.protocol.sessions.coordinator_rules.group import GroupTrial
+from tests.protocol.sessions.coordinator_rules.told import listed
+from tests.protocol.sessions.rules import Cases
+from tests.protocol.sessions.trial import DRAIN, LOST
 
 cases: Cases[GroupTrial] = Cases()
 

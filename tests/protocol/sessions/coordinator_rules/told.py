@@ -10,7 +10,7 @@ import grpc
 
 from coordinator.v1 import errors_pb2
 from coordinator.v1 import session_pb2 as pb
-from tests.sessions.trial import TOPIC, now_s
+from tests.protocol.sessions.trial import TOPIC, now_s
 
 
 @dataclass(frozen=True, slots=True)

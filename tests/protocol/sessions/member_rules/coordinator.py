@@ -29,8 +29,8 @@ from coordinator.testing.engine.channels import SimulatedServer
 from coordinator.testing.processes import VirtualProcess
 from coordinator.v1 import errors_pb2, group_pb2
 from coordinator.v1 import session_pb2 as pb
-from tests.sessions.member_rules.stream import MemberStream, Told, wanted_of
-from tests.sessions.trial import TOPIC, Failed, Trial, now_s
+from tests.protocol.sessions.member_rules.stream import MemberStream, Told, wanted_of
+from tests.protocol.sessions.trial import TOPIC, Failed, Trial, now_s
 
 GROUP = "g"
 SESSION, MEMBER = "5e55" * 8, "member-1"

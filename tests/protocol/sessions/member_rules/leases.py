@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 
-from tests.sessions.member_rules.coordinator import MemberTrial
-from tests.sessions.member_rules.stream import MemberStream, Told
-from tests.sessions.rules import Cases
-from tests.sessions.trial import now_s
+from tests.protocol.sessions.member_rules.coordinator import MemberTrial
+from tests.protocol.sessions.member_rules.stream import MemberStream, Told
+from tests.protocol.sessions.rules import Cases
+from tests.protocol.sessions.trial import now_s
 
 cases: Cases[MemberTrial] = Cases()
 

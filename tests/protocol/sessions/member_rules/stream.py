@@ -11,7 +11,7 @@ import grpc
 
 from coordinator.testing.coordinator import HOST
 from coordinator.v1 import session_pb2 as pb
-from tests.sessions.trial import ACTIVE, TOPIC, brief, now_s
+from tests.protocol.sessions.trial import ACTIVE, TOPIC, brief, now_s
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,15 +7,15 @@ import itertools
 
 from coordinator.v1 import errors_pb2
 from coordinator.v1 import session_pb2 as pb
-from tests.sessions.member_rules.coordinator import (
+from tests.protocol.sessions.member_rules.coordinator import (
     GROUP,
     PARTITIONS,
     SESSION,
     MemberTrial,
 )
-from tests.sessions.member_rules.stream import MemberStream, Told
-from tests.sessions.rules import Cases
-from tests.sessions.trial import TOPIC, now_s
+from tests.protocol.sessions.member_rules.stream import MemberStream, Told
+from tests.protocol.sessions.rules import Cases
+from tests.protocol.sessions.trial import TOPIC, now_s
 
 cases: Cases[MemberTrial] = Cases()
 RELEASED = pb.SessionAck.RELEASED

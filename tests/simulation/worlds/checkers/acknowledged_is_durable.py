@@ -6,7 +6,7 @@ import base64
 import json
 from collections.abc import Iterator
 
-from tests.worlds.checkers.history import Line, of
+from tests.simulation.worlds.checkers.history import Line, of
 
 
 def check(history: list[Line], dump: list[Line]) -> Iterator[str]:

@@ -1,6 +1,6 @@
 """The offline checker: a history of answers, and the log they came from, against all claims.
 
-    python -m tests.worlds.checkers.check HISTORY.jsonl DUMP.jsonl
+    python -m tests.simulation.worlds.checkers.check HISTORY.jsonl DUMP.jsonl
 
 The checkers share no code with the coordinator. Exit status: 0 if every claim holds.
 """
@@ -11,7 +11,7 @@ import sys
 from collections import Counter
 from pathlib import Path
 
-from tests.worlds.checkers import (
+from tests.simulation.worlds.checkers import (
     acknowledged_is_durable,
     commits_count_for_a_holding,
     everything_converges,
@@ -24,7 +24,7 @@ from tests.worlds.checkers import (
     one_owner,
     one_worker,
 )
-from tests.worlds.checkers.history import Line, read
+from tests.simulation.worlds.checkers.history import Line, read
 
 CLAIMS = {
     module.__name__.rpartition(".")[2]: module.check

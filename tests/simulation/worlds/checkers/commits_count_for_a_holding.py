@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tests.worlds.checkers.history import Line, of
+from tests.simulation.worlds.checkers.history import Line, of
 
 
 def check(history: list[Line], dump: list[Line]) -> Iterator[str]:

@@ -9,7 +9,7 @@ from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Iterator
 
-from tests.worlds.checkers.history import Line, of
+from tests.simulation.worlds.checkers.history import Line, of
 
 
 def check(history: list[Line], dump: list[Line]) -> Iterator[str]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tests.worlds.checkers.history import Line
+from tests.simulation.worlds.checkers.history import Line
 
 FROM_MEMORY = frozenset({"Heartbeat", "HeartbeatBatch"})
 

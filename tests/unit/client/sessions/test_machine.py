@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from coordinator.v1 import session_pb2 as pb
-from tests.client.sessions.kit import (
+from tests.unit.client.sessions.kit import (
     ACTIVE,
     LOST,
     P,

@@ -17,7 +17,7 @@ from coordinator.client.offsets import Commit
 from coordinator.client.settings.reading import config_of
 from coordinator.v1 import errors_pb2
 from coordinator.v1 import session_pb2 as pb
-from tests.client.sessions.kit import (
+from tests.unit.client.sessions.kit import (
     ACTIVE,
     DRAIN,
     LOST,

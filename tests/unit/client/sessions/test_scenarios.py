@@ -9,7 +9,7 @@ import pytest
 from coordinator.assignors import TopicPartition
 from coordinator.v1 import errors_pb2
 from coordinator.v1 import session_pb2 as pb
-from tests.client.sessions.kit import (
+from tests.unit.client.sessions.kit import (
     ACTIVE,
     DRAIN,
     LOST,

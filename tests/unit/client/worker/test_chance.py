@@ -11,7 +11,7 @@ import random
 import pytest
 
 from coordinator.client import BlockingPartition, Partition, PartitionRevoked
-from tests.client.worker.kit import GROUP, Town
+from tests.unit.client.worker.kit import GROUP, Town
 
 pytestmark = pytest.mark.virtual_time
 

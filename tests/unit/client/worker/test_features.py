@@ -11,7 +11,7 @@ import pytest
 
 from coordinator.assignors import TopicPartition
 from coordinator.client import BlockingPartition, Member, OffsetMismatch, Partition, StaleMember
-from tests.client.worker.kit import Town
+from tests.unit.client.worker.kit import Town
 
 pytestmark = pytest.mark.virtual_time
 T0 = TopicPartition("t", 0)

@@ -9,7 +9,7 @@ import pytest
 
 from coordinator.client import BlockingPartition, Partition, Worker
 from coordinator.client.worker import WrongHandler
-from tests.client.worker.kit import Town
+from tests.unit.client.worker.kit import Town
 
 
 @pytest.fixture

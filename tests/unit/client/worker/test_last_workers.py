@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from coordinator.client import Partition, Worker
-from tests.client.worker.kit import Town
+from tests.unit.client.worker.kit import Town
 
 pytestmark = pytest.mark.virtual_time
 

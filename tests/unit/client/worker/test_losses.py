@@ -8,7 +8,7 @@ import logging
 import pytest
 
 from coordinator.client import BlockingPartition
-from tests.client.worker.kit import Town
+from tests.unit.client.worker.kit import Town
 
 pytestmark = pytest.mark.virtual_time
 

@@ -10,7 +10,7 @@ import pytest
 from coordinator.client.worker.metrics import WorkerMetrics
 from coordinator.client.worker.policy import OnError
 from coordinator.client.worker.scope import Stage
-from tests.documents import ROOT
+from tests.kit.documents import ROOT
 
 prometheus_client = pytest.importorskip("prometheus_client", reason="workers do without it")
 

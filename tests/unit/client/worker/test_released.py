@@ -8,7 +8,7 @@ from contextlib import suppress
 import pytest
 
 from coordinator.client import Partition, Worker
-from tests.client.worker.kit import GROUP, Town
+from tests.unit.client.worker.kit import GROUP, Town
 
 pytestmark = pytest.mark.virtual_time
 

@@ -16,7 +16,7 @@ from itertools import pairwise
 import pytest
 
 from coordinator.client import BlockingPartition, Partition, Worker
-from tests.client.worker.kit import Town
+from tests.unit.client.worker.kit import Town
 
 pytestmark = pytest.mark.virtual_time
 

@@ -8,7 +8,7 @@ import pytest
 
 from coordinator.client import Partition, Worker
 from coordinator.observe.explain import explain
-from tests.client.worker.kit import Town
+from tests.unit.client.worker.kit import Town
 
 pytestmark = pytest.mark.virtual_time
 

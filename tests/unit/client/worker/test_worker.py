@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from coordinator.client import Partition
-from tests.client.worker.kit import Town
+from tests.unit.client.worker.kit import Town
 
 pytestmark = pytest.mark.virtual_time
 

@@ -6,11 +6,11 @@ that goes to nobody costs most of all. Partitions with an open hand-off, and kep
 
 Plans by weight are beside the best ones of a solver for integers (CP-SAT), in small groups.
 
-    python -m tests.core.sessions.flow_oracle 10000
+    python -m tests.unit.core.sessions.flow_oracle 10000
 
 compares as many random groups and prints a line for each sort of group, and
 
-    python -m tests.core.sessions.flow_oracle 10000 weights
+    python -m tests.unit.core.sessions.flow_oracle 10000 weights
 
 does so with groups whose partitions have weights. A process of its own
 imports this: OR-tools brings a protobuf of its own, and the compiler of grpcio-tools crashes in a
@@ -33,7 +33,7 @@ from ortools.sat.python import cp_model
 
 from coordinator.core.session_values.plans import FREE, KEPT, PlanInput
 from coordinator.core.sessions.plan.allocator import plan
-from tests.core.sessions.plan_states import (
+from tests.unit.core.sessions.plan_states import (
     SORTS,
     after,
     loads,

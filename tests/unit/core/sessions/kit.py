@@ -32,8 +32,8 @@ from coordinator.runtime.payloads import PAYLOADS
 from coordinator.shard.outbox import Append, Appended, AppendFailed, AppendFailure, Outbox, Tick
 from coordinator.shard.shard import Shard
 from coordinator.testing.virtual import CountingIds
-from tests.core.sessions.own_clock import OwnClock
-from tests.worlds.witness import Witness
+from tests.simulation.worlds.witness import Witness
+from tests.unit.core.sessions.own_clock import OwnClock
 
 GROUP = "g"
 NO_STREAM = CallId(0)

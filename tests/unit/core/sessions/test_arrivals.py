@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.core.sessions.kit import World
+from tests.unit.core.sessions.kit import World
 
 
 def test_an_attach_is_answered_by_the_result_of_its_record_however_late():

@@ -13,7 +13,7 @@ from coordinator.core.session_values import requests as q
 from coordinator.core.session_values.messages import Order
 from coordinator.core.sessions.group import SessionGroup
 from coordinator.core.sessions.handoff import successors
-from tests.core.sessions.kit import GROUP, Member, World
+from tests.unit.core.sessions.kit import GROUP, Member, World
 
 RULES = str(Path(successors.__file__).parents[1])
 

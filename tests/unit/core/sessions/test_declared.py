@@ -11,7 +11,7 @@ from coordinator.core.session_values.journal import PartlyDeclared
 from coordinator.core.sessions.declared import Declarations, Topics
 from coordinator.observe.explain_sessions import explain_plan
 from coordinator.observe.spelling import member_of
-from tests.core.sessions.kit import World
+from tests.unit.core.sessions.kit import World
 
 declared = st.lists(st.tuples(st.sampled_from("abc"), st.integers(1, 4)), unique_by=lambda t: t[0])
 

@@ -9,7 +9,7 @@ from coordinator.core.session_values import records as r
 from coordinator.core.session_values.messages import Order
 from coordinator.core.session_values.policy import Mode
 from coordinator.core.session_values.records import Phase
-from tests.core.sessions.kit import g2, handing_over, with_policy
+from tests.unit.core.sessions.kit import g2, handing_over, with_policy
 
 WARM = with_policy(mode=Mode.WARM)
 COPY = with_policy(mode=Mode.COPY)

@@ -16,7 +16,7 @@ from coordinator.core.session_values.policy import Mode
 from coordinator.core.session_values.records import Phase
 from coordinator.core.sessions.handoff import phases
 from coordinator.shard.outbox import AppendFailure
-from tests.core.sessions.kit import GROUP, World, g1, g2, handing_over, with_policy
+from tests.unit.core.sessions.kit import GROUP, World, g1, g2, handing_over, with_policy
 
 WARM = with_policy(mode=Mode.WARM)
 COPY = with_policy(mode=Mode.COPY)

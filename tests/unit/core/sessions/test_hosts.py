@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.core.sessions.kit import World
+from tests.unit.core.sessions.kit import World
 
 
 def hosts(world: World) -> dict[str, int]:

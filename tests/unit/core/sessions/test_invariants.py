@@ -17,7 +17,7 @@ from coordinator.core.session_values.messages import (
 from coordinator.core.session_values.requests import GoAway, GoAwayReason
 from coordinator.core.sessions.holdings import Kept
 from coordinator.core.sessions.partition import Release
-from tests.core.sessions.kit import GROUP, g2, handing_over
+from tests.unit.core.sessions.kit import GROUP, g2, handing_over
 
 
 def _stranger(world, a, b, place):

@@ -7,7 +7,7 @@ from coordinator.core.session_values import journal as j
 from coordinator.core.session_values.policy import Mode, OnStall
 from coordinator.core.session_values.records import Phase
 from coordinator.observe.explain_sessions import explain_handoff
-from tests.core.sessions.kit import World, g1, g2, handing_over, with_policy
+from tests.unit.core.sessions.kit import World, g1, g2, handing_over, with_policy
 
 
 def plans(world):

@@ -8,7 +8,7 @@ from coordinator.core.requests import DeleteGroup, JoinGroup
 from coordinator.core.session_values.operators import SetGroupPolicy
 from coordinator.core.sessions.group import SessionGroup
 from coordinator.shard.outbox import AppendFailure
-from tests.core.sessions.kit import GROUP, World, g1, g2
+from tests.unit.core.sessions.kit import GROUP, World, g1, g2
 
 
 def join(world: World, member_id: str = "", *, known: bool = False):

@@ -17,7 +17,7 @@ from coordinator.core.session_values.requests import StreamRefused
 from coordinator.core.sessions import lease
 from coordinator.core.sessions.handoff.phases import RETRY_MS
 from coordinator.shard.outbox import AppendFailure
-from tests.core.sessions.kit import GROUP, Member, World, g2, handing_over, with_policy
+from tests.unit.core.sessions.kit import GROUP, Member, World, g2, handing_over, with_policy
 
 
 def refused(member: Member) -> bool:

@@ -11,7 +11,7 @@ from coordinator.core.session_values.journal import PlanRecord
 from coordinator.core.session_values.messages import Order
 from coordinator.core.session_values.policy import Mode
 from coordinator.core.sessions.handoff.successors import MOST_CHOICES
-from tests.core.sessions.kit import POLICY, Member, World
+from tests.unit.core.sessions.kit import POLICY, Member, World
 
 
 def draining(member: Member) -> list[TopicPartition]:

@@ -10,7 +10,7 @@ from coordinator.core.session_values.plans import FREE
 from coordinator.core.session_values.policy import Mode
 from coordinator.core.session_values.requests import GoAway, GoAwayReason, Standing
 from coordinator.core.sessions.plan.plan_input import input_of
-from tests.core.sessions.kit import Member, World, g2, handing_over, with_policy
+from tests.unit.core.sessions.kit import Member, World, g2, handing_over, with_policy
 
 SUPERSEDED = GoAway(GoAwayReason.SUPERSEDED)
 

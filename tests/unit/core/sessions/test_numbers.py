@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from coordinator.core.session_values.records import TokenFloor
-from tests.core.sessions.kit import World, g1
+from tests.unit.core.sessions.kit import World, g1
 
 
 def test_a_shard_that_has_granted_nothing_has_no_record_of_tokens():

@@ -25,8 +25,8 @@ from coordinator.core.session_values.requests import Standing
 from coordinator.core.sessions import description
 from coordinator.core.sessions.group import SessionGroup
 from coordinator.shard.outbox import AppendFailure
-from tests.core.sessions.kit import GROUP, POLICY, World, g1, g2, handing_over, with_policy
-from tests.observe.test_session_metrics import PLAN, SWITCH
+from tests.unit.core.sessions.kit import GROUP, POLICY, World, g1, g2, handing_over, with_policy
+from tests.unit.observe.test_session_metrics import PLAN, SWITCH
 
 
 def ask(world: World, kind: type, **fields):

@@ -6,8 +6,8 @@ import pytest
 
 from coordinator.core.session_values.messages import Order, Wanted
 from coordinator.core.sessions import wanted
-from tests.core.sessions.kit import Member, World
-from tests.core.sessions.test_taking import holdings, story, three
+from tests.unit.core.sessions.kit import Member, World
+from tests.unit.core.sessions.test_taking import holdings, story, three
 
 TOPICS = {"t-a": 7, "t-b": 4}
 

@@ -26,7 +26,7 @@ from coordinator.core.session_values.plans import (
     PlanTopic,
 )
 from coordinator.core.sessions.plan.allocator import plan
-from tests.core.sessions.plan_states import (
+from tests.unit.core.sessions.plan_states import (
     SORTS,
     after,
     following,
@@ -168,7 +168,7 @@ def test_plans_are_as_good_as_flows_of_least_cost() -> None:
 
 def _compare(seeds: range) -> dict[str, Any]:
     """Compare in a process that may load OR-tools."""
-    from tests.core.sessions.flow_oracle import compare
+    from tests.unit.core.sessions.flow_oracle import compare
 
     return compare(seeds)
 
@@ -253,7 +253,7 @@ def _weighted(random: Random) -> PlanInput:
 
 def _compare_weights(seeds: range) -> dict[str, Any]:
     """Compare in a process that may load OR-tools."""
-    from tests.core.sessions.flow_oracle import compare_weights
+    from tests.unit.core.sessions.flow_oracle import compare_weights
 
     return compare_weights(seeds)
 

@@ -22,7 +22,7 @@ from coordinator.core.session_values.plans import (
     Unplaced,
 )
 from coordinator.core.sessions.plan.allocator import plan
-from tests.core.sessions.plan_states import NAMES, after, flat, loads, may_have, states
+from tests.unit.core.sessions.plan_states import NAMES, after, flat, loads, may_have, states
 
 
 def group(members: int, *topics: PlanTopic, **of_members: object) -> PlanInput:

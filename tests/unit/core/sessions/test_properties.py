@@ -1,7 +1,7 @@
 """Random histories of session groups: whatever happens, the invariants hold, and then all is well.
 
-The actions are those of the model checker (`tests.model`), on longer paths than it can walk: the
-fast tests play 12 histories, the slow tests 300, and `--hypothesis-profile=long` 20,000.
+The actions are those of the model checker (`tests.simulation.model`), on longer paths than it can
+walk: the fast tests play 12 histories, the slow tests 300, and `--hypothesis-profile=long` 20,000.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from tests.model.sessions import SessionSpace
+from tests.simulation.model.sessions import SessionSpace
 
 FEW, MANY, LONG = 12, 300, 20_000
 

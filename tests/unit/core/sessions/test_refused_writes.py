@@ -7,7 +7,7 @@ from coordinator.core.session_values.journal import HandoffOutcome
 from coordinator.core.session_values.messages import Order
 from coordinator.core.session_values.requests import GoAway, GoAwayReason
 from coordinator.shard.followers import AckPolicy
-from tests.core.sessions.kit import g2, handing_over, with_policy
+from tests.unit.core.sessions.kit import g2, handing_over, with_policy
 
 
 def test_a_refused_phase_is_written_again_after_a_while_and_not_at_once():

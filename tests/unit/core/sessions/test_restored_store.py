@@ -11,7 +11,7 @@ from coordinator.core.session_values.records import (
     SessionMemberEnded,
 )
 from coordinator.shard.outbox import AppendFailure
-from tests.core.sessions.kit import World, g2, with_policy
+from tests.unit.core.sessions.kit import World, g2, with_policy
 
 
 def granted(world: World, since: int) -> list[Record]:

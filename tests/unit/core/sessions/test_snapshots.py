@@ -7,7 +7,7 @@ import pytest
 from coordinator.core.session_values.policy import Mode
 from coordinator.core.session_values.records import TokenFloor
 from coordinator.runtime.codec import decode, encode
-from tests.core.sessions.kit import World, g2, handing_over, with_policy
+from tests.unit.core.sessions.kit import World, g2, handing_over, with_policy
 
 
 def compacted(world):

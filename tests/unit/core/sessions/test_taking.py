@@ -16,7 +16,7 @@ from coordinator.core.sessions.plan import taking, windows
 from coordinator.core.sessions.step import Step
 from coordinator.runtime.codec import encode
 from coordinator.testing.virtual import CountingIds
-from tests.core.sessions.kit import World
+from tests.unit.core.sessions.kit import World
 
 Slices = Callable[[int], None]
 TOPICS = {"t-a": 31, "t-b": 14}

@@ -12,7 +12,7 @@ from coordinator.core.sessions.handoff.phases import RETRY_MS
 from coordinator.shard.followers import AckPolicy
 from coordinator.shard.outbox import AppendFailure
 from coordinator.shard.writes import BACKOFF_MS_MAX
-from tests.core.sessions.kit import g2, handing_over, with_policy
+from tests.unit.core.sessions.kit import g2, handing_over, with_policy
 
 ALONE = AckPolicy(all_in_sync=True, min_in_sync=2)
 

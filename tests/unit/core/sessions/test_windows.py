@@ -12,7 +12,7 @@ from coordinator.core.session_values.plans import Plan, PlanInput, Unplaced
 from coordinator.core.session_values.policy import Mode
 from coordinator.core.session_values.records import Phase
 from coordinator.core.sessions.plan import allocator, windows
-from tests.core.sessions.kit import Member, World, g1, g2, handing_over, with_policy
+from tests.unit.core.sessions.kit import Member, World, g1, g2, handing_over, with_policy
 
 
 def draining(member: Member) -> list[tuple[str, int]]:
