@@ -14,14 +14,9 @@ from coordinator.client import (
     Granted,
     Lost,
     Member,
-    OffsetMismatch,
-    RebalanceInProgress,
     Revoking,
-    StaleMember,
     TopicPartition,
 )
-from coordinator.client.member.classic.membership import Phase
-from coordinator.client.transport.wire import encode
 from coordinator.core.events import MemberLeft
 from tests.kit.patience import HANG_S
 from tests.kit.serving import Process, running
@@ -98,58 +93,6 @@ async def test_a_cooperative_member_keeps_working_on_what_stays():
                 assert len(revoked[0]) == 3
 
 
-async def test_an_eager_member_is_told_to_finish_first_and_may_commit_then():
-    async with running() as server:
-        async with member(server) as one:
-            await settle(one)
-            async with member(server):
-                async with asyncio.timeout(HANG_S):
-                    while not (events := await one.poll(timeout=0.1)):
-                        pass
-                assert isinstance(events[0], Revoking)
-                assert events[0].partitions == ALL
-                await one.commit({TopicPartition("t", 0): 7})
-                assert await one.committed([TopicPartition("t", 0)]) == {TopicPartition("t", 0): 7}
-
-
-async def test_progress_is_kept_for_the_next_member():
-    async with running() as server:
-        async with member(server) as one:
-            await settle(one)
-            await one.commit({p: p.partition * 10 for p in ALL}, manifest=b"m")
-        async with member(server) as two:
-            await settle(two)
-            assert await two.committed() == {p: p.partition * 10 for p in ALL}
-            unknown = TopicPartition("u", 0)
-            assert await two.committed([unknown]) == {unknown: -1}
-
-
-async def test_a_compare_and_set_that_fails_says_what_is_stored():
-    async with running() as server:
-        async with member(server) as one:
-            await settle(one)
-            p = TopicPartition("t", 1)
-            await one.commit({p: 5}, expected={p: -1})
-            with pytest.raises(OffsetMismatch) as refused:
-                await one.commit({p: 9}, expected={p: 4}, atomic=True)
-            assert refused.value.found == {p: 5}
-
-
-async def test_a_removed_member_loses_its_partitions_and_cannot_commit():
-    from coordinator.v1 import group_pb2 as pb
-    from coordinator.v1 import group_pb2_grpc
-
-    async with running() as server:
-        async with member(server, heartbeat_interval_ms=60_000) as one:
-            await settle(one)
-            stub = group_pb2_grpc.GroupCoordinatorStub(one._driver._connection._channel)
-            await stub.LeaveGroup(
-                pb.LeaveGroupRequest(group_id="g", members=[{"member_id": one.member_id}])
-            )
-            with pytest.raises(StaleMember):
-                await one.commit({TopicPartition("t", 0): 1})
-
-
 async def test_a_member_cut_off_stops_before_its_partitions_are_given_away():
     async with running(group_min_session_timeout_ms=100) as server:
         one = member(server, session_timeout_ms=5_000)
@@ -193,29 +136,6 @@ async def poll_for_ever(one: Member) -> None:
     async with asyncio.timeout(HANG_S):
         while True:
             await one.poll(timeout=0.1)
-
-
-async def test_protocols_that_do_not_fit_are_fatal():
-    async with running() as server:
-        async with member(server) as one:
-            await settle(one)
-            async with member(server, assignors=("sticky",)) as two:
-                for _ in range(2):
-                    with pytest.raises(FatalError, match="INCONSISTENT_GROUP_PROTOCOL"):
-                        await two.poll(timeout=HANG_S)
-
-
-async def test_a_commit_between_two_assignments_is_told_to_wait():
-    async with running(group_initial_rebalance_delay_ms=0) as server:
-        async with member(server) as one:
-            await settle(one)
-            # It joins again and does not sync: the group waits in CompletingRebalance.
-            membership = one._machine.part
-            membership.phase = Phase.IDLE
-            joined = await one._driver._connection._stub.JoinGroup(encode(membership.join(0)))
-            membership.generation = joined.generation_id
-            with pytest.raises(RebalanceInProgress):
-                await one.commit({TopicPartition("t", 0): 1})
 
 
 async def test_a_failure_inside_the_member_reaches_its_owner(monkeypatch):

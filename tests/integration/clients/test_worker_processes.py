@@ -192,8 +192,9 @@ BODIES = {
 }
 
 
-@pytest.mark.parametrize("body", BODIES.values(), ids=BODIES)
-@pytest.mark.parametrize("end", ["", "sys.exit(3)"])
+@pytest.mark.parametrize(
+    ("body", "end"), [*((body, "") for body in BODIES.values()), (WORKING, "sys.exit(3)")]
+)
 def test_an_interpreter_that_exits_without_stop_leaves(node, request, body, end):
     """A thread that is no daemon would keep the interpreter, as its owner asked for."""
     text = body + textwrap.dedent(
@@ -262,7 +263,7 @@ def test_a_worker_in_a_thread_leaves_signals_alone(node, request):
 
 
 @pytest.mark.skipif(importlib.util.find_spec("uvloop") is None, reason="uvloop is not installed")
-@pytest.mark.parametrize("body", BODIES.values(), ids=BODIES)
+@pytest.mark.parametrize("body", [WORKING, BLOCKING_THE_LOOP], ids=["async", "blocked"])
 def test_under_uvloop(node, request, body):
     text = body + textwrap.dedent(
         """

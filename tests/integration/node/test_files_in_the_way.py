@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import os
 import signal
 import subprocess
@@ -19,20 +18,6 @@ USERS = "open('was_run', 'w').close()\nTICK = 1\n"
 """A module of the user's. That it was run shows."""
 # The script that pip makes of the entry point in pyproject.toml.
 COMMAND = "import sys\nfrom coordinator.cli.main import main\nsys.exit(main())\n"
-
-
-def importers() -> list[str]:
-    """The modules of the product that import `timer`, by their statements."""
-    found = []
-    for path in sorted((ROOT / "coordinator").rglob("*.py")):
-        imported = {
-            node.module or ""
-            for node in ast.walk(ast.parse(path.read_text()))
-            if isinstance(node, ast.ImportFrom)
-        }
-        if any(name.partition(".")[0] == "timer" for name in imported):
-            found.append(".".join(path.relative_to(ROOT).with_suffix("").parts))
-    return found
 
 
 def command(*arguments: str | Path) -> list[str]:
@@ -104,47 +89,6 @@ def test_a_script_called_timer_is_told_that_it_is_in_the_way_itself(tmp_path):
     script.write_text("import coordinator.testing\n")
     ran = run(tmp_path, script)
     assert ran.stderr.splitlines()[-1] == f"ImportError: {sentence(script)}"
-
-
-def test_a_timer_that_the_user_has_imported_is_named(work, in_the_way):
-    ran = run(work, "-c", "import timer; timer.TICK; import coordinator.testing")
-    assert ran.stderr.splitlines()[-1] == f"ImportError: {sentence(in_the_way)}"
-
-
-def test_a_folder_without_code_is_not_in_the_way(tmp_path):
-    (tmp_path / "timer").mkdir()
-    (tmp_path / "timer" / "notes.txt").touch()
-    ran = run(tmp_path, "-c", "import coordinator.testing")
-    assert ran.returncode == 0, ran.stderr
-
-
-def test_whatever_imports_the_timer_first_says_it(tmp_path):
-    """One process per module would take long: each is imported in a fork."""
-    (tmp_path / "timer.py").write_text(USERS)
-    modules = importers()
-    assert {"coordinator.shard.shard", "coordinator.testing.virtual"} <= set(modules)
-    (tmp_path / "script.py").write_text(
-        "import importlib, os, sys\n"
-        "for module in sys.argv[1:]:\n"
-        "    child = os.fork()\n"
-        "    if not child:\n"
-        "        try:\n"
-        "            importlib.import_module(module)\n"
-        "        except ImportError as error:\n"
-        "            print(module, error.msg, flush=True)\n"
-        "        else:\n"
-        "            print(module, 'timer' in sys.modules, flush=True)\n"
-        "        os._exit(0)\n"
-        "    os.waitpid(child, 0)\n"
-    )
-    ran = run(tmp_path, "script.py", *modules)
-    said = dict(line.split(" ", 1) for line in ran.stdout.splitlines())
-    assert said.pop("coordinator.runtime.loop_probe") == "False", "imports it for types alone"
-    assert set(said) == set(modules) - {"coordinator.runtime.loop_probe"}, ran.stderr
-    assert {
-        name: words for name, words in said.items() if words != sentence(tmp_path / "timer.py")
-    } == {}
-    assert not (tmp_path / "was_run").exists()
 
 
 @pytest.mark.parametrize("nodes", [1, 2])

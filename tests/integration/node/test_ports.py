@@ -45,13 +45,6 @@ def test_a_taken_port_is_named_by_its_setting_and_how_to_choose_another(setting,
     assert said(**{setting: f"127.0.0.1:{port}"}) == []
 
 
-def test_all_that_are_taken_are_named_at_once():
-    with taken() as one, taken() as other:
-        listen, console = said(listen=f"127.0.0.1:{one}", console_listen=f"127.0.0.1:{other}")
-    assert "at listen, " in listen
-    assert "at console_listen, " in console
-
-
 def test_two_settings_with_one_port_are_both_named():
     port = free_port()
     (sentence,) = said(listen=f"127.0.0.1:{port}", metrics_listen=f"127.0.0.1:{port}")
@@ -86,20 +79,6 @@ def test_addresses_of_ipv6_and_names_and_ports_that_the_system_chooses():
     with taken(socket.AF_INET6, "::1") as port:
         (sentence,) = said(listen=f"[::1]:{port}")
         assert f"listen, [::1]:{port}: another process listens there" in sentence
-
-
-def test_a_name_of_which_one_address_is_taken_or_absent(monkeypatch):
-    def resolve(host, port, **_):
-        return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (ip, port)) for ip in host.split("+")]
-
-    monkeypatch.setattr(socket, "getaddrinfo", resolve)
-    with taken() as port:
-        (sentence,) = said(listen=f"192.0.2.1+127.0.0.1:{port}")
-        assert "another process listens there" in sentence
-    assert said(listen=f"192.0.2.1+127.0.0.1:{port}") == []  # As localhost without IPv6.
-    with taken(host="127.0.0.2") as port:
-        (sentence,) = said(listen=f"127.0.0.1+127.0.0.2:{port}")
-        assert "another process listens there" in sentence
 
 
 def test_a_port_of_another_node_of_this_machine():

@@ -148,34 +148,6 @@ def fields_of(refused: grpc.aio.AioRpcError) -> list[str]:
     return [violation.field for violation in detail.field_violations]
 
 
-async def test_heartbeats_with_an_empty_instance_id_are_malformed_on_their_short_way_too():
-    empty = pb.HeartbeatRequest(group_id="g", member_id="m", group_instance_id="")
-    batch = pb.HeartbeatBatchRequest(heartbeats=[pb.HeartbeatRequest(group_id="g"), empty])
-    async with running() as server:
-        channel, s = stub(server)
-        async with channel:
-            for call, field in (
-                (s.Heartbeat(empty), "group_instance_id"),
-                (s.HeartbeatBatch(batch), "heartbeats[1].group_instance_id"),
-            ):
-                with pytest.raises(grpc.aio.AioRpcError) as refused:
-                    await call
-                assert refused.value.code() is grpc.StatusCode.INVALID_ARGUMENT
-                assert fields_of(refused.value) == [field]
-        assert len(server.malformed) == 2
-
-
-async def test_oversized_requests_are_refused_and_disturb_nobody():
-    async with running(max_message_bytes=10_000) as server:
-        channel, s = stub(server)
-        async with channel:
-            with pytest.raises(grpc.aio.AioRpcError) as refused:
-                await s.JoinGroup(join(protocols=[{"name": "a", "metadata": b"x" * 20_000}]))
-            assert refused.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
-            answer = await s.JoinGroup(join("other", require_known_member_id=False))
-            assert answer.error_code == ErrorCode.NONE
-
-
 async def test_health_and_reflection():
     async with running() as server:
         async with grpc.aio.insecure_channel(server.address) as channel:
@@ -264,32 +236,6 @@ async def test_a_clean_stop_logs_no_warning(tmp_path):
             assert await asyncio.to_thread(server.wait) == 0
     assert server.lines[-1]["event"] == "stopped"
     assert [line for line in server.lines if line["level"] != "info"] == []
-
-
-def test_a_port_that_is_taken_is_a_clear_error():
-    import subprocess
-    import sys
-
-    with Process() as server:
-        command = [
-            sys.executable,
-            "-m",
-            "coordinator",
-            "serve",
-            "--metrics-listen",
-            "",
-            "--console-listen",
-            "",
-        ]
-        done = subprocess.run(
-            [*command, "--listen", server.address],
-            capture_output=True,
-            text=True,
-            timeout=HANG_S,
-            check=False,
-        )
-        assert done.returncode == 1
-        assert "cannot listen at" in done.stderr
 
 
 async def each_answer(s) -> dict[str, str]:

@@ -72,24 +72,6 @@ def test_topics_are_set_listed_and_deleted(server, topics):
     assert (status, err) == (1, "")
 
 
-@pytest.mark.parametrize(
-    ("words", "status", "sentence"),
-    [
-        (("set", "a b", "1"), 1, "Topic 'a b' is not changed: a topic's name has 1 to 249"),
-        (("set", "a", "0"), 1, "a topic has from 1 to 10000 partitions"),
-        (("set", "a", "many"), 2, "'many' is no number of partitions"),
-    ],
-)
-def test_what_cannot_be_is_refused_in_a_sentence(topics, capsys, words, status, sentence):
-    try:
-        ended, out, err = topics(*words)
-    except SystemExit as end:
-        told = capsys.readouterr()
-        ended, out, err = end.code, told.out, told.err
-    assert ended == status
-    assert sentence in out + err
-
-
 def test_whoever_is_known_sees_topics_and_operators_change_them(tmp_path, capsys, monkeypatch):
     (tmp_path / "rules").write_text(RULES)
     lines = [line_for(name, f"secret-{name}") for name in ("op", "member", "nobody")]
