@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 pytest.importorskip("basedpyright", reason="basedpyright is not installed")
-TYPING = Path(__file__).parents[2] / "typing"
+ROOT = Path(__file__).parents[3]
+TYPING = ROOT / "tests/tools/typing"
 
 
 def judged(project: Path) -> list[str]:
@@ -31,6 +32,6 @@ def test_the_judge_finds_mistakes(tmp_path):
     wrong = (TYPING / "worker.py").read_text().replace("# type: ignore", "# not:")
     (tmp_path / "wrong.py").write_text(wrong)
     settings = json.loads((TYPING / "pyrightconfig.json").read_text())
-    settings["extraPaths"] = [str(TYPING.parent.parent)]
+    settings["extraPaths"] = [str(ROOT)]
     (tmp_path / "pyrightconfig.json").write_text(json.dumps(settings))
     assert len(judged(tmp_path / "pyrightconfig.json")) >= wrong.count("# not:")
