@@ -25,6 +25,8 @@ let isPaused = false;
 let lastMs = null;
 let version = null;
 let shown = null;
+/** The address whose view stands in its place; "" while one is on its way. */
+let settled = "";
 let timer;
 
 /** Asks for what the address says, and shows it; another question makes the answer void. */
@@ -87,6 +89,7 @@ function go(href, { replaces = false } = {}) {
     return;
   }
   history.replaceState(history.state, "", href);
+  if (settled) settled = location.href;
   const route = here();
   views[route.view].open(route);
   look();
@@ -95,6 +98,7 @@ function go(href, { replaces = false } = {}) {
 /** Shows the view of the address, at the place where it was left. */
 async function turn(event) {
   turned += 1;
+  settled = "";
   const number = turned;
   const route = here();
   for (const name of Object.keys(views)) byId(name).hidden = name !== route.view;
@@ -122,12 +126,16 @@ async function turn(event) {
   await look();
   if (number !== turned) return; // Somebody has gone on meanwhile: the place is the next view's.
   setAttribute(byId("main"), "aria-busy", "false");
+  settled = location.href;
   if (isElsewhere || !isNew) scrollTo(0, y);
   if (isElsewhere && event) byId(route.view).querySelector("h2").focus({ preventScroll: true });
 }
 
 history.scrollRestoration = "manual";
-addEventListener("scrollend", () => history.replaceState({ y: scrollY }, ""));
+// It is told late, when the address may be another already, whose place would be lost.
+addEventListener("scrollend", () => {
+  if (location.href === settled) history.replaceState({ y: scrollY }, "");
+});
 addEventListener("hashchange", turn);
 addEventListener("visibilitychange", () => document.hidden || isPaused || look());
 byId("pause").addEventListener("click", () => {
