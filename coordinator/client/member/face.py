@@ -26,14 +26,17 @@ from coordinator.client import forms
 from coordinator.client.errors import StaleMember
 from coordinator.client.group_address import GroupAddress
 from coordinator.client.log_ends import report_log_ends
+from coordinator.client.member.classic.part import ClassicPart
 from coordinator.client.member.events import MemberEvent, Stopping
 from coordinator.client.member.ledger import UNKNOWN_OFFSET, Holding
 from coordinator.client.member.machine import MemberMachine
 from coordinator.client.member.operations import GIVE_UP_MS
 from coordinator.client.member.owners import Owners, Poll
-from coordinator.client.member.part import Leaving
+from coordinator.client.member.part import Leaving, ProtocolPart
+from coordinator.client.member.session.part import SessionPart
 from coordinator.client.member.state import MemberState
 from coordinator.client.offsets import Commit, OffsetAndMetadata, Offsets
+from coordinator.client.settings.configs import ClassicConfig, SessionConfig
 from coordinator.client.settings.reading import config_of, process_of, remarks
 from coordinator.client.settings.setting import GroupProtocol
 from coordinator.client.transport.connection import Connection
@@ -44,11 +47,6 @@ from coordinator.dial import Credentials
 
 if TYPE_CHECKING:
     from coordinator.client.settings.typed import MemberSettings
-
-from coordinator.client.member.classic.part import ClassicPart
-from coordinator.client.member.part import ProtocolPart
-from coordinator.client.member.session.part import SessionPart
-from coordinator.client.settings.configs import ClassicConfig, SessionConfig
 
 TIMEOUT_S = GIVE_UP_MS / 1000
 
