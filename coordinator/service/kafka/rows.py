@@ -178,9 +178,9 @@ async def produce(request: Request) -> Answer:
         Undecodable: the client waits for no answer, and has to be told by the end of its
             connection, as by a broker.
     """
-    await request.context.pipeline.admit(request.call)
-    if request.body.acks == 0:
+    if request.body.acks == 0:  # Whoever asks: a refusal would be an answer, too.
         raise Undecodable(NO_ROWS)
+    await request.context.pipeline.admit(request.call)
     return refuse_produce(request, errors.POLICY_VIOLATION)
 
 

@@ -706,6 +706,11 @@ async def test_without_keys_clients_are_told_to_try_again_by_a_code_that_they_kn
         topics = [{"name": "t", "partitions": [{"partition_index": 0}]}]
         listed = await client.ask("ListOffsets", 5, topics=topics)
         assert listed.topics[0].partitions[0].error_code == 6
+        told = len(client.answers())
+        client.send("Produce", 8, acks=0, timeout=1_000, topic_data=[])
+        await asyncio.sleep(0.01)
+        assert client.is_closed
+        assert len(client.answers()) == told, "nobody waits for one"
 
 
 # --- Rows ---
