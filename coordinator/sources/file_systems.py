@@ -99,6 +99,11 @@ class StorePath:
         """The same place whatever the working directory is."""
         return replace(self, path=os.path.abspath(self.path)) if self.is_local else self
 
+    @property
+    def uri(self) -> str:
+        """The place with its scheme, `file` on the local disk; nothing is escaped."""
+        return f"file://{self.absolute.path}" if self.is_local else str(self)
+
     def entries(self) -> list[Entry]:
         """Entries of a folder, sorted by name; folders in it are not entered."""
         return sorted(self._store().entries(self.path))

@@ -23,7 +23,7 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from itertools import islice
-from typing import Any
+from typing import Any, NamedTuple
 
 from coordinator.sources import hive
 from coordinator.sources.base import BadLayout, BadRow, LogChanged, NothingFound, conformed
@@ -57,6 +57,23 @@ from coordinator.sources.listing import Files, OrderedFiles, in_order
 from coordinator.sources.marks import BASE_OFFSET, Segment, check_mark, make_mark
 from coordinator.sources.readable import GroupReadable
 from coordinator.sources.recorded import FileOrder, check_of, key_of
+
+PARTS = 4
+"""Ranges that cut one file, for a reader that scans it for each."""
+
+
+class FileRange(NamedTuple):
+    """Rows `first` to before `last` of a file that has `rows` rows. `uri`: see `StorePath.uri`."""
+
+    uri: str
+    first: int
+    last: int
+    rows: int
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether these are all rows of the file."""
+        return self.last - self.first == self.rows
 
 
 @dataclass(frozen=True)
@@ -162,6 +179,10 @@ class FileLog(GroupReadable):
 
     def read(self, partition: int, begin: int, end: int) -> Iterator[Any]:
         return self.snapshot(partition).read(begin, end)
+
+    def files(self) -> list[StorePath]:
+        """All files of rows that are there now."""
+        return [one.path for one in self._all_files()]
 
     # --- Inside ---
 
@@ -384,15 +405,53 @@ class FileSnapshot:
             LogChanged: a file is no longer the one that was listed. BadRow: see there.
         """
         schema = self.log.schema()
+        for segment, path, first, last in self._within(begin, end):
+            self._check(path, segment)
+            yield from self._rows(path, segment, first, last, schema)
+
+    def cut_near(self, begin: int, end: int) -> int:
+        """Offset near `end` at which a file may be cut, for readers that scan files as a whole.
+
+        The end of a file, or the begin of a row group, if one is within a tenth of the rows; else
+        `end` itself, if no more than `PARTS` such parts make the file; else the end of a file.
+        """
+        for segment in self.segments:
+            if segment.start < end < segment.start + segment.rows:
+                break
+        else:
+            return end
+        groups: Sequence[int] = (0,)
+        if FORMATS[self.log.format].has_groups:
+            groups = opened(self._folder / segment.name, self.log.reads_as).starts
+        starts = (segment.start + row for row in (*groups, segment.rows))
+        near = min((at for at in starts if at > begin), key=lambda at: abs(at - end))
+        if abs(near - end) * 10 <= end - begin:
+            return near
+        if (end - max(begin, segment.start)) * PARTS >= segment.rows:
+            return end
+        return segment.start if segment.start > begin else segment.start + segment.rows
+
+    def file_ranges(self, begin: int, end: int) -> list[FileRange]:
+        """The files that hold these rows, for others to read.
+
+        Raises:
+            LogChanged: a file is no longer the one that was listed.
+        """
+        ranges = []
+        for segment, path, first, last in self._within(begin, end):
+            self._check(path, segment)
+            ranges.append(FileRange(path.uri, first, last, segment.rows))
+        return ranges
+
+    # --- Inside ---
+
+    def _within(self, begin: int, end: int) -> Iterator[tuple[Segment, StorePath, int, int]]:
+        """The files that hold these rows, each with the numbers of its first and last."""
         for segment in self.segments:
             first = max(begin - segment.start, 0)
             last = min(end - segment.start, segment.rows)
             if first < last:
-                path = self._folder / segment.name
-                self._check(path, segment)
-                yield from self._rows(path, segment, first, last, schema)
-
-    # --- Inside ---
+                yield segment, self._folder / segment.name, first, last
 
     @property
     def _folder(self) -> StorePath:

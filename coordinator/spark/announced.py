@@ -19,11 +19,12 @@ import os
 import stat
 import tempfile
 import uuid
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from coordinator.sources.file_systems import StorePath
+from coordinator.sources.files import FileRange
 from coordinator.spark.ranges import BatchRanges
 from coordinator.spark.sinks.protocol import SinkRefused
 
@@ -38,26 +39,35 @@ class Announcement:
     """The newest batch of one source, as a file that vanishes with `withdraw`.
 
     Args:
+        stream: id of a stream whose rows Spark reads itself.
         java: id of the Java process; by default the one that started this process.
     """
 
-    def __init__(self, group: str, topic: str, *, java: int | None = None) -> None:
-        self._group, self._topic = group, topic
+    def __init__(
+        self, group: str, topic: str, stream: str = "", *, java: int | None = None
+    ) -> None:
+        self._of = {"group": group, "topic": topic, "stream": stream}
         self._told: Mapping[str, Any] | None = None
         self._java = java or os.getppid()
         self._path = _folder(self._java) / f"{os.getpid()}-{uuid.uuid4().hex[:8]}.json"
         self._lock: int | None = None  # Descriptor of the file that it has locked.
 
-    def put(self, offset: Mapping[str, Any]) -> None:  # Any: JSON, as Spark's offsets are.
+    def put(
+        self,
+        offset: Mapping[str, Any],  # Any: JSON, as Spark's offsets are.
+        files: Sequence[FileRange] | None = None,
+    ) -> None:
         """Announce a batch by its end, as Spark has it; a source without new rows says it again.
 
+        Args:
+            files: those that hold its rows, for `announced_files`; None: not known yet.
         Raises:
             OSError, SinkRefused: it cannot be announced; the batch before it is withdrawn, so no
                 sink takes that one's ranges for it. RuntimeError: not even that can be done.
         """
-        if offset == self._told:
+        if offset == self._told and files is None:
             return
-        content = {"group": self._group, "topic": self._topic, "end": offset}
+        content = {**self._of, "end": offset, "files": files}
         try:
             if self._lock is None:
                 _sweep(_folder(self._java).parent)
@@ -94,7 +104,11 @@ def announced_batch(
     Raises:
         SinkRefused: there is none, or there are several that cannot be told from each other.
     """
-    found = _announcements(java, group, topic)
+    found = [
+        content["end"]
+        for content in _announcements(java)
+        if (content["group"], content["topic"]) == (group, topic)
+    ]
     if len(found) > 1:
         found = _of_checkpoint(found, batch_id, checkpoint)
     if not found:
@@ -111,6 +125,26 @@ def announced_batch(
     return BatchRanges.from_offset(found[0])
 
 
+class AnnouncedFiles(NamedTuple):
+    """A batch, and the files that hold its rows."""
+
+    batch: BatchRanges
+    files: list[FileRange]
+
+
+def announced_files(java: int, stream: str) -> AnnouncedFiles:
+    """The batch that a stream whose rows Spark reads itself is running.
+
+    Raises:
+        SinkRefused: there is none, or its source was not asked for its files.
+    """
+    for content in _announcements(java):
+        if content["stream"] == stream and content["files"] is not None:
+            files = [FileRange(*each) for each in content["files"]]
+            return AnnouncedFiles(BatchRanges.from_offset(content["end"]), files)
+    raise SinkRefused(f"the source of this stream has announced no batch in {_folder(java)}")
+
+
 def java_process(rows: Any) -> int:
     """Id of the Java process of a DataFrame's driver."""
     session = rows.sparkSession
@@ -123,7 +157,7 @@ def java_process(rows: Any) -> int:
 # --- Inside ---
 
 
-def _announcements(java: int, group: str, topic: str) -> list[dict[str, Any]]:
+def _announcements(java: int) -> list[dict[str, Any]]:
     found = []
     for path in sorted(_folder(java).glob("*.json")):
         try:
@@ -132,8 +166,8 @@ def _announcements(java: int, group: str, topic: str) -> list[dict[str, Any]]:
             continue
         if not _is_announced(path):
             _forget(path)
-        elif (content["group"], content["topic"]) == (group, topic):
-            found.append(content["end"])
+        else:
+            found.append(content)
     return found
 
 

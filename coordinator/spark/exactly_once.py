@@ -63,7 +63,7 @@ class ExactlyOnce(metaclass=ImportedInWorkers):
     ) -> None:
         self.sink = sink
         self.decider = Decider(sink, coordinator, group, credentials=credentials)
-        self._group, self._topic = group, topic
+        self.group, self.topic = group, topic
         self._checkpoint = StorePath.of(checkpoint) if checkpoint else None
         self._refused = RefusedBatches()
 
@@ -84,9 +84,13 @@ class ExactlyOnce(metaclass=ImportedInWorkers):
             grpc.RpcError: the coordinator refused, or did not answer for a minute, so the outcome
                 is unknown. When Spark runs the batch again, it is looked up.
         """
-        batch = announced_batch(
-            java_process(rows), self._group, self._topic, batch_id, self._checkpoint
+        self.add(
+            rows,
+            announced_batch(java_process(rows), self.group, self.topic, batch_id, self._checkpoint),
         )
+
+    def add(self, rows: Any, batch: BatchRanges) -> None:
+        """Write a batch that the caller knows, and count it if it is dropped; see `__call__`."""
         if not self.write(rows, batch):
             self._refused.add()
 
@@ -102,11 +106,11 @@ class ExactlyOnce(metaclass=ImportedInWorkers):
             return True
         token = self.sink.stage(rows, f"{int(time.time()):012}-{uuid.uuid4().hex}")
         self.decider.at("staged")
-        commits = batch.commits(self._topic)
+        commits = batch.commits(self.topic)
         return self.decider.decide(
             token,
             Proposal(
-                {TopicPartition(self._topic, p): r.stored for p, r in batch.ranges.items()},
+                {TopicPartition(self.topic, p): r.stored for p, r in batch.ranges.items()},
                 {key: commit.offset for key, commit in commits.items()},
                 {key: commit.metadata for key, commit in commits.items()},
             ),

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Any
 
@@ -107,6 +107,32 @@ def plan(
             planned[partition] = Range(start.begin, start.begin + taken, start.stored)
             left -= taken
     return planned
+
+
+def rounded(
+    ranges: Mapping[int, Range],
+    most_rows: int,
+    turn: int,
+    round_end: Callable[[int, Range], int],
+) -> dict[int, Range]:
+    """Ranges that end where files may be cut, of as many partitions as `most_rows` is enough for.
+
+    Args:
+        ranges: see `plan`.
+        turn: number of the batch. Partitions come first by turns, so that all are read where the
+            parts of files are larger than a partition's share.
+        round_end: the end of a partition's range, moved to where a file may be cut.
+    """
+    numbers = sorted(ranges)
+    first = turn % max(len(numbers), 1)
+    kept: dict[int, Range] = {}
+    for partition in numbers[first:] + numbers[:first]:
+        if most_rows <= 0:
+            break
+        r = ranges[partition]
+        kept[partition] = replace(r, end=round_end(partition, r))
+        most_rows -= kept[partition].end - r.begin
+    return kept
 
 
 def split(

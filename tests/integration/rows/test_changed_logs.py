@@ -28,8 +28,8 @@ from coordinator.sources import BadLayout, LogChanged, NothingFound, open_source
 from coordinator.sources.group import consume
 from coordinator.spark.options import StreamOptions
 from coordinator.spark.ranges import MANIFESTS
-from coordinator.spark.reading import GroupReader
 from coordinator.spark.stream import GroupStreamReader
+from coordinator.spark.tasks import GroupReader
 from tests.integration.waiting import until, wait_until
 from tests.kit.serving import running
 
@@ -541,7 +541,7 @@ async def test_a_reset_while_the_querys_member_is_away_wins_over_the_batch_under
     await asyncio.to_thread(query.batch)
     await asyncio.to_thread(query.batch)  # The second one is not stored yet.
     assert await asyncio.to_thread(stored, server) == {T0: 4, T1: 4}
-    member = query.reader._member
+    member = query.reader._planner.member
     member._member._machine.part.alive(0)  # It has not polled since.
     member._on.loop.call_soon_threadsafe(member._member._driver.turn)
     await until(lambda: member.generation < 0)

@@ -40,7 +40,7 @@ def plan(query: Query) -> dict:
 
 
 def owned(query: Query) -> int:
-    return len(query.reader._joined().assignment)
+    return len(query.reader._planning()._joined().assignment)
 
 
 async def test_a_partition_that_appears_is_in_a_batch_though_the_checkpoint_has_none_of_it(

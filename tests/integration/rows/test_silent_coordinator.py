@@ -18,7 +18,7 @@ from coordinator.client.errors import Unavailable
 from coordinator.operator.admin import GroupAdmin
 from coordinator.sources import write_log
 from coordinator.sources.group import asking
-from coordinator.spark import stream
+from coordinator.spark import planner
 from coordinator.spark.options import StreamOptions
 from coordinator.spark.ranges import NOTHING_STORED
 from coordinator.spark.sinks.deciding import Decider, Proposal
@@ -72,7 +72,7 @@ def test_a_source_says_so_and_its_error_names_the_address(nobody, caplog, monkey
 async def test_an_assignment_that_does_not_come_is_an_error_with_the_address(tmp_path, monkeypatch):
     """The coordinator answers, and goes away before the query has joined."""
     write_log(tmp_path, 0, pa.table({"n": range(3)}))
-    monkeypatch.setattr(stream, "JOIN_PATIENCE_S", 0.0)
+    monkeypatch.setattr(planner, "JOIN_PATIENCE_S", 0.0)
     async with running(group_initial_rebalance_delay_ms=60_000) as server:
         given = {"coordinator": server.address, "group": "g", "source": str(tmp_path)}
         reader = GroupStreamReader(StreamOptions.parse(given))
@@ -94,7 +94,7 @@ async def test_a_commit_that_is_not_answered_is_an_error_with_the_address(tmp_pa
         end = await asyncio.to_thread(
             reader.latestOffset, reader.initialOffset(), reader.getDefaultReadLimit()
         )
-        monkeypatch.setattr(stream, "commit_told", unanswered)
+        monkeypatch.setattr(planner, "commit_told", unanswered)
         with pytest.raises(Unavailable, match=f"coordinator {server.address}: no coordinator "):
             await asyncio.to_thread(reader.commit, end)
         await asyncio.to_thread(reader.stop)

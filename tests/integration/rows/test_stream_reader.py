@@ -91,7 +91,7 @@ async def test_the_share_of_a_query_is_told_for_its_progress(server, reader):
         assert (told["group"], told["topic"], told["partitions"]) == ("g", "t", 2)
         assert (told["owned"], told["lag"], told["backlog"]) == ([0, 1], 2 * ROWS, 2 * ROWS - 20)
         assert told["offsets"]["1"] == {"committed": 0, "planned": 10, "end": ROWS}
-        assert told["member"] == reader._member.member_id
+        assert told["member"] == reader._planner.member.member_id
         next_batch(reader, first)
         assert reader.reportLatestOffset()["lag"] == 2 * ROWS - 20
 
@@ -145,7 +145,7 @@ async def test_a_batch_is_stored_before_its_partition_is_given_back(server, read
     first = await asyncio.to_thread(next_batch, reader)
     async with Member(server.address, "g", {"t": 2}, assignors=COOPERATIVE) as other:
         # The query's member is told to give one back, and the batch is under way still.
-        machine = reader._member._member._machine.part
+        machine = reader._planner.member._member._machine.part
         await until(lambda: machine.phase is Phase.REVOKING)
         second = await asyncio.to_thread(next_batch, reader, first)
         assert await asyncio.to_thread(stored, server) == {T0: 10, T1: 10}
@@ -216,7 +216,7 @@ async def test_a_query_that_has_lost_all_and_joins_again_is_not_done(server, rea
     """A plan without partitions would end a query with AvailableNow."""
     first = await asyncio.to_thread(next_batch, reader)
     await asyncio.to_thread(reader.commit, first)
-    machine = reader._member._member._machine.part
+    machine = reader._planner.member._member._machine.part
     machine._lose("staged: its generation is known, and what it is given in it is not")
     machine.phase = Phase.SYNCING
     second = await asyncio.to_thread(next_batch, reader, first)
@@ -237,7 +237,7 @@ async def beside_an_owner(server, tmp_path, story, **options):
         polling = asyncio.create_task(keep_polling(other))
         await until(lambda: len(other.assignment) == 2)
         # A cooperative rebalance hands a partition over in its second round.
-        await asyncio.to_thread(wait_until, lambda: reader._joined().assignment)
+        await asyncio.to_thread(wait_until, lambda: reader._planning()._joined().assignment)
         (theirs,) = other.assignment
         try:
             await asyncio.to_thread(story, reader, theirs)

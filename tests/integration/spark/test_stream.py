@@ -13,6 +13,7 @@ from coordinator.cli import reset
 from coordinator.operator.admin import GroupAdmin
 from coordinator.sources import write_log
 from tests.campaigns.faults.spark.processes import python_workers, send, source_processes
+from tests.integration.spark.jobs import Job, committed
 from tests.integration.waiting import wait_until
 from tests.kit.patience import HANG_S
 from tests.kit.serving import Process
@@ -38,46 +39,6 @@ def server():
         "--group-min-session-timeout-ms", "1000", "--group-initial-rebalance-delay-ms", "500"
     ) as process:
         yield process
-
-
-class Job:
-    """A query that writes exactly once; it may be started again on its checkpoint."""
-
-    def __init__(self, spark, log, server, folder, name="query", **options) -> None:
-        self.spark, self.folder, self.address = spark, folder, server.address
-        self.checkpoint = str(folder / f"checkpoint-{name}")
-        self.options = {
-            "coordinator": server.address,
-            "group": "g",
-            "source": str(log),
-            "topic": "t",
-            "maxRowsPerBatch": "1000",
-            "sessionTimeoutMs": "3000",
-            **options,
-        }
-
-    def start(self, **trigger):
-        from coordinator.spark.exactly_once import ExactlyOnceSink
-
-        sink = ExactlyOnceSink(str(self.folder), self.checkpoint, self.address, "g", "t")
-        reader = self.spark.readStream.format("consumer_group").options(**self.options).load()
-        writer = reader.writeStream.foreachBatch(sink).option("checkpointLocation", self.checkpoint)
-        return writer.trigger(**trigger).start()
-
-    def rows(self):
-        from coordinator.spark.exactly_once import read_exactly_once
-
-        return read_exactly_once(self.spark, str(self.folder), self.address, "g")
-
-    def result(self) -> tuple[int, int]:
-        """Rows, and different rows."""
-        rows = self.rows()
-        return (0, 0) if rows is None else (rows.count(), rows.distinct().count())
-
-
-def committed(server) -> dict[int, int]:
-    with GroupAdmin(server.address) as admin:
-        return {p.partition: o for p, o in admin.offsets("g").items() if p.topic == "t"}
 
 
 def generation_changes(server) -> int:

@@ -8,8 +8,9 @@ import os
 import pytest
 
 from coordinator.sources.file_systems import StorePath
+from coordinator.sources.files import FileRange
 from coordinator.spark import announced
-from coordinator.spark.announced import Announcement, announced_batch
+from coordinator.spark.announced import Announcement, announced_batch, announced_files
 from coordinator.spark.ranges import BatchRanges, Range
 from coordinator.spark.sinks.protocol import SinkRefused
 
@@ -42,6 +43,20 @@ def test_the_newest_batch_of_the_only_query_is_found():
     announce(batch(9, "other"), topic="another")
     it.put(batch(5, "two"))
     assert found() == 5
+
+
+def test_a_stream_finds_its_own_files_and_no_others():
+    ranges = [FileRange("file:///a b", 0, 3, 4), FileRange("file:///c", 0, 9, 9)]
+    mine, other = (Announcement("g", "t", stream, java=JAVA) for stream in ("mine", "other"))
+    mine.put(batch(3, "one"))
+    with pytest.raises(SinkRefused, match="has announced no batch"):
+        announced_files(JAVA, "mine")  # Never as one without rows.
+    mine.put(batch(3, "one"), ranges[:1])
+    other.put(batch(9, "two"), ranges[1:])
+    assert announced_files(JAVA, "mine") == (BatchRanges.from_offset(batch(3, "one")), ranges[:1])
+    mine.withdraw()
+    with pytest.raises(SinkRefused, match="has announced no batch"):
+        announced_files(JAVA, "mine")
 
 
 def test_a_query_that_has_stopped_or_died_does_not_count():

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from coordinator.sources.base import snapshot_of
 from coordinator.sources.kafka import KafkaTopic
 from coordinator.spark.options import DataLost, StreamOptions
-from coordinator.spark.ranges import BatchRanges, Range, plan
+from coordinator.spark.ranges import BatchRanges, Range, plan, rounded
 
 LOGS = st.dictionaries(
     st.integers(0, 20), st.tuples(st.integers(0, 1_000), st.integers(0, 1_000)), max_size=12
@@ -35,6 +35,14 @@ def test_partitions_with_little_get_it_all_and_the_others_share():
     positions = {p: Range(0, 0, -1) for p in range(3)}
     planned = plan(positions, {0: 1_000, 1: 10, 2: 1_000}, 110)
     assert {p: r.end for p, r in planned.items()} == {0: 50, 1: 10, 2: 50}
+
+
+def test_where_parts_of_files_are_large_partitions_take_turns():
+    ranges = {p: Range(0, 10, 0) for p in range(5)}
+    taken = [set(rounded(ranges, 100, turn, lambda p, r: 60)) for turn in range(5)]
+    assert taken == [{0, 1}, {1, 2}, {2, 3}, {3, 4}, {4, 0}]
+    assert rounded(ranges, 50, 3, lambda p, r: r.end) == ranges
+    assert rounded({}, 50, 3, lambda p, r: r.end) == {}
 
 
 @given(st.integers(0, 10**6), LOGS)

@@ -17,8 +17,8 @@ from coordinator.sources import FileLog
 from coordinator.sources.base import snapshots_of
 from coordinator.spark.options import StreamOptions
 from coordinator.spark.ranges import split
-from coordinator.spark.reading import tasks
 from coordinator.spark.refusals import BadOption
+from coordinator.spark.tasks import tasks
 
 RANGES = st.dictionaries(
     st.integers(0, 9),

@@ -69,3 +69,14 @@ def test_a_users_class_in_the_main_module_travels_by_value():
         pass
 
     assert cloudpickle.loads(cloudpickle.dumps(Mine)).name() == "consumer_group"
+
+
+def test_no_name_of_the_package_is_that_of_one_of_its_modules():
+    """Else it would be the module, once anybody has imported that."""
+    import pkgutil
+
+    import coordinator.spark as package
+
+    modules = {module.name for module in pkgutil.iter_modules(package.__path__)}
+    assert not modules & set(package.__all__)
+    assert all(callable(getattr(package, name)) for name in package.__all__)

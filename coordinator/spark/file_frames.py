@@ -1,0 +1,129 @@
+"""Rows of files as DataFrames of Spark's own reader.
+
+Whole files are read as they are. A file that a range cuts is read between two row numbers, by
+`_metadata.row_index`, which counts the rows of a Parquet file also where its reader leaves out row
+groups. Spark scans such a file as a whole, so ranges are to cut few (`Planner`).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import reduce
+from typing import Any
+from urllib.parse import quote
+
+from coordinator.sources.base import NothingFound
+from coordinator.sources.files import FileLog, FileRange
+from coordinator.spark.options import StreamOptions
+from coordinator.spark.refusals import BadOption
+
+MOST_FRAMES = 8
+"""Cut files up to which each is a scan of its own; above, they are one scan and a join."""
+CHOOSING = frozenset(
+    "path paths basepath pathglobfilter modifiedbefore modifiedafter recursivefilelookup".split()
+)
+"""Options that choose files: with them rows would count as read that were not."""
+_PATTERN = re.compile(r"[\\{}\[\]*?]")
+"""Characters that are a pattern in a path for Hadoop, unless a backslash is in front."""
+_UNESCAPED = "/-_.!~'()*,;:$&+=@"
+"""Characters besides letters and digits that `java.net.URI` leaves as they are in a path."""
+
+
+@dataclass(frozen=True)
+class FileReader:
+    """Spark's reader of the files of one directory. It can be pickled.
+
+    Args:
+        root: URI of the directory; folders below it that are named for columns give their files
+            these.
+        format: Spark's name of it. schema: a pyspark StructType, or text for
+            `DataFrameReader.schema`; None: Spark's, of the files that are read.
+        options: of Spark's reader.
+    """
+
+    root: str
+    format: str
+    schema: Any = None  # Any: pyspark is optional.
+    options: Mapping[str, str] | None = None
+
+    @classmethod
+    def of_log(
+        cls, spark: Any, options: StreamOptions, schema: Any, read_options: Mapping[str, str] | None
+    ) -> FileReader:
+        """The reader of a source's directory, with the schema of all its files.
+
+        The files of one batch do not tell it: the type of a folder's column depends on all its
+        values.
+
+        Args:
+            schema: the user's, of some or all columns. read_options: of Spark's reader.
+        Raises:
+            BadOption: an option chooses files. NothingFound: there is neither file nor schema.
+        """
+        for name in read_options or {}:
+            if name.lower() in CHOOSING:
+                raise BadOption(f"{name} is not for this reader: the group says which files count")
+        log = options.source
+        assert isinstance(log, FileLog)
+        uris = [path.uri for path in log.files()]
+        if not uris and schema is None:
+            raise NothingFound(f"{log.root} holds no rows to tell the schema by: give one")
+        reader = cls(log.root.uri, log.format, schema, read_options)
+        return replace(reader, schema=reader._load(spark, uris).schema)
+
+    def frame(self, spark: Any, ranges: Sequence[FileRange]) -> Any:
+        """The rows of the ranges, of which no two are of one file, as a pyspark DataFrame."""
+        whole = [one.uri for one in ranges if one.is_whole]
+        cut = [one for one in ranges if not one.is_whole]
+        frames = [self._load(spark, whole)] if whole or not cut else []
+        if len(cut) <= MOST_FRAMES:
+            frames += (self._between(spark, one) for one in cut)
+        else:
+            frames.append(self._joined(spark, cut))
+        return reduce(lambda one, other: one.union(other), frames)
+
+    # --- Inside ---
+
+    def _load(self, spark: Any, uris: Iterable[str]) -> Any:
+        # File names are no patterns, whatever characters they have.
+        paths = [_PATTERN.sub(r"\\\g<0>", _known_to_spark(uri)) for uri in uris]
+        if not paths:
+            return spark.createDataFrame([], self.schema)
+        reader = spark.read.format(self.format).options(mergeSchema="true")
+        reader = reader.options(**self.options or {}, basePath=_known_to_spark(self.root))
+        return (reader if self.schema is None else reader.schema(self.schema)).load(paths)
+
+    def _between(self, spark: Any, one: FileRange) -> Any:
+        return self._load(spark, [one.uri]).where(
+            f"_metadata.row_index >= {one.first} AND _metadata.row_index < {one.last}"
+        )
+
+    def _joined(self, spark: Any, cut: Sequence[FileRange]) -> Any:
+        rows = self._load(spark, (one.uri for one in cut))
+        bounds = spark.createDataFrame(
+            [(escaped(_known_to_spark(one.uri)), one.first, one.last) for one in cut],
+            "`@path` string, `@first` long, `@last` long",
+        )
+        names = [f"`{name.replace('`', '``')}`" for name in rows.columns]
+        marked = rows.selectExpr(
+            *names, "_metadata.file_path AS `@path`", "_metadata.row_index AS `@row`"
+        )
+        kept = marked.join(bounds.hint("broadcast"), "@path")
+        return kept.where("`@row` >= `@first` AND `@row` < `@last`").select(*names)
+
+
+def _known_to_spark(uri: str) -> str:
+    """The URI under Spark's name of S3."""
+    return uri.replace("s3://", "s3a://", 1)
+
+
+def escaped(uri: str) -> str:
+    """A URI as `_metadata.file_path` has it: as `java.net.URI` writes it.
+
+    Other than in Python's `quote`, letters beyond ASCII stay as they are.
+    """
+    scheme, _, rest = uri.partition("://")
+    path = "".join(c if c > "\x9f" and c.isprintable() else quote(c, _UNESCAPED) for c in rest)
+    return f"{scheme}:{path}" if path.startswith("/") else f"{scheme}://{path}"

@@ -1,0 +1,57 @@
+"""Options of reads by Spark's own readers: those of `format("consumer_group")` that mean something
+to a planner of files, in Python values or Spark's text."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from coordinator.sources.base import NothingFound
+from coordinator.sources.files import FileLog
+from coordinator.spark.options import StreamOptions
+from coordinator.spark.refusals import BadOption
+
+FORMATS = ("parquet",)
+"""Formats whose rows Spark's readers number."""
+_IN_SPARK = {
+    "columns": "select(...) of the rows",
+    "filters": "where(...) of the rows",
+    "minpartitions": "spark.sql.files.maxPartitionBytes",
+}
+"""Options that Spark's own readers are told in another way."""
+
+
+def file_options(given: Mapping[str, Any]) -> dict[str, str]:
+    """The options as Spark's text, once they are seen to name a directory that Spark can read.
+
+    Raises:
+        BadOption: an option is not for reads by Spark, or the source is none of files.
+        NothingFound: there is no such directory.
+    """
+    for name in given:
+        if name.lower() in _IN_SPARK:
+            raise BadOption(f"{name} is not for reads by Spark: use {_IN_SPARK[name.lower()]}")
+    told = {name: _text(value) for name, value in given.items()}
+    options = StreamOptions.parse(told)
+    log = options.source
+    if not isinstance(log, FileLog) or log.format not in FORMATS:
+        raise BadOption(
+            f"source={told['source'][:80]}: Spark reads directories of {' and '.join(FORMATS)} "
+            "for a group, such as parquet:/logs/flights"
+        )
+    entry = log.root.look()
+    if entry is None and not options.allow_empty:
+        is_pattern = not set("*?[{").isdisjoint(log.directory)
+        advice = ": name the directory itself, without a pattern" if is_pattern else ""
+        raise NothingFound(f"there is no directory {log.root}{advice}")
+    if entry is not None and not entry.is_folder:
+        raise BadOption(f"{log.root} is a file: name its directory, {log.format}:{log.root.parent}")
+    return told
+
+
+def _text(value: Any) -> str:
+    """A value as Spark's readers take it."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    return json.dumps(value) if isinstance(value, Mapping) else str(value)

@@ -1,0 +1,162 @@
+"""Streams by Spark's own reader: a function is called with each batch's rows of a group's files.
+
+    query = (
+        streaming(spark, coordinator="127.0.0.1:7400", group="delays",
+                  source="parquet:/logs/flights", topic="flights")
+        .foreach_batch(lambda rows, batch_id: rows.write.mode("append").parquet("/results"))
+        .option("checkpointLocation", "/checkpoints/delays")
+        .start()
+    )
+
+The stream that Spark runs has no rows. Its source is a member of the group, plans a batch as
+`format("consumer_group")` does, and announces the files that hold its rows; the function gets a
+DataFrame of Spark's reader of these. Rows never pass through Python, and executors need no library.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from pyspark.sql.datasource import DataSource
+from pyspark.sql.types import StructType
+
+from coordinator.spark.announced import Announcement, announced_files, java_process
+from coordinator.spark.exactly_once import ExactlyOnce
+from coordinator.spark.file_frames import FileReader
+from coordinator.spark.file_options import file_options
+from coordinator.spark.logs import log_like_spark
+from coordinator.spark.option_values import LATEST
+from coordinator.spark.options import StreamOptions
+from coordinator.spark.planner import Planner, files_within
+from coordinator.spark.ranges import NO_BATCH, BatchRanges
+from coordinator.spark.refusals import BadOption, told_plainly
+from coordinator.spark.stream import GroupStreamReader
+from coordinator.spark.tasks import RangePartition
+from coordinator.spark.worker_imports import ImportedInWorkers
+
+STREAM = "stream"
+"""Option of the stream's source: the id under which it announces batches."""
+BatchFunction = Callable[[Any, int], None]  # Any: a pyspark DataFrame.
+
+
+def streaming(
+    spark: Any,  # Any: a pyspark SparkSession, classic or Connect; pyspark is optional.
+    *,
+    group: str,
+    source: str,
+    schema: Any = None,
+    read_options: Mapping[str, str] | None = None,
+    **options: Any,
+) -> GroupStream:
+    """A stream of what a group has not read yet, of files that Spark reads.
+
+    The schema is fixed here: columns that only later files have are read after a restart.
+
+    Args:
+        group, source, schema, read_options: see `reading`.
+        options: see `StreamOptions`.
+    Raises:
+        BadOption, NothingFound, BadLayout: options or files are not as expected.
+    """
+    given = file_options({"group": group, "source": source, **options})
+    parsed = StreamOptions.parse(given)
+    if parsed.ending_offsets != LATEST:
+        raise BadOption("endingOffsets is for batch reads: a stream has no end")
+    parsed.partitions()
+    reader = FileReader.of_log(spark, parsed, schema, read_options)
+    return GroupStream(spark, parsed, given, reader)
+
+
+class GroupStream:
+    """A stream that is not started yet; see `streaming`."""
+
+    def __init__(
+        self, spark: Any, parsed: StreamOptions, given: Mapping[str, str], reader: FileReader
+    ) -> None:
+        self._spark = spark
+        self._parsed = parsed
+        self._given = given
+        self._reader = reader
+
+    def foreach_batch(self, function: BatchFunction) -> Any:
+        """A pyspark DataStreamWriter, for its checkpointLocation, trigger and start.
+
+        Args:
+            function: gets the rows of a batch and Spark's number of it; or an `ExactlyOnce` of the
+                same group and topic. A batch that fails is read again (at least once).
+        Raises:
+            BadOption: the `ExactlyOnce` is of another group or topic.
+        """
+        if isinstance(function, ExactlyOnce):
+            here = (self._parsed.group, self._parsed.source.topic)
+            if (function.group, function.topic) != here:
+                raise BadOption(
+                    f"this ExactlyOnce commits offsets of group {function.group} and topic "
+                    f"{function.topic}, and the stream reads for {here[0]} and {here[1]}"
+                )
+        stream = uuid.uuid4().hex
+        self._spark.dataSource.register(FilesSource)
+        ranges = self._spark.readStream.format(FilesSource.name())
+        loaded = ranges.options(**self._given, **{STREAM: stream}).load()
+        return loaded.writeStream.foreachBatch(_ReadBySpark(function, self._reader, stream))
+
+
+class _ReadBySpark(metaclass=ImportedInWorkers):
+    """Function for Spark's `foreachBatch` that reads the announced files."""
+
+    def __init__(self, function: BatchFunction, reader: FileReader, stream: str) -> None:
+        self._function = function
+        self._reader = reader
+        self._stream = stream
+
+    def __call__(self, nothing: Any, batch_id: int) -> None:  # Any: a pyspark DataFrame.
+        batch, files = announced_files(java_process(nothing), self._stream)
+        rows = self._reader.frame(nothing.sparkSession, files)
+        if isinstance(self._function, ExactlyOnce):
+            self._function.add(rows, batch)
+        else:
+            self._function(rows, batch_id)
+
+
+# --- In the source process --------------------------------------------------------------------
+
+
+class FilesSource(DataSource, metaclass=ImportedInWorkers):
+    """The source of `streaming`, which registers it."""
+
+    @classmethod
+    def name(cls) -> str:
+        return "consumer_group_files"
+
+    def schema(self) -> str:
+        return "nothing int"
+
+    def streamReader(self, schema: StructType) -> FilesReader:
+        log_like_spark()
+        given = {name: value for name, value in self.options.items() if name != STREAM}
+        with told_plainly():
+            return FilesReader(StreamOptions.parse(given), self.options[STREAM])
+
+
+class FilesReader(GroupStreamReader):
+    """Stream reader without rows, which announces the files of each batch."""
+
+    def __init__(self, options: StreamOptions, stream: str) -> None:
+        super().__init__(options)
+        self._stream = stream
+
+    @told_plainly()
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[RangePartition]:
+        batch = NO_BATCH if start == end else BatchRanges.from_offset(end)
+        self._announced(batch.to_offset(), files_within(batch, self._planning().snapshots(batch)))
+        return []
+
+    # --- Inside ---
+
+    def _planner_of(self, options: StreamOptions) -> Planner:
+        return Planner(options, scans_files=True)
+
+    def _announcing(self) -> Announcement:
+        return Announcement(self._options.group, self._options.source.topic, self._stream)

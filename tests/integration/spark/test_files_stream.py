@@ -1,0 +1,149 @@
+"""Streams by Spark's own reader: every row once, as `spark.read` gives it, whoever dies."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from coordinator.sources.base import NothingFound
+from coordinator.spark import streaming
+from coordinator.spark.exactly_once import ExactlyOnce
+from coordinator.spark.refusals import BadOption
+from coordinator.spark.sinks.parquet import ParquetSink
+from tests.campaigns.faults.spark.processes import send, source_processes
+from tests.integration.spark.jobs import Job, committed
+from tests.integration.waiting import wait_until
+from tests.kit.patience import HANG_S
+from tests.kit.serving import Process
+
+PARTITIONS, ROWS = 4, 1_500
+EVERYTHING = PARTITIONS * ROWS
+ENDS = dict.fromkeys(range(PARTITIONS), ROWS)
+
+
+@pytest.fixture(scope="module")
+def log(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("log")
+    for number in range(PARTITIONS):
+        rows = pa.table({"partition": [number] * ROWS, "n": range(ROWS)})
+        pq.write_table(rows, folder / f"{number}.parquet", row_group_size=500)
+    return f"parquet:{folder}"
+
+
+@pytest.fixture
+def server():
+    with Process(
+        "--group-min-session-timeout-ms", "1000", "--group-initial-rebalance-delay-ms", "500"
+    ) as process:
+        yield process
+
+
+def given(server, folder, **more):
+    return {
+        "coordinator": server.address, "group": "g", "source": f"parquet:{folder}", "topic": "t",
+        **more,
+    }  # fmt: skip
+
+
+def run_until_all_is_read(stream, function, checkpoint) -> None:
+    writer = stream.foreach_batch(function).option("checkpointLocation", str(checkpoint))
+    query = writer.trigger(availableNow=True).start()
+    assert query.awaitTermination(2 * HANG_S)
+    assert query.exception() is None
+
+
+@pytest.mark.parametrize("protocol", ["classic", "session"])
+def test_all_that_is_there_is_read_once_and_then_nothing(spark, log, server, tmp_path, protocol):
+    job = Job(spark, log, server, tmp_path, by_spark=True, protocol=protocol)
+    for _ in range(2):
+        assert job.start(availableNow=True).awaitTermination(2 * HANG_S)
+        assert job.result() == (EVERYTHING, EVERYTHING)
+    assert committed(server) == ENDS
+
+
+def test_files_that_spark_appends_come_back_as_spark_reads_them(spark, server, tmp_path):
+    folder, results, checkpoint = (str(tmp_path / name) for name in ("log", "results", "c"))
+    rows = spark.range(24).selectExpr(
+        "id", "id / 7 AS d", "named_struct('x', array(id)) AS nested", "id % 3 AS part",
+        "if(id % 2 = 0, 'a b/ü%', null) AS label",
+    )  # fmt: skip
+    for _ in range(2):
+        rows.write.partitionBy("part", "label").mode("append").parquet(folder)
+        stream = streaming(spark, **given(server, folder, filePartitions="hash:3"))
+        run_until_all_is_read(
+            stream, lambda rows, _: rows.write.mode("append").parquet(results), checkpoint
+        )
+        ours, theirs = spark.read.parquet(results), spark.read.parquet(folder)
+        assert ours.schema == theirs.schema
+        assert sorted(map(str, ours.collect())) == sorted(map(str, theirs.collect()))
+
+
+def test_queries_share_a_group_and_one_that_dies_costs_no_row(spark, log, server, tmp_path):
+    names = ("one", "two")
+    one, two = (
+        Job(spark, log, server, tmp_path, n, by_spark=True, maxRowsPerBatch="400") for n in names
+    )
+    before = set(source_processes(os.getpid()))
+    first = one.start(processingTime="0 seconds")
+    wait_until(lambda: sum(committed(server).values()) > 0)
+    victims = set(source_processes(os.getpid())) - before
+    second = two.start(processingTime="0 seconds")
+    wait_until(lambda: sum(committed(server).values()) > EVERYTHING // 4)
+    send(victims, signal.SIGKILL)
+    wait_until(lambda: first.exception() is not None)  # Its source's process has crashed.
+    shutil.rmtree(one.checkpoint)
+    third = one.start(processingTime="0 seconds")
+    wait_until(lambda: committed(server) == ENDS)
+    for query in (second, third):
+        query.stop()
+    assert one.result() == (EVERYTHING, EVERYTHING)
+
+
+def test_a_batch_that_fails_is_read_again_from_its_checkpoint(spark, log, server, tmp_path):
+    seen: list[set[int]] = []
+
+    def fail_at_first(rows, batch_id: int) -> None:
+        seen.append({row.n for row in rows.where("partition = 1").select("n").collect()})
+        if len(seen) == 2:
+            raise ZeroDivisionError
+
+    options = given(server, log.removeprefix("parquet:"), maxRowsPerBatch=3_000)
+    stream = streaming(spark, **options)
+    with pytest.raises(Exception, match="ZeroDivisionError"):
+        run_until_all_is_read(stream, fail_at_first, tmp_path / "c")
+    run_until_all_is_read(streaming(spark, **options), fail_at_first, tmp_path / "c")
+    first, failed, again, *rest = seen
+    assert failed == again
+    assert set.union(first, again, *rest) == set(range(ROWS))
+    assert len(first) + len(again) + sum(map(len, rest)) == ROWS
+
+
+def test_a_file_that_is_written_over_in_a_batch_fails_the_query(spark, server, tmp_path):
+    path = tmp_path / "log" / "day=1" / "a.parquet"
+    path.parent.mkdir(parents=True)
+    pq.write_table(pa.table({"n": range(5)}), path)
+    stream = streaming(spark, **given(server, tmp_path / "log"))
+    with pytest.raises(Exception, match=r"a\.parquet was written over"):
+        run_until_all_is_read(
+            stream, lambda *_: pq.write_table(pa.table({"n": range(50)}), path), tmp_path / "c"
+        )
+    assert committed(server) == {}
+
+
+def test_what_a_stream_cannot_be_is_refused_where_it_is_made(spark, server, tmp_path):
+    (tmp_path / "empty").mkdir()
+    pq.write_table(pa.table({"n": range(5)}), tmp_path / "0.parquet")
+    with pytest.raises(NothingFound, match="there is no directory"):
+        streaming(spark, **given(server, tmp_path / "none"))
+    with pytest.raises(NothingFound, match="nothing was found"):
+        streaming(spark, **given(server, tmp_path / "empty"))
+    with pytest.raises(BadOption, match="a stream has no end"):
+        streaming(spark, **given(server, tmp_path), endingOffsets={"0": 3})
+    sink = ExactlyOnce(ParquetSink(str(tmp_path / "results")), server.address, "g", "other")
+    with pytest.raises(BadOption, match="topic other, and the stream reads for g and t"):
+        streaming(spark, **given(server, tmp_path)).foreach_batch(sink)
