@@ -124,8 +124,6 @@ def read_assigned(
     key = (str(options.get("coordinator")), group, source)
     if key in _OPEN:
         _OPEN.pop(key).close()
-    elif not _OPEN:
-        atexit.register(_close_all)
     told = {"group": group, "source": source, **options}
     _OPEN[key] = batch = _begun(spark, schema, read_options, told)
     return batch.rows
@@ -153,6 +151,7 @@ def committed(rows: Any) -> None:  # Any: a pyspark DataFrame.
 # --- Inside ---
 
 
+@atexit.register
 def _close_all() -> None:
     while _OPEN:
         _OPEN.popitem()[1].close()
