@@ -31,7 +31,6 @@ AT_ONCE = 50
 MOST_ITEMS = 1_000_000
 NO_ID = bytes(16)
 NO_TIME = -1
-"""Of numbers, only times can be null."""
 LONGEST_TEXT = 32_767
 """Bytes of a text in versions that are not flexible."""
 
@@ -161,9 +160,12 @@ def _plain(kind: str, flexible: bool) -> Write:
         pack_value = Struct(">" + _FORMATS[kind]).pack
 
         def write_number(out: bytearray, value: Any) -> None:
+            out += pack_value(value)
+
+        def write_time(out: bytearray, value: Any) -> None:
             out += pack_value(NO_TIME if value is None else value)
 
-        return write_number
+        return write_time if kind == "datetime_i64" else write_number
     if kind == "uuid":
         return lambda out, value: out.extend(NO_ID if value is None else value.bytes)
     if flexible:
