@@ -19,7 +19,6 @@ from typing import Any
 from coordinator.assignors import TopicPartition
 from coordinator.spark.file_frames import FileReader
 from coordinator.spark.file_options import file_options
-from coordinator.spark.options import StreamOptions
 from coordinator.spark.planner import Planner, files_within
 from coordinator.spark.ranges import NO_BATCH, BatchRanges
 
@@ -160,7 +159,8 @@ def _close_all() -> None:
 def _begun(
     spark: Any, schema: Any, read_options: Mapping[str, str] | None, told: Mapping[str, Any]
 ) -> AssignedRows:
-    options = StreamOptions.parse(file_options({**DEFAULTS, **told})).in_group()
+    _, parsed = file_options({**DEFAULTS, **told})
+    options = parsed.in_group()
     planner = Planner(options, scans_files=True)
     try:
         planner.begin(may_store=True)

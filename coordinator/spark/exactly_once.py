@@ -30,6 +30,7 @@ from coordinator.dial import Credentials
 from coordinator.operator.admin import GroupAdmin
 from coordinator.sources.file_systems import StorePath
 from coordinator.spark.announced import announced_batch, java_process
+from coordinator.spark.file_frames import known_to_spark
 from coordinator.spark.ranges import MANIFESTS, NOTHING_STORED, BatchRanges
 from coordinator.spark.refused_batches import RefusedBatches
 from coordinator.spark.sinks.deciding import Decider, Proposal
@@ -182,7 +183,7 @@ def read_exactly_once(
         credentials: TLS and token; None: from environment variables.
     """
     files = committed_files(directory, coordinator, group, credentials=credentials)
-    paths = [str(path).replace("s3://", "s3a://", 1) for path in files]
+    paths = [known_to_spark(str(path)) for path in files]
     return spark.read.option("mergeSchema", "true").parquet(*paths) if paths else None
 
 

@@ -88,11 +88,11 @@ class FileReader:
 
     def _load(self, spark: Any, uris: Iterable[str]) -> Any:
         # File names are no patterns, whatever characters they have.
-        paths = [_PATTERN.sub(r"\\\g<0>", _known_to_spark(uri)) for uri in uris]
+        paths = [_PATTERN.sub(r"\\\g<0>", known_to_spark(uri)) for uri in uris]
         if not paths:
             return spark.createDataFrame([], self.schema)
         reader = spark.read.format(self.format).options(mergeSchema="true")
-        reader = reader.options(**self.options or {}, basePath=_known_to_spark(self.root))
+        reader = reader.options(**self.options or {}, basePath=known_to_spark(self.root))
         return (reader if self.schema is None else reader.schema(self.schema)).load(paths)
 
     def _between(self, spark: Any, one: FileRange) -> Any:
@@ -103,7 +103,7 @@ class FileReader:
     def _joined(self, spark: Any, cut: Sequence[FileRange]) -> Any:
         rows = self._load(spark, (one.uri for one in cut))
         bounds = spark.createDataFrame(
-            [(escaped(_known_to_spark(one.uri)), one.first, one.last) for one in cut],
+            [(escaped(known_to_spark(one.uri)), one.first, one.last) for one in cut],
             "`@path` string, `@first` long, `@last` long",
         )
         names = [f"`{name.replace('`', '``')}`" for name in rows.columns]
@@ -114,8 +114,8 @@ class FileReader:
         return kept.where("`@row` >= `@first` AND `@row` < `@last`").select(*names)
 
 
-def _known_to_spark(uri: str) -> str:
-    """The URI under Spark's name of S3."""
+def known_to_spark(uri: str) -> str:
+    """A place under Spark's name of S3."""
     return uri.replace("s3://", "s3a://", 1)
 
 

@@ -22,8 +22,8 @@ _IN_SPARK = {
 """Options that Spark's own readers are told in another way."""
 
 
-def file_options(given: Mapping[str, Any]) -> dict[str, str]:
-    """The options as Spark's text, once they are seen to name a directory that Spark can read.
+def file_options(given: Mapping[str, Any]) -> tuple[dict[str, str], StreamOptions]:
+    """The options of a read by Spark, as its text and parsed.
 
     Raises:
         BadOption: an option is not for reads by Spark, or the source is none of files.
@@ -47,7 +47,7 @@ def file_options(given: Mapping[str, Any]) -> dict[str, str]:
         raise NothingFound(f"there is no directory {log.root}{advice}")
     if entry is not None and not entry.is_folder:
         raise BadOption(f"{log.root} is a file: name its directory, {log.format}:{log.root.parent}")
-    return told
+    return told, options
 
 
 def _text(value: Any) -> str:

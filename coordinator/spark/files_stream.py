@@ -22,14 +22,13 @@ from typing import Any
 from pyspark.sql.datasource import DataSource
 from pyspark.sql.types import StructType
 
-from coordinator.spark.announced import Announcement, announced_files, java_process
+from coordinator.spark.announced import announced_files, java_process
 from coordinator.spark.exactly_once import ExactlyOnce
 from coordinator.spark.file_frames import FileReader
 from coordinator.spark.file_options import file_options
 from coordinator.spark.logs import log_like_spark
-from coordinator.spark.option_values import LATEST
 from coordinator.spark.options import StreamOptions
-from coordinator.spark.planner import Planner, files_within
+from coordinator.spark.planner import files_within
 from coordinator.spark.ranges import NO_BATCH, BatchRanges
 from coordinator.spark.refusals import BadOption, told_plainly
 from coordinator.spark.stream import GroupStreamReader
@@ -60,10 +59,8 @@ def streaming(
     Raises:
         BadOption, NothingFound, BadLayout: options or files are not as expected.
     """
-    given = file_options({"group": group, "source": source, **options})
-    parsed = StreamOptions.parse(given)
-    if parsed.ending_offsets != LATEST:
-        raise BadOption("endingOffsets is for batch reads: a stream has no end")
+    given, parsed = file_options({"group": group, "source": source, **options})
+    parsed.check_stream()
     parsed.partitions()
     reader = FileReader.of_log(spark, parsed, schema, read_options)
     return GroupStream(spark, parsed, given, reader)
@@ -143,20 +140,8 @@ class FilesSource(DataSource, metaclass=ImportedInWorkers):
 class FilesReader(GroupStreamReader):
     """Stream reader without rows, which announces the files of each batch."""
 
-    def __init__(self, options: StreamOptions, stream: str) -> None:
-        super().__init__(options)
-        self._stream = stream
-
     @told_plainly()
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[RangePartition]:
         batch = NO_BATCH if start == end else BatchRanges.from_offset(end)
         self._announced(batch.to_offset(), files_within(batch, self._planning().snapshots(batch)))
         return []
-
-    # --- Inside ---
-
-    def _planner_of(self, options: StreamOptions) -> Planner:
-        return Planner(options, scans_files=True)
-
-    def _announcing(self) -> Announcement:
-        return Announcement(self._options.group, self._options.source.topic, self._stream)

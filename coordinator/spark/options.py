@@ -273,6 +273,15 @@ class StreamOptions:
             source = source.meeting([condition_of(*told, schema) for told in self.filters])
         return replace(self, source=source)
 
+    def check_stream(self) -> None:
+        """Refuse what is for batch reads alone.
+
+        Raises:
+            BadOption: an end is told.
+        """
+        if self.ending_offsets != LATEST:
+            raise BadOption("endingOffsets is for batch reads: a stream has no end")
+
     def key(self, partition: int) -> TopicPartition:
         """A partition under the name of its topic in the group."""
         return TopicPartition(self.source.topic, partition)

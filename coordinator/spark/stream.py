@@ -39,11 +39,10 @@ from coordinator.client.errors import Unavailable
 from coordinator.sources.files import FileRange
 from coordinator.spark.announced import Announcement
 from coordinator.spark.logs import log_like_spark
-from coordinator.spark.option_values import LATEST
 from coordinator.spark.options import StreamOptions
 from coordinator.spark.planner import Planner
 from coordinator.spark.ranges import NO_BATCH, BatchRanges
-from coordinator.spark.refusals import BadOption, told_plainly
+from coordinator.spark.refusals import told_plainly
 from coordinator.spark.sinks.protocol import SinkRefused
 from coordinator.spark.tasks import GroupReader, RangePartition, read, tasks
 from coordinator.spark.worker_imports import ImportedInWorkers
@@ -68,8 +67,7 @@ class ConsumerGroupSource(DataSource, metaclass=ImportedInWorkers):
 
     def streamReader(self, schema: StructType) -> GroupStreamReader:
         options = self._options(schema)
-        if options.ending_offsets != LATEST:
-            raise BadOption("endingOffsets is for batch reads: a stream has no end")
+        options.check_stream()
         return GroupStreamReader(options)
 
     def reader(self, schema: StructType) -> GroupReader:
@@ -86,10 +84,15 @@ class ConsumerGroupSource(DataSource, metaclass=ImportedInWorkers):
 class GroupStreamReader(
     DataSourceStreamReader, SupportsTriggerAvailableNow, metaclass=ImportedInWorkers
 ):
-    """Stream reader. Spark makes two for a query and pickles them: it joins on first use."""
+    """Stream reader. Spark makes two for a query and pickles them: it joins on first use.
 
-    def __init__(self, options: StreamOptions) -> None:
+    Args:
+        stream: id under which the files of batches are announced, where Spark reads them itself.
+    """
+
+    def __init__(self, options: StreamOptions, stream: str = "") -> None:
         self._options = options.in_group()
+        self._stream = stream
         self._planner: Planner | None = None  # Made in the source process.
         self._announcement: Announcement | None = None
         self._has_warned = False  # That batches cannot be announced.
@@ -156,7 +159,7 @@ class GroupStreamReader(
 
     def _planning(self) -> Planner:
         if self._planner is None:
-            self._planner = self._planner_of(self._options)
+            self._planner = Planner(self._options, scans_files=bool(self._stream))
             if threading.current_thread() is threading.main_thread():
                 # Spark ends this process with SIGTERM, perhaps while it calls `stop`.
                 signal.signal(signal.SIGTERM, self._terminated)
@@ -174,12 +177,6 @@ class GroupStreamReader(
                     raise
                 raise Unavailable(f"coordinator {address}: {error}") from error
 
-    def _planner_of(self, options: StreamOptions) -> Planner:
-        return Planner(options)
-
-    def _announcing(self) -> Announcement:
-        return Announcement(self._options.group, self._options.source.topic)
-
     def _announced(
         self, offset: dict[str, Any], files: Sequence[FileRange] | None = None
     ) -> dict[str, Any]:
@@ -188,7 +185,9 @@ class GroupStreamReader(
         A query may have another sink, so it goes on if it cannot; an exactly-once sink refuses.
         """
         try:
-            self._announcement = self._announcement or self._announcing()
+            if self._announcement is None:
+                options = self._options
+                self._announcement = Announcement(options.group, options.source.topic, self._stream)
             self._announcement.put(offset, files)
         except (OSError, SinkRefused) as error:
             if not self._has_warned:
