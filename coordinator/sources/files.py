@@ -1,4 +1,4 @@
-"""Directories of files as logs: Parquet, Arrow, JSON lines, CSV, and segments that grow.
+"""Directories of files as logs: Parquet, Arrow, JSON lines, segments that grow, and whole files.
 
     directory/3.parquet                               partition 3, one file
     directory/day=3/a.parquet, b.parquet              partition 3, its files one after the other
@@ -11,8 +11,11 @@ follow each other as the group has recorded them (`recorded.py`), so whatever is
 what is there. Without a group they follow each other by name, and `marks.py` has a file that comes
 in front of what was read, or that was changed or deleted, refused with its name. A name of twenty
 digits, as Kafka's segments have, says at which offset the file begins; then old files may be
-deleted. Files of Arrow streams, JSON lines and CSV may grow while they are the last: what is not
-yet whole at their end does not count. Other layouts are refused (`layout.py`).
+deleted. Files of Arrow streams and JSON lines may grow while they are the last: what is not yet
+whole at their end does not count. Other layouts are refused (`layout.py`).
+
+Of other formats a file is one unit: an offset counts files, and the row at it says where its file
+is, for whoever reads it (`formats/whole.py`).
 
 Folders that are named for columns and values give their files these columns (`hive.py`).
 """
@@ -82,9 +85,10 @@ class FileLog(GroupReadable):
 
     Args:
         directory: a path, or a location that `StorePath.of` takes.
-        format: arrow (files), segments (Arrow streams), parquet, jsonl or csv.
+        format: arrow (files), segments (Arrow streams), parquet or jsonl, of which offsets count
+            rows; csv, json, orc, avro, text or files (any), of which they count files.
         given_schema: a pyarrow.Schema; by default that of the first file and what the newest adds,
-            which for JSON lines and CSV is guessed from the first rows; then the folders' columns.
+            which for JSON lines is guessed from the first rows; then the folders' columns.
         file_partitions: rule by which files belong to partitions, see `layout.py`; by default by
             the layout.
         reading: the format's settings, if they are not its defaults.
@@ -127,9 +131,14 @@ class FileLog(GroupReadable):
         return list(range(int(rule.removeprefix(HASH)))) if found else []
 
     @property
+    def unit(self) -> str:
+        """What its offsets count: `rows` or `files`."""
+        return FORMATS[self.format].unit
+
+    @property
     def expected(self) -> str:
         """Expected layout, for messages."""
-        return f"{EXPECTED.format(suffix=self._suffixes[0][1:])}; {CHOOSE}"
+        return f"{EXPECTED.format(suffix=self.format)}; {CHOOSE}"
 
     def begin_offset(self, partition: int) -> int:
         return self.snapshot(partition).begin()
@@ -156,18 +165,6 @@ class FileLog(GroupReadable):
     def with_schema(self, schema: Any) -> FileLog:
         """See `Source`. Columns are chosen by name and cast; those that a file lacks are null."""
         return replace(self, given_schema=schema)
-
-    def choosing(self, schema: Any) -> FileLog:
-        """See `with_schema`, for some of the columns of `schema()`.
-
-        CSV needs to know them all: a choice tells neither their places, where there is no header,
-        nor whether a header that has none of those chosen is one.
-        """
-        chosen = self.with_schema(schema)
-        if self.format != "csv":
-            return chosen
-        names = tuple(self._schema_of(self._all_files()).names)
-        return replace(chosen, reading=replace(self.reads_as, names=names))
 
     def meeting(self, conditions: Conditions) -> FileLog:
         """The same log, of which only rows are read that meet these conditions too."""

@@ -62,7 +62,8 @@ class Listed:
 
 def is_visible(name: str) -> bool:
     """False for hidden names, as Spark has it: `_SUCCESS`, `.part.crc`, but not `_column=1`."""
-    return not (name[0] == "." or (name[0] == "_" and "=" not in name))
+    is_hidden = name[0] == "." or (name[0] == "_" and "=" not in name)
+    return not (is_hidden or name.endswith("._COPYING_"))
 
 
 def checked_rule(text: str) -> str:
@@ -171,7 +172,7 @@ def check_layout(
     Raises:
         BadLayout: names the file and the expected layout.
     """
-    expected = EXPECTED.format(suffix=suffixes[0][1:])
+    expected = EXPECTED.format(suffix=suffixes[0][1:] or "csv")
     taken = set(places.values())
     for entry in directory.entries():
         if entry.name in TABLE_LOGS:

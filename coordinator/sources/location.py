@@ -18,12 +18,10 @@ if TYPE_CHECKING:
     from coordinator.sources.kafka import KafkaTopic
     from coordinator.sources.sql import SqlTable
 
-FILE_SETTINGS = ("filePartitions", "mode", "columnNameOfCorruptRecord", "header", "sep", "escape")
-"""Settings of directories. All but the first are those of Spark's readers of text."""
-_OF_CSV = ("header", "sep", "escape")
-_OF_TEXT = ("mode", "columnNameOfCorruptRecord")
+_OF_LINES = ("mode", "columnNameOfCorruptRecord")
+FILE_SETTINGS = ("filePartitions", *_OF_LINES)
+"""Settings of directories. Those of lines are named as those of Spark's reader of JSON."""
 _FRAGMENT = re.compile(r"(.+)#(\w+=.*)", re.DOTALL)
-TRUTHS = {"true": True, "false": False}
 
 
 def open_source(
@@ -32,7 +30,8 @@ def open_source(
     """Open the source at a location.
 
         /logs/flights, arrow:/logs/flights       a directory of Arrow files, a `FileLog`
-        parquet:/logs/flights                    the same of Parquet; jsonl:, csv:, segments:
+        parquet:/logs/flights                    the same of Parquet; jsonl:, segments:
+        csv:/logs/flights                        files as units; json:, orc:, avro:, text:, files:
         parquet:s3://bucket/flights              in an object store: see `StorePath`
         parquet:/logs/flights#filePartitions=hash:8      with settings, see `file_log`
         kafka://one:9092,two:9092/flights        a `KafkaTopic`
@@ -104,10 +103,8 @@ def file_log(
 ) -> FileLog:
     """A log of files with settings from text.
 
-    filePartitions: how partitions are made of files, see `sources.layout`. Of text, as Spark's:
-    mode (PERMISSIVE, DROPMALFORMED or FAILFAST, which is the default) and
-    columnNameOfCorruptRecord; of CSV header (true or false), sep (one character) and escape
-    (\\ or none).
+    filePartitions: how partitions are made of files, see `sources.layout`. Of JSON lines: mode
+    (PERMISSIVE, DROPMALFORMED or FAILFAST, which is the default) and columnNameOfCorruptRecord.
 
     Raises:
         ValueError: there is no such setting, or not for this format; or its value is invalid.
@@ -119,8 +116,8 @@ def file_log(
                 f"{name} is no setting of a directory{nearest(name, FILE_SETTINGS)}; there are "
                 f"{', '.join(FILE_SETTINGS)}"
             )
-        if (name in _OF_CSV and kind != "csv") or (name in _OF_TEXT and kind not in _TEXT):
-            raise ValueError(f"{name} is for {'csv' if name in _OF_CSV else 'jsonl and csv'} alone")
+        if name in _OF_LINES and kind != "jsonl":
+            raise ValueError(f"{name} is for jsonl alone")
     rule = values.pop("filePartitions", "")
     return FileLog(
         directory,
@@ -131,30 +128,11 @@ def file_log(
     )
 
 
-_TEXT = ("jsonl", "csv")
-
-
 def _file_format(kind: str, values: Mapping[str, str]) -> FileFormat:
     mode = values.get("mode", "FAILFAST").upper()
     if mode not in MODES:
         raise ValueError(f"mode={values['mode']}: expected is one of {', '.join(MODES)}")
-    header = values.get("header")
-    if header is not None and header.lower() not in TRUTHS:
-        raise ValueError(f"header={header}: expected is true or false")
-    separator = values.get("sep", ",")
-    if len(separator.encode()) != 1 or separator in '"\\\r\n':
-        raise ValueError(f"sep={separator!r}: expected is one ASCII character")
-    escape = values.get("escape", "")
-    if escape not in ("", "\\", "none"):
-        raise ValueError(f"escape={escape}: expected is \\, or none where quotes are doubled")
-    return FileFormat(
-        kind,
-        mode,
-        None if header is None else TRUTHS[header.lower()],
-        separator,
-        escape,
-        values.get("columnNameOfCorruptRecord", "_corrupt_record"),
-    )
+    return FileFormat(kind, mode, values.get("columnNameOfCorruptRecord", "_corrupt_record"))
 
 
 def nearest(given: str, known: Collection[str]) -> str:

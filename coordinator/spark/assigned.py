@@ -165,7 +165,7 @@ def _begun(
     try:
         planner.begin(may_store=True)
         planner.read_until_now()
-        batch = planner.next_batch(1, options.max_rows_per_batch)
+        batch = planner.next_batch(1, options.max_in_batch)
         # After the plan: a file that has come meanwhile may add columns, and none is missing.
         reader = FileReader.of_log(spark, options, schema, read_options)
         return AssignedRows(spark, planner, batch, reader)

@@ -16,6 +16,7 @@ from urllib.parse import quote
 
 from coordinator.sources.base import NothingFound
 from coordinator.sources.files import FileLog, FileRange
+from coordinator.spark.file_options import FORMATS
 from coordinator.spark.options import StreamOptions
 from coordinator.spark.refusals import BadOption
 
@@ -70,7 +71,7 @@ class FileReader:
         uris = [path.uri for path in log.files()]
         if not uris and schema is None:
             raise NothingFound(f"{log.root} holds no rows to tell the schema by: give one")
-        reader = cls(log.root.uri, log.format, schema, read_options)
+        reader = cls(log.root.uri, FORMATS[log.format], schema, read_options)
         return replace(reader, schema=reader._load(spark, uris).schema)
 
     def frame(self, spark: Any, ranges: Sequence[FileRange]) -> Any:

@@ -12,8 +12,18 @@ from coordinator.sources.files import FileLog
 from coordinator.spark.options import StreamOptions
 from coordinator.spark.refusals import BadOption
 
-FORMATS = ("parquet",)
-"""Formats whose rows Spark's readers number."""
+FORMATS = {
+    "parquet": "parquet",
+    "orc": "orc",
+    "json": "json",
+    "csv": "csv",
+    "avro": "avro",
+    "text": "text",
+    "files": "binaryFile",
+}
+"""Formats of sources that Spark can read for a group, and its names of them. The rows of all but
+the first are not numbered, so their offsets count files."""
+_ADVICE = {"jsonl": "; jsonl counts lines, which Spark does not number: json counts files"}
 _IN_SPARK = {
     "columns": "select(...) of the rows",
     "filters": "where(...) of the rows",
@@ -37,8 +47,8 @@ def file_options(given: Mapping[str, Any]) -> tuple[dict[str, str], StreamOption
     log = options.source
     if not isinstance(log, FileLog) or log.format not in FORMATS:
         raise BadOption(
-            f"source={told['source'][:80]}: Spark reads directories of {' and '.join(FORMATS)} "
-            "for a group, such as parquet:/logs/flights"
+            f"source={told['source'][:80]}: Spark reads directories of {', '.join(FORMATS)} for a "
+            f"group, such as parquet:/logs/flights{_ADVICE.get(getattr(log, 'format', ''), '')}"
         )
     entry = log.root.look()
     if entry is None and not options.allow_empty:

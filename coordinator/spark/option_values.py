@@ -7,8 +7,9 @@ import re
 from collections.abc import Mapping
 from typing import overload
 
-from coordinator.sources.location import TRUTHS, nearest
+from coordinator.sources.location import nearest
 
+TRUTHS = {"true": True, "false": False}
 EARLIEST, LATEST = "earliest", "latest"
 _INT32_MAX = 2**31 - 1
 _OFFSET_MAX = 2**63 - 1

@@ -24,6 +24,7 @@ from coordinator.operator.admin import GroupAdmin
 from coordinator.sources import Source, open_source
 from coordinator.sources.base import LogChanged, Snapshot, partitions_of, snapshots_of
 from coordinator.sources.files import FileLog
+from coordinator.sources.formats.base import FILES, ROWS
 from coordinator.sources.group import ends_of, in_group
 from coordinator.sources.group.asking import MISMATCH, RETRIABLE_REFUSALS, asked
 from coordinator.sources.location import FILE_SETTINGS, nearest
@@ -51,6 +52,7 @@ _NAMES = {
         "columns",
         "filters",
         "maxRowsPerBatch",
+        "maxFilesPerTrigger",
         "minPartitions",
         "startingOffsets",
         "endingOffsets",
@@ -111,7 +113,8 @@ class StreamOptions:
     default. filters: a JSON list of conditions on columns that are read, all of which the rows of a
     directory have to meet, such as [["delay", ">", 10]]. minPartitions: number of tasks that rows
     are split among, if there are so many rows; by default there is a task for each partition.
-    maxRowsPerBatch: of all partitions together. startingOffsets: earliest, latest or a JSON object
+    maxRowsPerBatch: of all partitions together; where offsets count files, maxFilesPerTrigger.
+    startingOffsets: earliest, latest or a JSON object
     of offsets by partition (-2: earliest, -1: latest), where the group has stored none; with
     latest, a group that has stored none at all stores where the log ends, and partitions that
     appear later are read from their first row. topicsRefreshMs: time within which partitions that
@@ -123,8 +126,8 @@ class StreamOptions:
     written over, fails it always. allowEmpty: a source without any partition is no mistake.
     availableNowRest: what a query with the trigger AvailableNow does about rows of partitions that
     other members own: leave (them to their owners, the default), wait until they are committed,
-    taking over what becomes free, or fail. filePartitions, mode, columnNameOfCorruptRecord,
-    header, sep, escape: of directories, see `sources.location.file_log`.
+    taking over what becomes free, or fail. filePartitions, mode, columnNameOfCorruptRecord:
+    of directories, see `sources.location.file_log`.
     protocol: "classic", or "session": the coordinator assigns, under leases of sessionTimeoutMs.
     sessionTimeoutMs, rebalanceTimeoutMs (which is the hand-over deadline), maxPollIntervalMs
     (the longest batch): see `MemberSettings`. tls, tlsCa, tlsCert, tlsKey, tokenFile,
@@ -143,7 +146,7 @@ class StreamOptions:
     instance: str | None = None
     columns: tuple[str, ...] = ()
     filters: tuple[FilterTold, ...] = ()
-    max_rows_per_batch: int | None = None
+    max_in_batch: int | None = None
     min_partitions: int | None = None
     starting_offsets: str | Mapping[int, int] = EARLIEST
     ending_offsets: str | Mapping[int, int] = LATEST
@@ -180,8 +183,7 @@ class StreamOptions:
                     f"there is no option {name}{nearest(name, _NAMES.values())}; the options are "
                     f"{', '.join(_NAMES.values())}"
                 )
-            # An empty column's name or escape is refused where it is parsed.
-            if not value.strip() and name != "sep":
+            if not value.strip():
                 raise ValueError(f"the option {_NAMES[name]} is empty")
         for name in ("coordinator", "group", "source"):
             if name not in given:
@@ -206,7 +208,7 @@ class StreamOptions:
             instance=given.get("instance"),
             columns=names_told(given.get("columns", ""), "columns"),
             filters=filters_told(given["filters"]) if "filters" in given else (),
-            max_rows_per_batch=whole_number(given, "maxRowsPerBatch", None, most=2**63 - 1),
+            max_in_batch=_most_in_batch(given, source),
             min_partitions=whole_number(given, "minPartitions", None, most=MOST_TASKS),
             starting_offsets=offsets_told(starting, "startingOffsets", (EARLIEST, LATEST), topics),
             ending_offsets=offsets_told(ending, "endingOffsets", (LATEST,), topics),
@@ -262,11 +264,7 @@ class StreamOptions:
         """
         if self.columns and self.columns != tuple(schema.names):
             raise BadOption("columns and .schema(...) both choose the columns: give one of them")
-        source = self.source
-        if self.columns and isinstance(source, FileLog):
-            source = source.choosing(schema)
-        else:
-            source = source.with_schema(schema)
+        source = self.source.with_schema(schema)
         if self.filters:
             if not isinstance(source, FileLog):
                 raise BadOption("filters are for directories of files: use where(...)")
@@ -514,6 +512,20 @@ def _in_our_names(given: Mapping[str, str]) -> dict[str, str]:
         if ours.setdefault(here.lower(), value) != value:
             raise ValueError(f"{name} and {here} say the same, and differently: give one of them")
     return ours
+
+
+def _most_in_batch(given: Mapping[str, str], source: Source) -> int | None:
+    """The limit of a batch, in what the offsets count, as its option's name says.
+
+    Raises:
+        ValueError: it counts something else, or is no number.
+    """
+    names = {ROWS: "maxRowsPerBatch", FILES: "maxFilesPerTrigger"}
+    right = names.pop(getattr(source, "unit", ROWS))
+    for wrong in names.values():
+        if wrong.lower() in given:
+            raise ValueError(f"{wrong} is not what the offsets of this source count: use {right}")
+    return whole_number(given, right, None, most=2**63 - 1)
 
 
 def _protocol(told: str) -> GroupProtocol:

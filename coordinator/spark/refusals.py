@@ -12,7 +12,7 @@ from contextlib import contextmanager
 
 from coordinator.client.errors import CoordinatorError
 from coordinator.sources.base import BadLayout, BadRow, LogChanged, NothingFound
-from coordinator.sources.formats.lines import BadText
+from coordinator.sources.formats.json_lines import BadText
 from coordinator.spark.logs import is_spark_worker
 
 

@@ -106,7 +106,7 @@ class GroupStreamReader(
         return NO_BATCH.to_offset()
 
     def getDefaultReadLimit(self) -> ReadLimit:
-        rows = self._options.max_rows_per_batch
+        rows = self._options.max_in_batch
         return ReadAllAvailable() if rows is None else ReadMaxRows(rows)
 
     @told_plainly()

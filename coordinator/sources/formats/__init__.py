@@ -14,18 +14,19 @@ from dataclasses import dataclass
 from coordinator.sources.file_stores import Entry
 from coordinator.sources.file_systems import StorePath
 from coordinator.sources.formats.arrow import ArrowFile, ArrowStream
-from coordinator.sources.formats.base import FileFormat, RowFile, may_grow
-from coordinator.sources.formats.lines import BadText
+from coordinator.sources.formats.base import FILES, FileFormat, RowFile, may_grow
+from coordinator.sources.formats.json_lines import BadText, JsonLinesFile
 from coordinator.sources.formats.parquet import ParquetFile
-from coordinator.sources.formats.text import CsvFile, JsonLinesFile
+from coordinator.sources.formats.whole import WholeFile
 
 FORMATS: dict[str, type[RowFile]] = {
     "arrow": ArrowFile,
     "segments": ArrowStream,
     "parquet": ParquetFile,
     "jsonl": JsonLinesFile,
-    "csv": CsvFile,
+    **dict.fromkeys(("csv", "json", "orc", "avro", "text", "files"), WholeFile),
 }
+"""Formats by name; those of whole files are told apart for Spark, which reads them."""
 REMEMBERED = 4_096
 """Indexes that are cached; one takes a few hundred bytes, a Parquet file's some kilobytes."""
 REMEMBERED_FACTS = 131_072
@@ -39,7 +40,10 @@ _Key = tuple[FileFormat, StorePath]
 
 @dataclass(frozen=True, slots=True)
 class FileFacts:
-    """Facts of a file that offsets depend on. `size`: the bytes that the rows take up."""
+    """Facts of a file that offsets depend on. `size`: the bytes that the rows take up.
+
+    digest: of its content (`digest_of`); of a file that is a unit as a whole, of its time.
+    """
 
     rows: int
     size: int
@@ -49,7 +53,7 @@ class FileFacts:
 
 _files: OrderedDict[_Key, tuple[_Stamp, RowFile]] = OrderedDict()
 _facts: OrderedDict[_Key, tuple[_Stamp, FileFacts]] = OrderedDict()
-_digests: OrderedDict[StorePath, tuple[_Stamp, str]] = OrderedDict()
+_digests: OrderedDict[_Key, tuple[_Stamp, str]] = OrderedDict()
 _lock = threading.Lock()
 
 
@@ -96,10 +100,11 @@ def final_facts(
     with _lock:
         if rows is None:
             rows = _index(path, format, entry).final_rows
-        stamp, digest = _digests.get(path, (None, ""))
+        key = (format, path)
+        stamp, digest = _digests.get(key, (None, ""))
         if stamp != _stamp(entry):
-            digest = digest_of(path, entry.size, entry)
-            _digests[path] = (_stamp(entry), digest)
+            digest = _digest(path, format, entry)
+            _digests[key] = (_stamp(entry), digest)
             while len(_digests) > REMEMBERED_FACTS:
                 _digests.popitem(last=False)
         return FileFacts(rows, entry.size, digest, entry.changed_ns)
@@ -161,7 +166,7 @@ def _index(path: StorePath, format: FileFormat, entry: Entry) -> RowFile:
         _files[key] = (stamp, earlier)
     _files.move_to_end(key)
     if key not in _facts or _facts[key][0] != stamp:
-        digest = digest_of(path, earlier.size, None if grows else entry)
+        digest = digest_of(path, earlier.size) if grows else _digest(path, format, entry)
         known = FileFacts(earlier.rows, earlier.size, digest, entry.changed_ns)
         _facts[key] = (stamp, known)
     while len(_files) > REMEMBERED:
@@ -169,6 +174,14 @@ def _index(path: StorePath, format: FileFormat, entry: Entry) -> RowFile:
     while len(_facts) > REMEMBERED_FACTS:
         _facts.popitem(last=False)
     return earlier
+
+
+def _digest(path: StorePath, format: FileFormat, entry: Entry) -> str:
+    """Digest of a file that has its last form."""
+    if FORMATS[format.name].unit == FILES:
+        content = b"%d:%d" % (entry.size, entry.modified_ns)
+        return hashlib.blake2b(content, digest_size=6).hexdigest()
+    return digest_of(path, entry.size, entry)
 
 
 def _digest_known(key: _Key) -> str:

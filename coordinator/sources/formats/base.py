@@ -18,27 +18,20 @@ COMPRESSIONS = {".gz": "gzip", ".bz2": "bz2", ".zst": "zstd"}
 
 @dataclass(frozen=True, slots=True)
 class FileFormat:
-    """Format of a log's files. All but `name` is about text, as Spark's options of that name.
+    """Format of a log's files. All but `name` is about JSON lines.
 
     Args:
         mode: for rows that do not fit the schema: FAILFAST raises, DROPMALFORMED leaves them out,
             PERMISSIVE gives them as nulls, with their text in the column `corrupt_column`.
-        header: the first line of a CSV file holds the names of its columns; None: it does, and
-            one that looks like a row of values is refused.
-        separator: between the fields of CSV.
-        escape: in front of a quote within a quoted field of CSV, as Spark writes it; `none`: a
-            quote is doubled (RFC 4180); empty: not told, so files in which it matters are refused.
-        names: of the columns of CSV that a schema chooses from, by their places if there is no
-            header; empty: the schema's.
     """
 
     name: str
     mode: str = "FAILFAST"
-    header: bool | None = None
-    separator: str = ","
-    escape: str = ""
     corrupt_column: str = "_corrupt_record"
-    names: tuple[str, ...] = ()
+
+
+ROWS, FILES = "rows", "files"
+"""What the offsets of a log count."""
 
 
 class RowFile(ABC):
@@ -51,6 +44,8 @@ class RowFile(ABC):
     """
 
     suffixes: ClassVar[tuple[str, ...]]
+    unit: ClassVar[str] = ROWS
+    """What an offset counts; a file of the unit `files` has one "row"."""
     grows: ClassVar[bool]
     """True if more may be appended to a file that was read."""
     has_groups: ClassVar[bool] = False

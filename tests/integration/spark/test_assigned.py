@@ -100,6 +100,81 @@ def test_every_type_and_folder_column_is_sparks_own(spark, ours, tmp_path, zone)
         spark.conf.set("spark.sql.session.timeZone", "UTC")
 
 
+TEXTS = (
+    "id AS n",
+    "id / 7 AS double",
+    "cast(id AS decimal(9, 2)) AS dec",
+    "if(id % 5 = 0, null, if(id % 5 = 1, '', concat('é \"q\" \\\\ , ', id))) AS text",
+    "cast(cast(id AS string) AS binary) AS bytes",
+    "date_add(date'1969-12-28', cast(id AS int)) AS day",
+    "timestamp_seconds(id * 86399) AS at",
+)
+"""Columns that CSV can hold."""
+NESTED = (
+    *TEXTS,
+    "array(id, null) AS many",
+    "map('k', id) AS pairs",
+    "named_struct('x', id, 'y', array('z')) AS nested",
+    "if(id % 2 = 0, double('NaN'), 1.5D) AS strange",
+)
+HEADER = {"header": "true"}
+INFERRED = {**HEADER, "inferSchema": "true", "escape": '"'}
+WHOLE = {
+    "orc": ("orc", TYPES[:17], {"compression": "zstd"}, {}),
+    "orc-snappy": ("orc", TYPES[:17], {"compression": "snappy"}, {}),
+    "json": ("json", NESTED, {}, {}),
+    "json-gzip": ("json", NESTED, {"compression": "gzip"}, {"primitivesAsString": "true"}),
+    "csv": ("csv", TEXTS, {}, {}),
+    "csv-header": ("csv", TEXTS, HEADER, HEADER),
+    "csv-bzip2": ("csv", TEXTS, {**INFERRED, "compression": "bzip2"}, INFERRED),
+    "text": ("text", ["concat('line ', id) AS value"], {}, {}),
+    "text-deflate": ("text", ["cast(id AS string)"], {"compression": "deflate"}, {}),
+    "text-whole": ("text", ["cast(id AS string)"], {}, {"wholetext": "true"}),
+}
+
+
+@pytest.mark.parametrize("which", WHOLE)
+def test_whole_files_of_other_formats_are_read_as_spark_reads_them(spark, ours, tmp_path, which):
+    kind, columns, written, read = WHOLE[which]
+    spark.conf.set("spark.sql.session.timeZone", "America/St_Johns")
+    try:
+        rows = spark.range(0, 24, 1, 2).selectExpr(*columns, *FOLDERS)
+        writer = rows.write.partitionBy("part", "since", "moment", "label").mode("append")
+        writer.format(kind).options(**written).save(str(tmp_path))
+        theirs = spark.read.format(kind).options(**read, mergeSchema="true").load(str(tmp_path))
+        arguments = ours(source=f"{kind}:{tmp_path}", read_options=read, maxFilesPerTrigger=15)
+        found: list[str] = []
+        files = 0
+        while len(found) < theirs.count():
+            with reading(spark, **arguments) as batch:
+                assert batch.rows.schema == theirs.schema
+                found += rows_of(batch.rows)
+                read_now = sum(map(len, batch.ranges.values()))
+                assert 0 < read_now <= 15
+                files += read_now
+        assert files == len(theirs.inputFiles())
+        assert sorted(found) == rows_of(theirs)
+    finally:
+        spark.conf.set("spark.sql.session.timeZone", "UTC")
+
+
+def test_any_file_is_read_as_a_whole(spark, ours, tmp_path):
+    (tmp_path / "day=1").mkdir()
+    (tmp_path / "day=1" / "photo.jpg").write_bytes(b"\xff\xd8")
+    theirs = spark.read.format("binaryFile").load(str(tmp_path))
+    with reading(spark, **ours(source=f"files:{tmp_path}")) as batch:
+        assert batch.rows.schema == theirs.schema
+        assert batch.rows.collect() == theirs.collect()
+
+
+def test_avro_needs_sparks_own_package(spark, ours, tmp_path):
+    (tmp_path / "day=1").mkdir()
+    (tmp_path / "day=1" / "a.avro").write_bytes(b"Obj")
+    with pytest.raises(Exception, match="Avro is built-in but external"):
+        with reading(spark, **ours(source=f"avro:{tmp_path}")):
+            raise AssertionError("it was read")
+
+
 def test_rows_are_read_once_and_files_that_come_later_in_the_next_batch(spark, ours, tmp_path):
     write(tmp_path / "day=1" / "b.parquet", range(25))
     with reading(spark, **ours()) as first:
@@ -241,7 +316,8 @@ def test_a_schema_of_the_users_counts(spark, ours, tmp_path):
         ({"source": "parquet:{folder}/day=*"}, NothingFound, "without a pattern"),
         ({"source": "parquet:{folder}/none"}, NothingFound, "there is no directory"),
         ({"source": "{folder}"}, BadOption, "such as parquet:"),
-        ({"source": "csv:{folder}"}, BadOption, "such as parquet:"),
+        ({"source": "jsonl:{folder}"}, BadOption, "json counts files"),
+        ({"source": "csv:{folder}", "maxRowsPerBatch": "7"}, BadOption, "use maxFilesPerTrigger"),
         ({"read_options": {"pathGlobFilter": "a*"}}, BadOption, "the group says which files"),
         ({"columns": "n"}, BadOption, r"use select"),
         ({"minPartition": "7"}, BadOption, "no option minpartition; did you mean minPartitions"),

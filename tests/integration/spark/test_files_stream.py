@@ -66,19 +66,23 @@ def test_all_that_is_there_is_read_once_and_then_nothing(spark, log, server, tmp
     assert committed(server) == ENDS
 
 
-def test_files_that_spark_appends_come_back_as_spark_reads_them(spark, server, tmp_path):
+@pytest.mark.parametrize(("kind", "limit"), [("parquet", {}), ("json", {"maxFilesPerTrigger": 9})])
+def test_files_that_spark_appends_come_back_as_spark_reads_them(
+    spark, server, tmp_path, kind, limit
+):
     folder, results, checkpoint = (str(tmp_path / name) for name in ("log", "results", "c"))
     rows = spark.range(24).selectExpr(
         "id", "id / 7 AS d", "named_struct('x', array(id)) AS nested", "id % 3 AS part",
         "if(id % 2 = 0, 'a b/ü%', null) AS label",
     )  # fmt: skip
     for _ in range(2):
-        rows.write.partitionBy("part", "label").mode("append").parquet(folder)
-        stream = streaming(spark, **given(server, folder, filePartitions="hash:3"))
+        rows.write.partitionBy("part", "label").mode("append").format(kind).save(folder)
+        source = {"source": f"{kind}:{folder}", "filePartitions": "hash:3", **limit}
+        stream = streaming(spark, **given(server, folder, **source))
         run_until_all_is_read(
             stream, lambda rows, _: rows.write.mode("append").parquet(results), checkpoint
         )
-        ours, theirs = spark.read.parquet(results), spark.read.parquet(folder)
+        ours, theirs = spark.read.parquet(results), spark.read.format(kind).load(folder)
         assert ours.schema == theirs.schema
         assert sorted(map(str, ours.collect())) == sorted(map(str, theirs.collect()))
 

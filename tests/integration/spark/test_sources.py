@@ -6,7 +6,6 @@ import datetime as dt
 import json
 
 import pyarrow as pa
-import pyarrow.csv as pc
 import pyarrow.parquet as pq
 import pytest
 
@@ -48,12 +47,6 @@ def parquet(folder):
     return f"parquet:{folder}"
 
 
-def csv(folder):
-    for partition, table in enumerate(HALVES):
-        pc.write_csv(table, folder / f"{partition}.csv")
-    return f"csv:{folder}"
-
-
 def jsonl(folder):
     for partition, table in enumerate(HALVES):
         lines = (json.dumps({**row, "at": row["at"].isoformat()}) for row in table.to_pylist())
@@ -91,7 +84,7 @@ def load(spark, server, source: str):
     return spark.read.format("consumer_group").options(**options)
 
 
-@pytest.mark.parametrize("write", [arrow, segments, parquet, csv, jsonl, sql])
+@pytest.mark.parametrize("write", [arrow, segments, parquet, jsonl, sql])
 def test_rows_come_once_and_with_their_types(spark, server, tmp_path, write):
     rows = load(spark, server, write(tmp_path)).load()
     types = dict(rows.dtypes)

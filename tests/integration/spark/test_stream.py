@@ -184,7 +184,6 @@ TIMES = {"timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSXXX"}
         ("flat", "parquet", [], {}, {"filePartitions": "hash:3"}),
         ("nested", "parquet", ["s", "n"], {}, {}),
         ("json", "json", ["d"], {"compression": "gzip", **TIMES}, {}),
-        ("csv", "csv", ["n"], {"header": True, **TIMES}, {"escape": "\\"}),
     ],
 )
 def test_what_spark_writes_and_appends_comes_back_as_it_was(

@@ -7,7 +7,6 @@ import pickle
 from pathlib import Path
 
 import pyarrow as pa
-import pyarrow.csv as pc
 import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
@@ -15,7 +14,7 @@ from hypothesis import strategies as st
 
 from coordinator.sources import FileLog, SegmentWriter, open_source, write_log
 from coordinator.sources.formats.base import pieces
-from coordinator.sources.formats.text import STRIDE
+from coordinator.sources.formats.json_lines import STRIDE
 
 ROWS = 5_000
 TABLE = pa.table({"n": range(ROWS), "name": [f'row {n}, of "many"' for n in range(ROWS)]})
@@ -51,7 +50,6 @@ WRITERS = {
     "segments": write_segments,
     "parquet": in_two_files("parquet", lambda t, path: pq.write_table(t, path, row_group_size=900)),
     "jsonl": in_two_files("jsonl", json_lines),
-    "csv": in_two_files("csv", pc.write_csv),
 }
 
 
@@ -122,12 +120,11 @@ def test_a_line_counts_when_it_is_whole(tmp_path):
 @given(st.lists(st.integers(0, 3 * STRIDE), min_size=1, max_size=5))
 def test_a_text_that_grows_reads_like_one_that_is_done(tmp_path_factory, growth):
     folder = tmp_path_factory.mktemp("growing")
-    log = FileLog(str(folder), "t", "csv", pa.schema([("n", pa.int64())]))
+    log = FileLog(str(folder), "t", "jsonl", pa.schema([("n", pa.int64())]))
     n = 0
-    with (folder / "0.csv").open("w") as file:
-        file.write("n\n")
+    with (folder / "0.jsonl").open("w") as file:
         for more in growth:
-            file.writelines(f"{n + i}\n" for i in range(more))
+            file.writelines(f'{{"n": {n + i}}}\n' for i in range(more))
             file.flush()
             n += more
             assert log.end_offset(0) == n

@@ -43,7 +43,10 @@ def test_the_name_of_a_topic_holds_no_secret():
 @pytest.mark.parametrize(
     ("location", "words"),
     [
-        ("parket:/logs", "there are arrow, segments, parquet, jsonl, csv, kafka, sql"),
+        (
+            "parket:/logs",
+            "jsonl, csv, json, orc, avro, text, files, kafka, sql",
+        ),
         ("parket:/logs", "; did you mean parquet?"),
         ("Parquet:/logs", "; did you mean parquet?"),
         ("file:///logs", "begins with 'file'; there are"),

@@ -28,9 +28,9 @@ def parquet(path: Path, *numbers: int) -> None:
     pq.write_table(pa.table({"n": numbers}), path)
 
 
-def csv(path: Path, *numbers: int) -> None:
+def json_lines(path: Path, *numbers: int) -> None:
     path.parent.mkdir(exist_ok=True)
-    path.write_text("n\n" + "".join(f"{n}\n" for n in numbers))
+    path.write_text("".join(f'{{"n": {n}}}\n' for n in numbers))
 
 
 @pytest.fixture
@@ -79,7 +79,7 @@ def test_files_behind_what_was_read_and_in_other_partitions_are_welcome(log, tmp
 def test_nothing_read_is_nothing_to_compare(log):
     assert mark(log, 0) == ""
     log.snapshot(0).check("")
-    assert mark(FileLog(log.directory, "t", "csv"), 7) == ""
+    assert mark(FileLog(log.directory, "t", "jsonl"), 7) == ""
 
 
 @pytest.mark.parametrize("which", [B, D])
@@ -143,27 +143,27 @@ def test_a_link_to_another_file_is_another_file(tmp_path):
 
 
 def test_the_last_file_may_grow_and_those_in_front_may_not(tmp_path):
-    csv(tmp_path / "0/a.csv", 1, 2)
-    log = FileLog(str(tmp_path), "t", "csv")
+    json_lines(tmp_path / "0/a.jsonl", 1, 2)
+    log = FileLog(str(tmp_path), "t", "jsonl")
     for offset in (1, 2):
         counted = mark(log, offset)
-        with (tmp_path / "0/a.csv").open("a") as file:
-            file.write("5\n")
+        with (tmp_path / "0/a.jsonl").open("a") as file:
+            file.write('{"n": 5}\n')
         log.snapshot(0).check(counted)
-    csv(tmp_path / "0/b.csv", 3)
+    json_lines(tmp_path / "0/b.jsonl", 3)
     counted = mark(log, 5)
-    with (tmp_path / "0/a.csv").open("a") as file:
-        file.write("5\n")
-    assert "0/a.csv was written over" in str(refused(log, counted))
+    with (tmp_path / "0/a.jsonl").open("a") as file:
+        file.write('{"n": 5}\n')
+    assert "0/a.jsonl was written over" in str(refused(log, counted))
 
 
 @pytest.mark.parametrize("numbers", [(1,), (2, 1), (3, 4, 5, 6), (100, 200, 300), ()])
 def test_a_file_that_may_grow_and_was_written_over_in_place_is_refused(tmp_path, numbers):
-    csv(tmp_path / "0/a.csv", 1, 2)
-    log = FileLog(str(tmp_path), "t", "csv")
+    json_lines(tmp_path / "0/a.jsonl", 1, 2)
+    log = FileLog(str(tmp_path), "t", "jsonl")
     counted = mark(log, 2)
-    csv(tmp_path / "0/a.csv", *numbers)  # The same inode.
-    assert "0/a.csv" in str(refused(log, counted))
+    json_lines(tmp_path / "0/a.jsonl", *numbers)  # The same inode.
+    assert "0/a.jsonl" in str(refused(log, counted))
     assert log.end_offset(0) == len(numbers)
     log = log.with_schema(pa.schema([("n", pa.int64())]))
     assert [n for batch in log.read(0, 0, 9) for n in batch["n"].to_pylist()] == list(numbers)

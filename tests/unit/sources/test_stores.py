@@ -7,7 +7,6 @@ import io
 import uuid
 
 import pyarrow as pa
-import pyarrow.csv as pc
 import pyarrow.parquet as pq
 import pytest
 
@@ -25,8 +24,6 @@ def content(kind: str, table: pa.Table) -> bytes:
     sink = io.BytesIO()
     if kind == "parquet":
         pq.write_table(table, sink, row_group_size=700)
-    elif kind == "csv":
-        pc.write_csv(table, sink)
     elif kind in ("arrow", "segments"):
         opener = pa.ipc.new_file if kind == "arrow" else pa.ipc.new_stream
         with opener(sink, table.schema) as writer:
@@ -52,7 +49,7 @@ def rows(log, begin=0, end=None) -> list[dict]:
 
 @pytest.mark.parametrize(
     ("kind", "suffix"),
-    [("parquet", "parquet"), ("csv", "csv"), ("jsonl", "json"), ("jsonl", "json.bz2"),
+    [("parquet", "parquet"), ("jsonl", "json"), ("jsonl", "json.bz2"),
      ("arrow", "arrow"), ("segments", "arrows")],
 )  # fmt: skip
 def test_every_format_is_read_from_any_row_and_with_its_folders_columns(store, kind, suffix):

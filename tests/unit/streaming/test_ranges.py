@@ -57,7 +57,7 @@ GIVEN = {"coordinator": "one:7400", "group": "g", "source": "/logs"}
 
 def test_options_are_parsed_whatever_their_case():
     options = StreamOptions.parse({**GIVEN, "MAXROWSPERBATCH": "10", "startingoffsets": '{"1": 7}'})
-    assert (options.max_rows_per_batch, options.starting_offsets) == (10, {1: 7})
+    assert (options.max_in_batch, options.starting_offsets) == (10, {1: 7})
     assert (options.source.directory, options.source.topic) == ("/logs", "/logs")
 
 
@@ -115,7 +115,7 @@ def test_names_of_sparks_kafka_source_work():
     )
     settings = (("security.protocol", "SSL"),)
     assert options.source == KafkaTopic("b:1,c:2", "flights", settings)
-    assert (options.group, options.max_rows_per_batch) == ("g", 10)
+    assert (options.group, options.max_in_batch) == ("g", 10)
     snapshot = snapshot_of(Log(), 0)
     begins = [options.position(p, -1, snapshot).begin for p in range(4)]
     assert begins == [23, 5, 100, 5]
@@ -149,7 +149,7 @@ def test_names_of_sparks_kafka_source_work():
         ({**GIVEN, "subscribePattern": "a.*"}, "a query reads one topic: name it with subscribe"),
         ({**GIVEN, "assign": "{}"}, "the coordinator assigns partitions"),
         ({**GIVEN, "availableNowRest": "stay"}, "availableNowRest=stay: expected is leave, wait"),
-        ({**GIVEN, "mode": "FAILFAST"}, "mode is for jsonl and csv alone"),
+        ({**GIVEN, "mode": "FAILFAST"}, "mode is for jsonl alone"),
         ({**GIVEN, "filePartitions": "8"}, "expected is numbers, each, or hash:N"),
         ({**KAFKA, "group": "g", "mode": "FAILFAST"}, "mode is a setting of directories"),
     ],

@@ -73,21 +73,6 @@ def test_columns_that_do_not_exist_are_refused_with_those_that_do(tmp_path):
         StreamOptions.parse({**given, "columns": "dely"}).schema()
 
 
-@pytest.mark.parametrize("mode", ["FAILFAST", "DROPMALFORMED"])
-def test_columns_of_csv_without_a_header_are_those_of_its_places(tmp_path, mode):
-    (tmp_path / "day=7").mkdir()
-    (tmp_path / "day=7/part-0.csv").write_text("a,b,c\nd,e,f\n")
-    given = {"coordinator": "c:1", "group": "g", "source": f"csv:{tmp_path}", "header": "false"}
-    options = StreamOptions.parse(
-        {**given, "filePartitions": "hash:1", "columns": "_c2,day,_c0", "mode": mode}
-    )
-    source = options.reading(options.schema()).source
-    assert [row for batch in source.read(0, 0, 2) for row in batch.to_pylist()] == [
-        {"_c2": "c", "day": 7, "_c0": "a"},
-        {"_c2": "f", "day": 7, "_c0": "d"},
-    ]
-
-
 def test_the_text_of_malformed_rows_is_not_chosen_alone(tmp_path):
     """Without another column there is nothing that a row may not fit: each would be well-formed."""
     (tmp_path / "0.jsonl").write_text('{"n": 1}\n{"n": "x"}\n')
@@ -98,15 +83,6 @@ def test_the_text_of_malformed_rows_is_not_chosen_alone(tmp_path):
     options = replace(options, source=options.source.with_schema(schema))
     with pytest.raises(BadOption, match=r"_corrupt_record alone: .* choose those too"):
         options.schema()
-
-
-def test_a_chosen_column_that_older_csv_lacks_is_null(tmp_path):
-    (tmp_path / "1.csv").write_text("a,b\n1,2\n")
-    (tmp_path / "2.csv").write_text("a,b,c\n3,4,5\n")
-    given = {"coordinator": "c:1", "group": "g", "source": f"csv:{tmp_path}"}
-    options = StreamOptions.parse({**given, "filePartitions": "hash:1", "columns": "c"})
-    source = options.reading(options.schema()).source
-    assert [c for batch in source.read(0, 0, 2) for c in batch["c"].to_pylist()] == [None, 5]
 
 
 class TestFilters:

@@ -1,4 +1,4 @@
-"""Text as logs: rows that are malformed, compressed or quoted over lines, and Spark's times."""
+"""JSON lines as logs: rows that are malformed or compressed, times, and schemas that change."""
 
 from __future__ import annotations
 
@@ -11,15 +11,11 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from coordinator.sources import BadRow, FileLog, LogChanged, open_source
-from coordinator.sources.formats import text
-from coordinator.sources.formats.lines import BadText
+from coordinator.sources.formats.json_lines import BadText
 
 N = pa.schema([("n", pa.int64())])
-NS = pa.schema([("n", pa.int64()), ("s", pa.string())])
 
 
 def log_of(folder: Path, location: str, schema: pa.Schema | None = None) -> FileLog:
@@ -42,30 +38,23 @@ def lines(*numbers: object) -> str:
 CORRUPT = pa.schema([("n", pa.int64()), ("_corrupt_record", pa.string())])
 
 
-@pytest.mark.parametrize(
-    ("kind", "content", "bad"),
-    [
-        ("jsonl", lines(1, "x", 3) + "{\n" + lines(5), {1: '{"n": "x"}', 3: "{"}),
-        ("csv", "n\n1\nx\n3\n1,2\n5\n", {1: "x", 3: "1,2"}),
-        ("csv", 'n\n1\n"x\ny"\n3\n1,2\n5\n', {1: '"x\ny"', 3: "1,2"}),
-    ],
-)
-def test_rows_that_do_not_fit_are_told_left_out_or_kept_as_text(tmp_path, kind, content, bad):
-    (tmp_path / f"0.{kind}").write_text(content)
-    failing = log_of(tmp_path, f"{kind}:", N)
+def test_rows_that_do_not_fit_are_told_left_out_or_kept_as_text(tmp_path):
+    bad = {1: '{"n": "x"}', 3: "{"}
+    (tmp_path / "0.jsonl").write_text(lines(1, "x", 3) + "{\n" + lines(5))
+    failing = log_of(tmp_path, "jsonl:", N)
     assert failing.end_offset(0) == 5
-    with pytest.raises(BadRow, match=rf"0\.{kind}, offset 1: "):
+    with pytest.raises(BadRow, match=r"0\.jsonl, offset 1: "):
         rows(failing)
     assert rows(failing, 2, 3) == [{"n": 3}], "the others can be read"
-    with pytest.raises(BadRow, match=rf"0\.{kind}, offset 3: "):
+    with pytest.raises(BadRow, match=r"0\.jsonl, offset 3: "):
         rows(failing, 2)
-    dropping = log_of(tmp_path, f"{kind}:#mode=dropmalformed", N)
+    dropping = log_of(tmp_path, "jsonl:#mode=dropmalformed", N)
     assert rows(dropping) == [{"n": 1}, {"n": 3}, {"n": 5}]
-    keeping = log_of(tmp_path, f"{kind}:#mode=PERMISSIVE", CORRUPT)
+    keeping = log_of(tmp_path, "jsonl:#mode=PERMISSIVE", CORRUPT)
     assert rows(keeping) == [
         {"n": None if i in bad else i + 1, "_corrupt_record": bad.get(i)} for i in range(5)
     ]
-    assert rows(log_of(tmp_path, f"{kind}:#mode=PERMISSIVE", N)) == [
+    assert rows(log_of(tmp_path, "jsonl:#mode=PERMISSIVE", N)) == [
         {"n": None if i in bad else i + 1} for i in range(5)
     ]
 
@@ -100,122 +89,14 @@ def test_a_schema_is_guessed_from_the_rows_that_are_well_formed(tmp_path):
     ("location", "told"),
     [
         ("jsonl:#mode=lenient", "expected is one of PERMISSIVE, DROPMALFORMED, FAILFAST"),
-        ("parquet:#mode=FAILFAST", "mode is for jsonl and csv alone"),
-        ("jsonl:#header=true", "header is for csv alone"),
-        ("csv:#header=yes", "expected is true or false"),
-        ("csv:#sep=%3B%3B", "expected is one ASCII character"),
-        ("csv:#sep=", "expected is one ASCII character"),
-        ("csv:#escape=x", "or none where quotes are doubled"),
-        ("csv:#separator=x", "no setting of a directory; there are"),
-        ("csv:#Mode=x", "did you mean mode"),
+        ("parquet:#mode=FAILFAST", "mode is for jsonl alone"),
+        ("csv:#header=true", "no setting of a directory; there are"),
+        ("jsonl:#Mode=x", "did you mean mode"),
     ],
 )
 def test_settings_that_cannot_be_are_refused(tmp_path, location, told):
     with pytest.raises(ValueError, match=told):
         log_of(tmp_path, location)
-
-
-# --- Quotes -----------------------------------------------------------------------------------
-
-FIELD = st.text(alphabet='ab,"\n\\ é', max_size=8)
-
-
-def quoted(value: str) -> str:
-    return '"' + value.replace('"', '""') + '"'
-
-
-@settings(deadline=None)
-@given(st.lists(FIELD, min_size=1, max_size=12), st.integers(0, 12), st.integers(1, 40))
-def test_quoted_line_breaks_are_read_right_from_any_row(tmp_path_factory, values, begin, block):
-    folder = tmp_path_factory.mktemp("csv")
-    content = "n,s\n" + "".join(f"{i},{quoted(v)}\n" for i, v in enumerate(values))
-    (folder / "0.csv").write_text(content, newline="")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(text, "STRIDE", 3)
-        patch.setattr(text, "BLOCK", block)
-        log = log_of(folder, "csv:#escape=none", NS)
-        assert log.end_offset(0) == len(values)
-        found = rows(log, min(begin, len(values)))
-    assert found == [{"n": i, "s": v} for i, v in enumerate(values)][begin:]
-
-
-@settings(deadline=None)
-@given(st.lists(FIELD, min_size=1, max_size=12))
-def test_quotes_that_spark_escapes_are_read_right(tmp_path_factory, values):
-    folder = tmp_path_factory.mktemp("csv")
-    escaped = [v.replace("\\", "\\\\").replace('"', '\\"') for v in values]
-    content = "n,s\n" + "".join(f'{i},"{v}"\n' for i, v in enumerate(escaped))
-    (folder / "0.csv").write_text(content, newline="")
-    log = log_of(folder, "csv:#escape=\\", NS)
-    assert rows(log) == [{"n": i, "s": v} for i, v in enumerate(values)]
-
-
-def test_a_backslash_in_front_of_a_quote_is_refused_until_its_meaning_is_told(tmp_path):
-    (tmp_path / "0.csv").write_text('n,s\n1,"a\\"b"\n')
-    with pytest.raises(
-        BadText, match=r"0\.csv: it has a backslash in front of a quote: set escape"
-    ):
-        log_of(tmp_path, "csv:").end_offset(0)
-    assert rows(log_of(tmp_path, "csv:#escape=\\", NS)) == [{"n": 1, "s": 'a"b'}]
-
-
-def test_a_backslash_outside_of_quotes_is_a_character(tmp_path):
-    (tmp_path / "0.csv").write_text('n,s\n1,C:\\dir\n2,"x"\n')
-    for escape in ("", "#escape=none", "#escape=\\"):
-        assert rows(log_of(tmp_path, f"csv:{escape}", NS))[0] == {"n": 1, "s": "C:\\dir"}
-
-
-def test_a_quote_within_a_field_opens_nothing(tmp_path):
-    (tmp_path / "0.csv").write_text('n,s\n1,5" pipe\n2,"a"b\n3,x\n')
-    assert [r["s"] for r in rows(log_of(tmp_path, "csv:", NS))] == ['5" pipe', "ab", "x"]
-
-
-def test_empty_texts_and_nulls_are_told_apart_and_na_is_a_text(tmp_path):
-    (tmp_path / "0.csv").write_text('n,s\n1,""\n2,\n3,NA\n,null\n')
-    assert rows(log_of(tmp_path, "csv:", NS)) == [
-        {"n": 1, "s": ""}, {"n": 2, "s": None}, {"n": 3, "s": "NA"}, {"n": None, "s": "null"},
-    ]  # fmt: skip
-
-
-def test_a_row_whose_quote_is_open_waits_for_its_end_and_is_refused_where_there_is_none(tmp_path):
-    path = tmp_path / "0.csv"
-    path.write_text('n,s\n1,x\n2,"open\n3,y\n')
-    log = log_of(tmp_path, "csv:", NS)
-    assert log.end_offset(0) == 1
-    with path.open("a") as file:
-        file.write('closed"\n4,z\n')
-    assert [r["s"] for r in rows(log)] == ["x", "open\n3,y\nclosed", "z"]
-    (tmp_path / "1.csv.gz").write_bytes(gzip.compress(b'n,s\n1,x\n2,"open\n3,y\n'))
-    with pytest.raises(BadText, match=r"1\.csv\.gz: the quote in the record .* is never closed"):
-        log.end_offset(1)
-
-
-# --- Headers ----------------------------------------------------------------------------------
-
-
-def test_csv_without_a_header_is_refused_until_it_is_told(tmp_path):
-    (tmp_path / "0.csv").write_text("1,x\n2,y\n")
-    with pytest.raises(BadRow, match="its first line holds '1', so it looks like a row"):
-        rows(log_of(tmp_path, "csv:", NS))
-    assert rows(log_of(tmp_path, "csv:#header=false", NS)) == [
-        {"n": 1, "s": "x"}, {"n": 2, "s": "y"},
-    ]  # fmt: skip
-    assert rows(log_of(tmp_path, "csv:#header=false"))[1] == {"_c0": 2, "_c1": "y"}
-
-
-def test_a_compressed_file_that_grew_was_written_over(tmp_path):
-    file = tmp_path / "0.jsonl.gz"
-    file.write_bytes(gzip.compress(b'{"n": 1}\n'))
-    mark = FileLog(str(tmp_path), "t", "jsonl").snapshot(0).mark(1)
-    file.write_bytes(file.read_bytes() + gzip.compress(b'{"n": 2}\n'))
-    with pytest.raises(LogChanged, match=r"0\.jsonl\.gz was written over since its rows"):
-        FileLog(str(tmp_path), "t", "jsonl").snapshot(0).check(mark)
-
-
-def test_a_header_that_names_no_column_of_the_schema_is_refused(tmp_path):
-    (tmp_path / "0.csv").write_text("a,b\nc,d\n")
-    with pytest.raises(BadRow, match="names the columns a, b, and none of n, s: set header to"):
-        rows(log_of(tmp_path, "csv:", NS))
 
 
 # --- Compression ------------------------------------------------------------------------------
@@ -246,6 +127,15 @@ def test_a_compressed_file_that_is_cut_off_is_refused_by_name(tmp_path):
         log_of(tmp_path, "jsonl:", N).end_offset(0)
 
 
+def test_a_compressed_file_that_grew_was_written_over(tmp_path):
+    file = tmp_path / "0.jsonl.gz"
+    file.write_bytes(gzip.compress(b'{"n": 1}\n'))
+    mark = FileLog(str(tmp_path), "t", "jsonl").snapshot(0).mark(1)
+    file.write_bytes(file.read_bytes() + gzip.compress(b'{"n": 2}\n'))
+    with pytest.raises(LogChanged, match=r"0\.jsonl\.gz was written over since its rows"):
+        FileLog(str(tmp_path), "t", "jsonl").snapshot(0).check(mark)
+
+
 # --- Times ------------------------------------------------------------------------------------
 
 AT = dt.datetime(2026, 11, 21, 9, 30, 0, 120_000, dt.UTC)
@@ -261,11 +151,9 @@ AT = dt.datetime(2026, 11, 21, 9, 30, 0, 120_000, dt.UTC)
         ("2026-11-21 09:30:00.12", "timestamp[us]", AT.replace(tzinfo=None)),
     ],
 )
-@pytest.mark.parametrize("format", ["json", "csv"])
-def test_times_as_spark_writes_them_are_times(tmp_path, format, written, kind, read):
-    content = f't,n\n"{written}",1\n' if format == "csv" else json.dumps({"t": written}) + "\n"
-    (tmp_path / f"0.{format}").write_text(content)
-    log = log_of(tmp_path, "csv:" if format == "csv" else "jsonl:")
+def test_times_as_spark_writes_them_are_times(tmp_path, written, kind, read):
+    (tmp_path / "0.json").write_text(json.dumps({"t": written}) + "\n")
+    log = log_of(tmp_path, "jsonl:")
     assert str(log.schema().field("t").type) == kind
     assert rows(log)[0]["t"] == read
     asked = log.with_schema(pa.schema([("t", pa.timestamp("us", "UTC"))]))
@@ -289,10 +177,8 @@ def test_parquet_times_of_96_bits_are_points_in_time(tmp_path):
 # --- Schemas that change ----------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("kind", ["parquet", "jsonl", "csv", "arrow"])
+@pytest.mark.parametrize("kind", ["parquet", "jsonl", "arrow"])
 def test_columns_that_older_files_lack_are_null_and_new_ones_are_found(tmp_path, kind):
-    import pyarrow.csv as pc
-
     (tmp_path / "0").mkdir()
     for name, table in (
         ("a", pa.table({"n": [1]})),
@@ -302,8 +188,6 @@ def test_columns_that_older_files_lack_are_null_and_new_ones_are_found(tmp_path,
         path = tmp_path / f"0/{name}.{kind}"
         if kind == "parquet":
             pq.write_table(table, path)
-        elif kind == "csv":
-            pc.write_csv(table, path)
         elif kind == "arrow":
             with pa.ipc.new_file(path, table.schema) as writer:
                 writer.write_table(table)
