@@ -207,6 +207,10 @@ class Group(ABC):
         """The record of the policy, if one was chosen."""
         return [PolicyStored(self.group_id, self.policy)] if self.is_policy_stored else []
 
+    def kept_records(self) -> list[Record]:
+        """Records of what clients keep in the group."""
+        return [ManifestStored(self.group_id, self.manifest)] if self.manifest else []
+
     @abstractmethod
     def records(self) -> list[Record]:
         """Return records that restore all durable facts.

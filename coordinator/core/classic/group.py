@@ -41,7 +41,6 @@ from coordinator.core.records import (
     GenerationFloor,
     GroupDeleted,
     GroupMetadata,
-    ManifestStored,
     MemberRecord,
     RebalanceRecord,
     Record,
@@ -385,9 +384,7 @@ class ClassicGroup(Group):
             self.committed.generation if self.committed else NO_GENERATION
         ):
             records.append(GenerationFloor(self.group_id, self.durable_generation))
-        if self.manifest:
-            records.append(ManifestStored(self.group_id, self.manifest))
-        return [*records, *self.journal, *self.policy_records()]
+        return [*records, *self.kept_records(), *self.journal, *self.policy_records()]
 
     def metadata(self, now_ms: int, assignments: dict[str, bytes] | None = None) -> GroupMetadata:
         """Return the group's record, with the members' present assignments by default."""

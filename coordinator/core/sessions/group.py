@@ -280,6 +280,7 @@ class SessionGroup(Group):
         found += holdings_of(self.group_id, self.members, self.topics.values(), self.kept_names)
         found += self.journal.records(self.group_id)
         found += self.offsets.values()
+        found += self.kept_records()
         return found
 
     def _store(self, record: r.SessionMemberStored) -> None:

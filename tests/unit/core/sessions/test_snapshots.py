@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from coordinator.core.requests import CommitOffsets, PartitionCommit
 from coordinator.core.session_values.policy import Mode
 from coordinator.core.session_values.records import TokenFloor
 from coordinator.runtime.codec import decode, encode
-from tests.unit.core.sessions.kit import World, g2, handing_over, with_policy
+from tests.unit.core.sessions.kit import GROUP, World, g2, handing_over, with_policy
 
 
 def compacted(world):
@@ -87,6 +88,24 @@ def test_the_last_handoff_is_in_the_floor():
     world, a, _, place = handing_over()
     a.ack(place)
     assert TokenFloor(4, 1) in world.shard.records()
+
+
+def test_a_manifest_is_in_the_snapshot():
+    world, a, _ = g2()
+    (topic, partition), *_ = a.active
+    commit = PartitionCommit(topic, partition, 7, token=a.orders[topic, partition].token)
+    world.send(
+        CommitOffsets(
+            call_id=world.new_call(),
+            group_id=GROUP,
+            member_id=a.member_id,
+            partitions=(commit,),
+            manifest=b"files",
+        )
+    )
+    compacted(world)
+    world.restart()
+    assert world.group.manifest == b"files"
 
 
 def test_a_large_group_is_listed_in_parts():
