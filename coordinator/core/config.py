@@ -43,6 +43,8 @@ class GroupConfig(Section):
         "Longest metadata a committed offset may carry.")
     offset_manifest_max_bytes: int = setting(65_536, Bounds(0, 1_048_576, unit="bytes"),
         "Longest manifest a commit may carry.")
+    group_documents_max_bytes: int = setting(67_108_864, Bounds(0, unit="bytes"),
+        "Size of the documents that clients keep in a group, all together (64 MiB).")
     offsets_retention_minutes: int = setting(10_080, Bounds(1, unit="minutes"),
         "Retention of offsets after the group's last member has gone (7 days). Nothing expires in "
         "the first hour after a shard was loaded: a node's clock may be wrong.")

@@ -38,7 +38,7 @@ def expire_offsets(
     held: dict[str, int] = {}
     for group in groups:
         expired = _expired(group, now_ms, config)
-        if now_ms < until_ms and (expired or group.is_policy_stored):
+        if now_ms < until_ms and (expired or group.is_policy_stored or group.documents):
             if expired:
                 held[group.group_id] = len(expired)
             continue
@@ -56,7 +56,7 @@ def expire_offsets(
 
 
 def _is_left_with_nothing(group: Group, expired: int, now_ms: int, config: GroupConfig) -> bool:
-    """True if an Empty group has no offsets; a chosen policy outlives it as offsets would."""
+    """True if an Empty group has no offsets; a policy and documents outlive it as those would."""
     empty_ms = now_ms - group.state_changed_at_ms
     return (
         group.state is GroupState.EMPTY
@@ -65,7 +65,11 @@ def _is_left_with_nothing(group: Group, expired: int, now_ms: int, config: Group
         and not group.deletions
         and not group.pending_offsets
         and len(group.offsets) == expired
-        and (not group.is_policy_stored or empty_ms >= config.offsets_retention_ms)
+        and not group.document_writes
+        and (
+            not (group.is_policy_stored or group.documents)
+            or empty_ms >= config.offsets_retention_ms
+        )
     )
 
 

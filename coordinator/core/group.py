@@ -1,4 +1,4 @@
-"""The base of all kinds of groups: state, offsets, manifest.
+"""The base of all kinds of groups: state, offsets, manifest, documents.
 
 Subclasses add members and the state of their protocol. Rules that protocols share (`offsets`,
 `expiration`, `log_ends`, `admin`) use this class only.
@@ -16,6 +16,7 @@ from typing import ClassVar
 
 from coordinator.core.errors import MustWait
 from coordinator.core.records import (
+    DocumentStored,
     GroupDeleted,
     ManifestStored,
     OffsetCommitted,
@@ -60,6 +61,8 @@ class Group(ABC):
 
     __slots__ = (
         "deletions",
+        "document_writes",
+        "documents",
         "group_id",
         "is_policy_stored",
         "journal_writes",
@@ -89,6 +92,8 @@ class Group(ABC):
         # Durable facts.
         self.offsets: dict[tuple[str, int], OffsetCommitted] = {}
         self.manifest = b""
+        self.documents: dict[str, DocumentStored] = {}
+        self.document_writes = 0  # In flight.
         self.policy = Policy()  # A session group's; it outlives changes of the group's kind.
         self.is_policy_stored = False
         self.policy_writes = 0  # In flight.
@@ -123,12 +128,12 @@ class Group(ABC):
     @property
     def is_awaited(self) -> bool:
         """True if what makes use of the group is on its way to the log."""
-        return self.policy_writes > 0
+        return self.policy_writes > 0 or self.document_writes > 0
 
     @property
     def is_vacant(self) -> bool:
-        """True if the group has no members, offsets or writes in flight that make use of it."""
-        in_use = self.offsets or self.pending_offsets or self.is_awaited
+        """True if the group has no members, offsets, documents or writes of those in flight."""
+        in_use = self.offsets or self.documents or self.pending_offsets or self.is_awaited
         return self.is_deserted and not in_use
 
     def lag(self) -> int:
@@ -158,6 +163,11 @@ class Group(ABC):
                 self.settle_offset((record.topic, record.partition))
             case ManifestStored():
                 self.manifest = record.manifest
+            case DocumentStored():
+                self.documents.pop(record.name, None)
+                if record.content:
+                    self.documents[record.name] = record
+                self._document_settled()
             case OffsetDeleted():
                 self.offsets.pop((record.topic, record.partition), None)
                 if self.log_ends:
@@ -167,6 +177,7 @@ class Group(ABC):
             case GroupDeleted():
                 self.offsets.clear()
                 self.manifest = b""
+                self.documents.clear()
                 self.policy, self.is_policy_stored = Policy(), False
                 self._deletion_settled()
                 self._apply_own(record)
@@ -182,6 +193,8 @@ class Group(ABC):
         """Roll back a record that the log has refused."""
         if isinstance(record, OffsetCommitted):
             self.settle_offset((record.topic, record.partition))
+        elif isinstance(record, DocumentStored):
+            self._document_settled()
         elif isinstance(record, GroupDeleted):
             self._deletion_settled()
         else:
@@ -203,13 +216,19 @@ class Group(ABC):
     def _deletion_settled(self) -> None:
         self.deletions = max(0, self.deletions - 1)  # It may be of a group before this one.
 
+    def _document_settled(self) -> None:
+        self.document_writes = max(0, self.document_writes - 1)  # At load there are none.
+
     def policy_records(self) -> list[Record]:
         """The record of the policy, if one was chosen."""
         return [PolicyStored(self.group_id, self.policy)] if self.is_policy_stored else []
 
     def kept_records(self) -> list[Record]:
         """Records of what clients keep in the group."""
-        return [ManifestStored(self.group_id, self.manifest)] if self.manifest else []
+        found: list[Record] = list(self.documents.values())
+        if self.manifest:
+            found.append(ManifestStored(self.group_id, self.manifest))
+        return found
 
     @abstractmethod
     def records(self) -> list[Record]:

@@ -15,7 +15,13 @@ from coordinator.core.events import Event
 from coordinator.core.group import Group, GroupState
 from coordinator.core.ids import NO_TIME
 from coordinator.core.outcome import Outcome
-from coordinator.core.records import GroupDeleted, GroupMetadata, OffsetDeleted, Record
+from coordinator.core.records import (
+    DocumentStored,
+    GroupDeleted,
+    GroupMetadata,
+    OffsetDeleted,
+    Record,
+)
 from coordinator.core.session_values.journal import PlanRecord
 from coordinator.core.session_values.policy import Policy
 from coordinator.core.session_values.records import (
@@ -113,6 +119,8 @@ class GroupTable:
 
     def _note_tokens(self, record: Record) -> None:
         match record:
+            case DocumentStored():
+                self.numbers.written(record.version)
             case PartitionsGranted():
                 for grant in record.grants:
                     count = sum(last - first + 1 for first, last in grant.partitions)
@@ -217,5 +225,6 @@ def take_over(new: Group, old: Group) -> None:
     """Give a group of another kind what outlives its members."""
     new.offsets, new.pending_offsets = old.offsets, old.pending_offsets
     new.manifest, new.log_ends = old.manifest, old.log_ends
+    new.documents, new.document_writes = old.documents, old.document_writes
     new.policy, new.is_policy_stored = old.policy, old.is_policy_stored
     new.policy_writes, new.deletions = old.policy_writes, old.deletions

@@ -34,6 +34,8 @@ OFFSET_METADATA = Limit(
     beyond="OFFSET_METADATA_TOO_LARGE, for the partition",
 )
 MANIFEST = Limit(setting="offset_manifest_max_bytes", beyond="INVALID_REQUEST")
+DOCUMENT_NAME = Limit(characters=512, why="the name of a document, which may hold one of a topic")
+DOCUMENT = Limit(setting="group_documents_max_bytes", beyond="INVALID_REQUEST")
 PROTOCOLS = Limit(items=100, why="a client has a handful of assignors")
 MEMBERS = Limit(
     items=20_000,
@@ -51,3 +53,4 @@ FILTER = Limit(items=100, why="there are fewer states and types")
 SETTINGS = Limit(items=100, why="a policy has fewer settings")
 SHARDS = Limit(items=1_024, why="there are no more shards")
 REPLICAS = Limit(items=64, why="a shard has at most 16 replicas")
+DOCUMENTS = Limit(items=16, why="a message holds so many large ones")

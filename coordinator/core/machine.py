@@ -25,7 +25,7 @@ from __future__ import annotations
 
 from typing import Any, get_args
 
-from coordinator.core import admin, admission, expiration, kinds, log_ends, offsets
+from coordinator.core import admin, admission, documents, expiration, kinds, log_ends, offsets
 from coordinator.core import commands as c
 from coordinator.core import requests as q
 from coordinator.core import written as w
@@ -47,7 +47,7 @@ from coordinator.core.config import GroupConfig
 from coordinator.core.context import ShardContext
 from coordinator.core.errors import ErrorCode, MustWait, Refused
 from coordinator.core.events import GroupCreated
-from coordinator.core.group import GroupState
+from coordinator.core.group import Group, GroupState
 from coordinator.core.group_table import GroupTable
 from coordinator.core.ids import NO_TIME, CallId, IdSource
 from coordinator.core.kinds import IS_CLASSIC, IS_OF_SESSIONS
@@ -89,6 +89,13 @@ NOT_FOUND = Refuse(ErrorCode.GROUP_ID_NOT_FOUND)
 REQUESTS = frozenset(get_args(q.Request))
 """Commands that are answered; others are ignored if they come too late."""
 
+
+def _put_documents(
+    table: GroupTable, group: Group, command: q.PutDocuments, now_ms: int, out: Outcome
+) -> None:
+    documents.put_documents(group, command, now_ms, out, table.context)
+
+
 TABLE: dict[type, Row | ShardCommandRow] = {
     # --- Requests of classic members ---
     q.JoinGroup: Row(
@@ -115,6 +122,12 @@ TABLE: dict[type, Row | ShardCommandRow] = {
     ),
     q.DeleteOffsets: Row(
         timeless(offsets.delete_offsets), timeless(offsets.delete_offsets), NOT_FOUND
+    ),
+    q.PutDocuments: Row(_put_documents, _put_documents, Create()),
+    q.FetchDocuments: Row(
+        timeless(documents.fetch_documents),
+        timeless(documents.fetch_documents),
+        without(documents.fetch_from_no_group),
     ),
     q.DescribeGroup: Row(
         timeless(description.describe_group),

@@ -75,6 +75,16 @@ class ManifestStored:
 
 
 @dataclass(frozen=True, slots=True)
+class DocumentStored:
+    """Bytes that a client keeps in the group under a name; without content: it is deleted."""
+
+    group_id: str
+    name: str
+    content: bytes
+    version: int
+
+
+@dataclass(frozen=True, slots=True)
 class OffsetDeleted:
     group_id: str
     topic: str
@@ -287,6 +297,7 @@ Record = (
     | GenerationFloor
     | OffsetCommitted
     | ManifestStored
+    | DocumentStored
     | OffsetDeleted
     | GroupDeleted
     | RebalanceRecord

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from coordinator.core.errors import ErrorCode
 from coordinator.core.events import RefusedJoin
 from coordinator.core.ids import NO_GENERATION, NO_LEADER_EPOCH, NO_OFFSET, NO_TIME, TopicPartition
-from coordinator.core.records import OffsetCommitted, RebalanceRecord
+from coordinator.core.records import DocumentStored, OffsetCommitted, RebalanceRecord
 from coordinator.core.session_values.journal import PlanRecord
 from coordinator.core.session_values.operators import OperatorReply
 from coordinator.core.session_values.records import PartitionSwitched, PhaseEntered
@@ -111,6 +111,21 @@ class FetchReply(_Reply):
     """The requested partitions in that order, or all stored ones unordered: a group may have a
     million, and the caller can sort them in slices."""
     manifest: bytes = b""
+
+
+@dataclass(frozen=True, slots=True)
+class PutReply(_Reply):
+    """`versions` of what was written; none, if another version than the expected one is stored."""
+
+    versions: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class DocumentsReply(_Reply):
+    """Documents in the order of their versions. `document_count`: of all with the prefix."""
+
+    documents: tuple[DocumentStored, ...] = ()
+    document_count: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -257,6 +272,8 @@ PlainReply = (
     | FetchReply
     | ListReply
     | OffsetDeleteReply
+    | PutReply
+    | DocumentsReply
     | ReportLogEndsReply
     | ListLogEndsReply
     | RebalancesReply

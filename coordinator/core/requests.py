@@ -14,6 +14,7 @@ from coordinator.core.replies import (
     CommitResult,
     DeleteReply,
     DescribeReply,
+    DocumentsReply,
     FetchReply,
     HeartbeatReply,
     JoinReply,
@@ -23,6 +24,7 @@ from coordinator.core.replies import (
     OffsetDeleteReply,
     PhaseReply,
     PlainReply,
+    PutReply,
     RebalancesReply,
     Reply,
     ReportLogEndsReply,
@@ -160,6 +162,32 @@ class DeleteOffsets(_GroupRequest):
     partitions: tuple[tuple[str, int], ...]
 
 
+@dataclass(frozen=True, slots=True)
+class PutDocument:
+    """`expected`: the version that has to be stored; 0: there is to be none."""
+
+    name: str
+    content: bytes
+    expected: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PutDocuments(_GroupRequest):
+    """PutDocuments: all are written, or none."""
+
+    REFUSAL = PutReply
+    documents: tuple[PutDocument, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FetchDocuments(_GroupRequest):
+    """FetchDocuments of a prefix, written after a version."""
+
+    REFUSAL = DocumentsReply
+    prefix: str = ""
+    after_version: int = 0
+
+
 class ListOrder(Enum):
     """Order of listed groups; within equals by id. Values are the contract's numbers."""
 
@@ -247,6 +275,8 @@ Request = (
     | CommitOffsets
     | FetchOffsets
     | DeleteOffsets
+    | PutDocuments
+    | FetchDocuments
     | ListGroups
     | DescribeGroup
     | DeleteGroup

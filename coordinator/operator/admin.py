@@ -7,7 +7,7 @@ import threading
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from heapq import merge
 from operator import attrgetter
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import grpc
 
@@ -33,6 +33,15 @@ FILES_TOPIC = "__files."
 
 GroupOrder = Literal["GROUP_ID", "STATE", "MEMBERS", "LAG", "LAST_REBALANCE"]
 """Orders of a list of groups, as `ListGroupsRequest` describes them."""
+
+
+class Document(NamedTuple):
+    """Bytes that clients keep in a group. `version`: rises with each write, for ever."""
+
+    name: str
+    content: bytes
+    version: int
+
 
 GroupDescription = pb.DescribeGroupsResponse.Group
 MemberDescription = pb.DescribeGroupsResponse.Member
@@ -251,6 +260,49 @@ class GroupAdmin(SessionGroupAdmin):
         unless they are named.
         """
         return self._fetched(group_id, partitions)[0]
+
+    def put_documents(
+        self, group_id: str, contents: Mapping[str, bytes], expected: Mapping[str, int]
+    ) -> dict[str, int]:
+        """Write documents of a group, all or none.
+
+        Args:
+            expected: the version of each that is to be stored now; 0, as by default: none.
+        Returns:
+            The new versions; empty: another version than the expected one is stored.
+        Raises:
+            LookupError: the group is being loaded, or moves; try again: it may be written.
+            ValueError: the documents of the group would be too large.
+        """
+        request = group_pb2.PutDocumentsRequest(
+            group_id=group_id,
+            documents=[
+                group_pb2.Document(name=name, content=content, version=expected.get(name, 0))
+                for name, content in contents.items()
+            ],
+        )
+        response = self._group(group_id).PutDocuments(request, timeout=TIMEOUT_S)
+        if response.error_code == ErrorCode.INVALID_REQUEST:
+            raise ValueError(response.error_message)
+        versions = self._accepted(request, response).versions
+        return dict(zip(contents, versions, strict=True)) if versions else {}
+
+    def documents(
+        self, group_id: str, prefix: str = "", after_version: int = 0
+    ) -> tuple[list[Document], int]:
+        """Documents of a group that were written after a version, and the number of all.
+
+        In the order of their versions, up to 1 MiB: ask again until none comes.
+
+        Raises:
+            LookupError: the group is being loaded, or moves; try again.
+        """
+        request = group_pb2.FetchDocumentsRequest(
+            group_id=group_id, prefix=prefix, after_version=after_version
+        )
+        response = self._ask(self._group(group_id).FetchDocuments, request)
+        found = [Document(each.name, each.content, each.version) for each in response.documents]
+        return found, response.document_count
 
     def log_ends(self, group_id: str) -> dict[TopicPartition, ReportedEnd]:
         """Ends of the logs of a group's partitions, as members reported them; may be empty."""

@@ -54,6 +54,7 @@ _KINDS: dict[str, type[Record]] = {
     "generation_floor": r.GenerationFloor,
     "offset_committed": r.OffsetCommitted,
     "manifest_stored": r.ManifestStored,
+    "document_stored": r.DocumentStored,
     "offset_deleted": r.OffsetDeleted,
     "group_deleted": r.GroupDeleted,
     "rebalance": r.RebalanceRecord,

@@ -78,6 +78,7 @@ _KINDS: dict[str, Any] = {
         c.CallCancelled,
         q.LeavingMember,
         q.PartitionCommit,
+        q.PutDocument,
         o.Tick,
         o.Appended,
         o.AppendFailed,

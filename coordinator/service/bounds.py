@@ -113,6 +113,8 @@ HELD = _items(limits.HELD)
 GROUPS = _items(limits.GROUPS)
 FILTER = _items(limits.FILTER)
 SETTINGS = _items(limits.SETTINGS)
+DOCUMENT_NAME = _text(limits.DOCUMENT_NAME)
+DOCUMENTS = _items(limits.DOCUMENTS)
 
 _TEXTS = (
     ("group_id", "group_id", GROUP_ID),
@@ -123,6 +125,7 @@ _TEXTS = (
     ("protocol_type", "protocol_type", PROTOCOL),
     ("protocol_name", "protocol_name", PROTOCOL),
     ("contains", "group_id_contains", PART_OF_ID),
+    ("prefix", "prefix", DOCUMENT_NAME),
 )
 """Texts of commands: the attribute, the field, its limit."""
 _ITEMS = (
@@ -134,6 +137,7 @@ _ITEMS = (
     ("states", "states_filter", FILTER),
     ("types", "types_filter", FILTER),
     ("defaults", "defaults", SETTINGS),
+    ("documents", "documents", DOCUMENTS),
 )
 _NAMES: dict[type, set[str]] = {
     kind: {f.name for f in fields(kind)} for kind in get_args(c.Request)
@@ -146,6 +150,7 @@ _STORED = {
     c.LeaveGroup: {"group_id"},
     c.CommitOffsets: {"group_id", "member_id", "instance_id"},
     c.ReportLogEnds: {"group_id", "member_id", "instance_id"},
+    c.PutDocuments: {"group_id"},
 }
 """Texts that may be stored or shown, and so must not contain NUL."""
 _TEXTS_OF = {
@@ -322,6 +327,19 @@ def _of_list(request: c.ListGroups) -> Parts:
         yield TYPE.violation(f"types_filter[{index}]", kind)
 
 
+def _of_documents(request: c.PutDocuments) -> Parts:
+    seen: set[str] = set()
+    for index, each in enumerate(request.documents):
+        field = f"documents[{index}].name"
+        if not each.name or each.name in seen:
+            yield Violation(field, "is written twice" if each.name else "must not be empty")
+        elif "\0" in each.name:
+            yield Violation(field, "must not contain NUL")
+        else:
+            yield DOCUMENT_NAME.violation(field, each.name)
+        seen.add(each.name)
+
+
 def _of_policy(request: SetGroupPolicy) -> Parts:
     for index, name in enumerate(request.defaults):
         yield SETTING.violation(f"defaults[{index}]", name)
@@ -336,6 +354,7 @@ _PARTS: dict[type[c.Request], Callable[[Any], Parts]] = {
     c.FetchOffsets: lambda request: _of_topics(request.partitions or ()),
     c.DeleteOffsets: lambda request: _of_topics(request.partitions),
     c.ReportLogEnds: lambda request: _of_topics(end[:2] for end in request.ends),
+    c.PutDocuments: _of_documents,
     c.ListGroups: _of_list,
     SetGroupPolicy: _of_policy,
 }

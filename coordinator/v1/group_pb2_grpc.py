@@ -85,6 +85,16 @@ class GroupCoordinatorStub(object):
                 request_serializer=coordinator_dot_v1_dot_group__pb2.ReportLogEndsRequest.SerializeToString,
                 response_deserializer=coordinator_dot_v1_dot_group__pb2.ReportLogEndsResponse.FromString,
                 _registered_method=True)
+        self.PutDocuments = channel.unary_unary(
+                '/coordinator.v1.GroupCoordinator/PutDocuments',
+                request_serializer=coordinator_dot_v1_dot_group__pb2.PutDocumentsRequest.SerializeToString,
+                response_deserializer=coordinator_dot_v1_dot_group__pb2.PutDocumentsResponse.FromString,
+                _registered_method=True)
+        self.FetchDocuments = channel.unary_unary(
+                '/coordinator.v1.GroupCoordinator/FetchDocuments',
+                request_serializer=coordinator_dot_v1_dot_group__pb2.FetchDocumentsRequest.SerializeToString,
+                response_deserializer=coordinator_dot_v1_dot_group__pb2.FetchDocumentsResponse.FromString,
+                _registered_method=True)
 
 
 class GroupCoordinatorServicer(object):
@@ -167,6 +177,20 @@ class GroupCoordinatorServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def PutDocuments(self, request, context):
+        """Write documents of a group, all or none, if nobody else has written them meanwhile. It makes
+        the group if there is none.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def FetchDocuments(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_GroupCoordinatorServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -214,6 +238,16 @@ def add_GroupCoordinatorServicer_to_server(servicer, server):
                     servicer.ReportLogEnds,
                     request_deserializer=coordinator_dot_v1_dot_group__pb2.ReportLogEndsRequest.FromString,
                     response_serializer=coordinator_dot_v1_dot_group__pb2.ReportLogEndsResponse.SerializeToString,
+            ),
+            'PutDocuments': grpc.unary_unary_rpc_method_handler(
+                    servicer.PutDocuments,
+                    request_deserializer=coordinator_dot_v1_dot_group__pb2.PutDocumentsRequest.FromString,
+                    response_serializer=coordinator_dot_v1_dot_group__pb2.PutDocumentsResponse.SerializeToString,
+            ),
+            'FetchDocuments': grpc.unary_unary_rpc_method_handler(
+                    servicer.FetchDocuments,
+                    request_deserializer=coordinator_dot_v1_dot_group__pb2.FetchDocumentsRequest.FromString,
+                    response_serializer=coordinator_dot_v1_dot_group__pb2.FetchDocumentsResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -465,6 +499,60 @@ class GroupCoordinator(object):
             '/coordinator.v1.GroupCoordinator/ReportLogEnds',
             coordinator_dot_v1_dot_group__pb2.ReportLogEndsRequest.SerializeToString,
             coordinator_dot_v1_dot_group__pb2.ReportLogEndsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def PutDocuments(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/coordinator.v1.GroupCoordinator/PutDocuments',
+            coordinator_dot_v1_dot_group__pb2.PutDocumentsRequest.SerializeToString,
+            coordinator_dot_v1_dot_group__pb2.PutDocumentsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def FetchDocuments(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/coordinator.v1.GroupCoordinator/FetchDocuments',
+            coordinator_dot_v1_dot_group__pb2.FetchDocumentsRequest.SerializeToString,
+            coordinator_dot_v1_dot_group__pb2.FetchDocumentsResponse.FromString,
             options,
             channel_credentials,
             insecure,

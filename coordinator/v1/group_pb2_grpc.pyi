@@ -68,6 +68,11 @@ class GroupCoordinatorStub:
     """Returns committed offsets."""
     ReportLogEnds: _grpc.UnaryUnaryMultiCallable[_group_pb2.ReportLogEndsRequest, _group_pb2.ReportLogEndsResponse]
     """Reports log end offsets of the partitions that the member reads. Lag is computed from them."""
+    PutDocuments: _grpc.UnaryUnaryMultiCallable[_group_pb2.PutDocumentsRequest, _group_pb2.PutDocumentsResponse]
+    """Write documents of a group, all or none, if nobody else has written them meanwhile. It makes
+    the group if there is none.
+    """
+    FetchDocuments: _grpc.UnaryUnaryMultiCallable[_group_pb2.FetchDocumentsRequest, _group_pb2.FetchDocumentsResponse]
 
 @_typing.type_check_only
 class GroupCoordinatorAsyncStub(GroupCoordinatorStub):
@@ -109,6 +114,11 @@ class GroupCoordinatorAsyncStub(GroupCoordinatorStub):
     """Returns committed offsets."""
     ReportLogEnds: _aio.UnaryUnaryMultiCallable[_group_pb2.ReportLogEndsRequest, _group_pb2.ReportLogEndsResponse]  # type: ignore[assignment]
     """Reports log end offsets of the partitions that the member reads. Lag is computed from them."""
+    PutDocuments: _aio.UnaryUnaryMultiCallable[_group_pb2.PutDocumentsRequest, _group_pb2.PutDocumentsResponse]  # type: ignore[assignment]
+    """Write documents of a group, all or none, if nobody else has written them meanwhile. It makes
+    the group if there is none.
+    """
+    FetchDocuments: _aio.UnaryUnaryMultiCallable[_group_pb2.FetchDocumentsRequest, _group_pb2.FetchDocumentsResponse]  # type: ignore[assignment]
 
 class GroupCoordinatorServicer(metaclass=_abc_1.ABCMeta):
     """Requests of the members of classic groups: joining, assignments, heartbeats and offsets. Members of
@@ -201,5 +211,22 @@ class GroupCoordinatorServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_group_pb2.ReportLogEndsResponse, _abc.Awaitable[_group_pb2.ReportLogEndsResponse]]:
         """Reports log end offsets of the partitions that the member reads. Lag is computed from them."""
+
+    @_abc_1.abstractmethod
+    def PutDocuments(
+        self,
+        request: _group_pb2.PutDocumentsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_group_pb2.PutDocumentsResponse, _abc.Awaitable[_group_pb2.PutDocumentsResponse]]:
+        """Write documents of a group, all or none, if nobody else has written them meanwhile. It makes
+        the group if there is none.
+        """
+
+    @_abc_1.abstractmethod
+    def FetchDocuments(
+        self,
+        request: _group_pb2.FetchDocumentsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_group_pb2.FetchDocumentsResponse, _abc.Awaitable[_group_pb2.FetchDocumentsResponse]]: ...
 
 def add_GroupCoordinatorServicer_to_server(servicer: GroupCoordinatorServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

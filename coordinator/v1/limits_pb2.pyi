@@ -50,6 +50,8 @@ class _LimitEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Limit.ValueType
     LIMIT_ASSIGNMENT: _Limit.ValueType  # 17
     LIMIT_OFFSET_METADATA: _Limit.ValueType  # 18
     LIMIT_MANIFEST: _Limit.ValueType  # 19
+    LIMIT_DOCUMENT_NAME: _Limit.ValueType  # 20
+    LIMIT_DOCUMENT: _Limit.ValueType  # 21
     LIMIT_PROTOCOLS: _Limit.ValueType  # 30
     LIMIT_MEMBERS: _Limit.ValueType  # 31
     LIMIT_PARTITIONS: _Limit.ValueType  # 32
@@ -59,6 +61,7 @@ class _LimitEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Limit.ValueType
     LIMIT_SETTINGS: _Limit.ValueType  # 36
     LIMIT_SHARDS: _Limit.ValueType  # 37
     LIMIT_REPLICAS: _Limit.ValueType  # 38
+    LIMIT_DOCUMENTS: _Limit.ValueType  # 39
 
 class Limit(_Limit, metaclass=_LimitEnumTypeWrapper): ...
 
@@ -83,6 +86,8 @@ LIMIT_MEMBER_METADATA: Limit.ValueType  # 16
 LIMIT_ASSIGNMENT: Limit.ValueType  # 17
 LIMIT_OFFSET_METADATA: Limit.ValueType  # 18
 LIMIT_MANIFEST: Limit.ValueType  # 19
+LIMIT_DOCUMENT_NAME: Limit.ValueType  # 20
+LIMIT_DOCUMENT: Limit.ValueType  # 21
 LIMIT_PROTOCOLS: Limit.ValueType  # 30
 LIMIT_MEMBERS: Limit.ValueType  # 31
 LIMIT_PARTITIONS: Limit.ValueType  # 32
@@ -92,6 +97,7 @@ LIMIT_FILTER: Limit.ValueType  # 35
 LIMIT_SETTINGS: Limit.ValueType  # 36
 LIMIT_SHARDS: Limit.ValueType  # 37
 LIMIT_REPLICAS: Limit.ValueType  # 38
+LIMIT_DOCUMENTS: Limit.ValueType  # 39
 Global___Limit: _TypeAlias = Limit  # noqa: Y015
 
 @_typing.final

@@ -48,6 +48,7 @@ class Record(_message.Message):
     HOLDINGS_FIELD_NUMBER: _builtins.int
     KEPT_FIELD_NUMBER: _builtins.int
     NUMBERS_RAISED_FIELD_NUMBER: _builtins.int
+    DOCUMENT_STORED_FIELD_NUMBER: _builtins.int
     group_id: _builtins.str
     @_builtins.property
     def group_metadata(self) -> Global___GroupMetadata: ...
@@ -89,6 +90,8 @@ class Record(_message.Message):
     def kept(self) -> Global___Kept: ...
     @_builtins.property
     def numbers_raised(self) -> Global___NumbersRaised: ...
+    @_builtins.property
+    def document_stored(self) -> Global___DocumentStored: ...
     def __init__(
         self,
         *,
@@ -113,12 +116,13 @@ class Record(_message.Message):
         holdings: Global___Holdings | None = ...,
         kept: Global___Kept | None = ...,
         numbers_raised: Global___NumbersRaised | None = ...,
+        document_stored: Global___DocumentStored | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["generation_floor", b"generation_floor", "grants", b"grants", "group_deleted", b"group_deleted", "group_metadata", b"group_metadata", "handoffs_ended", b"handoffs_ended", "holdings", b"holdings", "kept", b"kept", "kept_freed", b"kept_freed", "kind", b"kind", "manifest_stored", b"manifest_stored", "numbers_raised", b"numbers_raised", "offset_committed", b"offset_committed", "offset_deleted", b"offset_deleted", "phase_entered", b"phase_entered", "plan", b"plan", "policy", b"policy", "rebalance", b"rebalance", "session_end", b"session_end", "session_member", b"session_member", "switched", b"switched", "token_floor", b"token_floor"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["document_stored", b"document_stored", "generation_floor", b"generation_floor", "grants", b"grants", "group_deleted", b"group_deleted", "group_metadata", b"group_metadata", "handoffs_ended", b"handoffs_ended", "holdings", b"holdings", "kept", b"kept", "kept_freed", b"kept_freed", "kind", b"kind", "manifest_stored", b"manifest_stored", "numbers_raised", b"numbers_raised", "offset_committed", b"offset_committed", "offset_deleted", b"offset_deleted", "phase_entered", b"phase_entered", "plan", b"plan", "policy", b"policy", "rebalance", b"rebalance", "session_end", b"session_end", "session_member", b"session_member", "switched", b"switched", "token_floor", b"token_floor"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["generation_floor", b"generation_floor", "grants", b"grants", "group_deleted", b"group_deleted", "group_id", b"group_id", "group_metadata", b"group_metadata", "handoffs_ended", b"handoffs_ended", "holdings", b"holdings", "kept", b"kept", "kept_freed", b"kept_freed", "kind", b"kind", "manifest_stored", b"manifest_stored", "numbers_raised", b"numbers_raised", "offset_committed", b"offset_committed", "offset_deleted", b"offset_deleted", "phase_entered", b"phase_entered", "plan", b"plan", "policy", b"policy", "rebalance", b"rebalance", "session_end", b"session_end", "session_member", b"session_member", "switched", b"switched", "token_floor", b"token_floor"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["document_stored", b"document_stored", "generation_floor", b"generation_floor", "grants", b"grants", "group_deleted", b"group_deleted", "group_id", b"group_id", "group_metadata", b"group_metadata", "handoffs_ended", b"handoffs_ended", "holdings", b"holdings", "kept", b"kept", "kept_freed", b"kept_freed", "kind", b"kind", "manifest_stored", b"manifest_stored", "numbers_raised", b"numbers_raised", "offset_committed", b"offset_committed", "offset_deleted", b"offset_deleted", "phase_entered", b"phase_entered", "plan", b"plan", "policy", b"policy", "rebalance", b"rebalance", "session_end", b"session_end", "session_member", b"session_member", "switched", b"switched", "token_floor", b"token_floor"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_kind: _TypeAlias = _typing.Literal["group_metadata", "generation_floor", "offset_committed", "manifest_stored", "offset_deleted", "group_deleted", "rebalance", "session_member", "session_end", "grants", "phase_entered", "switched", "kept_freed", "policy", "token_floor", "plan", "handoffs_ended", "holdings", "kept", "numbers_raised"]  # noqa: Y015
+    _WhichOneofReturnType_kind: _TypeAlias = _typing.Literal["group_metadata", "generation_floor", "offset_committed", "manifest_stored", "offset_deleted", "group_deleted", "rebalance", "session_member", "session_end", "grants", "phase_entered", "switched", "kept_freed", "policy", "token_floor", "plan", "handoffs_ended", "holdings", "kept", "numbers_raised", "document_stored"]  # noqa: Y015
     _WhichOneofArgType_kind: _TypeAlias = _typing.Literal["kind", b"kind"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_kind) -> _WhichOneofReturnType_kind | None: ...
 
@@ -300,6 +304,33 @@ class ManifestStored(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___ManifestStored: _TypeAlias = ManifestStored  # noqa: Y015
+
+@_typing.final
+class DocumentStored(_message.Message):
+    """Bytes that a client keeps in the group under a name."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NAME_FIELD_NUMBER: _builtins.int
+    CONTENT_FIELD_NUMBER: _builtins.int
+    VERSION_FIELD_NUMBER: _builtins.int
+    name: _builtins.str
+    content: _builtins.bytes
+    version: _builtins.int
+    def __init__(
+        self,
+        *,
+        name: _builtins.str = ...,
+        content: _builtins.bytes = ...,
+        version: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["content", b"content", "name", b"name", "version", b"version"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___DocumentStored: _TypeAlias = DocumentStored  # noqa: Y015
 
 @_typing.final
 class OffsetDeleted(_message.Message):

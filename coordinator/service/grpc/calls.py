@@ -107,6 +107,8 @@ METHODS: dict[str, Method] = {
     f"{_V1}GroupCoordinator/OffsetCommit": Method(calls.OFFSET_COMMIT, _group),
     f"{_V1}GroupCoordinator/OffsetFetch": Method(calls.OFFSET_FETCH, _group),
     f"{_V1}GroupCoordinator/ReportLogEnds": Method(calls.REPORT_LOG_ENDS, _group),
+    f"{_V1}GroupCoordinator/PutDocuments": Method(calls.PUT_DOCUMENTS, _group),
+    f"{_V1}GroupCoordinator/FetchDocuments": Method(calls.FETCH_DOCUMENTS, _group),
     f"{_V1}GroupSessions/Session": Method(calls.SESSION, lambda it: (it.attach.group_id,)),
     f"{_V1}GroupAdmin/ListGroups": Method(calls.LIST_GROUPS),
     f"{_V1}GroupAdmin/DescribeGroups": Method(calls.DESCRIBE_GROUPS, lambda it: it.groups),

@@ -34,6 +34,7 @@ class GroupService(CommandService):
 
     JoinGroup = SyncGroup = LeaveGroup = CommandService._answer
     OffsetCommit = OffsetFetch = ReportLogEnds = CommandService._answer
+    PutDocuments = FetchDocuments = CommandService._answer
 
     async def FindCoordinator(
         self, request: pb.FindCoordinatorRequest, call: Call

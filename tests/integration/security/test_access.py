@@ -214,6 +214,8 @@ async def test_a_principal_may_do_what_a_rule_says_and_nothing_else(desk):
                 (stub.JoinGroup, pb.JoinGroupRequest(group_id="x"), "join"),
                 (stub.OffsetCommit, pb.OffsetCommitRequest(group_id="x"), "commit"),
                 (stub.OffsetFetch, pb.OffsetFetchRequest(group_id="x"), "read or commit"),
+                (stub.PutDocuments, pb.PutDocumentsRequest(group_id="x"), "commit"),
+                (stub.FetchDocuments, pb.FetchDocumentsRequest(group_id="x"), "read or commit"),
                 (admin.DeleteGroups, pb2.DeleteGroupsRequest(groups_names=["etl-1"]), "admin"),
                 (admin.DescribeGroups, pb2.DescribeGroupsRequest(groups=["etl-1"]), "read"),
                 (admin.RemoveMembers, pb2.RemoveMembersRequest(group_id="etl-1"), "admin"),

@@ -21,6 +21,7 @@ from coordinator.core.requests import (
     LeaveGroup,
     LeavingMember,
     PartitionCommit,
+    PutDocuments,
 )
 from coordinator.core.rows import Create, Ignore, Refuse, Row
 from coordinator.runtime.payloads import PAYLOADS
@@ -91,7 +92,7 @@ def test_a_member_cannot_commit_into_a_missing_group_and_an_outsider_makes_it(gr
 def test_a_group_is_made_by_requests_that_check_whether_they_may():
     rows = machine.TABLE.items()
     makers = {c for c, row in rows if isinstance(row, Row) and isinstance(row.missing, Create)}
-    assert makers == {JoinGroup, CommitOffsets}
+    assert makers == {JoinGroup, CommitOffsets, PutDocuments}
 
 
 def test_a_follow_up_for_a_group_that_is_given_up_falls_silent(groups):

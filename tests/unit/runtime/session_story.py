@@ -119,6 +119,10 @@ def play(c: Recorded) -> list[Actor]:
     b.attach()
     _run(c, actors, 2)
     commit(c, a)
+    c.send(group.PutDocumentsRequest(
+        group_id="g", documents=[group.Document(name="a", content=b"1")]
+    ))  # fmt: skip
+    c.send(group.FetchDocumentsRequest(group_id="g"))
     third.say(leave=pb.SessionLeave(kind=pb.SessionLeave.DRAIN, within_ms=10_000))
     _run(c, actors, 4)
     b.say(leave=pb.SessionLeave(kind=pb.SessionLeave.RETURN, within_ms=2_000, reason="restart"))

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from coordinator.core.ids import ShardId
 from coordinator.core.records import (
+    DocumentStored,
     GenerationFloor,
     GroupDeleted,
     GroupMetadata,
@@ -69,6 +70,7 @@ KINDS = (
     GenerationFloor,
     OffsetCommitted,
     ManifestStored,
+    DocumentStored,
     OffsetDeleted,
     GroupDeleted,
     RebalanceRecord,
@@ -112,6 +114,7 @@ WRITTEN_BY_VERSION_1 = {
         "g", "t", 4, 0, -1, "", 1, 1_700_000_000_003
     ),
     "0a01672a040a02006d": ManifestStored("g", b"\x00m"),
+    "0a0167b201090a01611202006d1807": DocumentStored("g", "a", b"\x00m", 7),
     "0a016732050a01741003": OffsetDeleted("g", "t", 3),
     "0a01673a00": GroupDeleted("g"),
 }

@@ -15,7 +15,7 @@ from coordinator.core.events import RebalanceJournaled
 from coordinator.core.group import GroupState
 from coordinator.core.ids import ShardId
 from coordinator.core.pauses import Pause
-from coordinator.core.requests import LeavingMember, PartitionCommit
+from coordinator.core.requests import LeavingMember, PartitionCommit, PutDocument
 from coordinator.core.session_values.plans import Move, MoveReason, Obstacle, Plan, Unplaced
 from coordinator.core.session_values.policy import Policy
 from coordinator.core.session_values.requests import PartitionAck
@@ -106,7 +106,15 @@ def test_every_kind_of_input_is_in_a_recording(tmp_path):
         for line in lines(path)
         if "in" in line
     }
-    nested = (LeavingMember, PartitionCommit, Pause, PartitionAck, Policy, inputs.RecordedPlan)
+    nested = (
+        LeavingMember,
+        PartitionCommit,
+        PutDocument,
+        Pause,
+        PartitionAck,
+        Policy,
+        inputs.RecordedPlan,
+    )
     assert recorded == set(inputs._KINDS) - {kind.__name__ for kind in nested}
 
 

@@ -203,6 +203,24 @@ def _fetch(request: group_pb2.OffsetFetchRequest, call_id: CallId, _: str) -> c.
     )
 
 
+def _put_documents(request: group_pb2.PutDocumentsRequest, call_id: CallId, _: str) -> c.Request:
+    documents = tuple(
+        c.PutDocument(each.name, each.content, each.version) for each in request.documents
+    )
+    return c.PutDocuments(call_id=call_id, group_id=request.group_id, documents=documents)
+
+
+def _fetch_documents(
+    request: group_pb2.FetchDocumentsRequest, call_id: CallId, _: str
+) -> c.Request:
+    return c.FetchDocuments(
+        call_id=call_id,
+        group_id=request.group_id,
+        prefix=request.prefix,
+        after_version=request.after_version,
+    )
+
+
 def _report_log_ends(request: group_pb2.ReportLogEndsRequest, call_id: CallId, _: str) -> c.Request:
     _check_names(request.topics)
     return c.ReportLogEnds(
@@ -264,6 +282,8 @@ _COMMANDS: dict[type[Message], Callable[[Any, CallId, str], c.Request | Work[c.R
     group_pb2.LeaveGroupRequest: _leave,
     group_pb2.OffsetCommitRequest: _commit,
     group_pb2.OffsetFetchRequest: _fetch,
+    group_pb2.PutDocumentsRequest: _put_documents,
+    group_pb2.FetchDocumentsRequest: _fetch_documents,
     group_pb2.ReportLogEndsRequest: _report_log_ends,
     admin_pb2.ListLogEndsRequest: _list_log_ends,
     admin_pb2.ListGroupsRequest: _list,

@@ -91,6 +91,11 @@ def _fetch_response(request: group_pb2.OffsetFetchRequest, reply: r.FetchReply) 
     return response
 
 
+def _documents_response(_: Message, reply: r.DocumentsReply) -> Message:
+    documents = [message_of(group_pb2.Document, each, "group_id") for each in reply.documents]
+    return message_of(group_pb2.FetchDocumentsResponse, reply, "documents", documents=documents)
+
+
 def _list_response(_: Message, reply: r.ListReply) -> Work[Message]:
     response = message_of(admin_pb2.ListGroupsResponse, reply, "groups")
     yield from _fill(response, "groups", reply.groups)
@@ -181,6 +186,10 @@ _RESPONSES: _Responses = {
     group_pb2.LeaveGroupRequest: _leave_response,
     group_pb2.OffsetCommitRequest: _commit_response,
     group_pb2.OffsetFetchRequest: _fetch_response,
+    group_pb2.PutDocumentsRequest: lambda _, reply: message_of(
+        group_pb2.PutDocumentsResponse, reply
+    ),
+    group_pb2.FetchDocumentsRequest: _documents_response,
     group_pb2.ReportLogEndsRequest: lambda _, reply: message_of(
         group_pb2.ReportLogEndsResponse, reply
     ),

@@ -1,0 +1,79 @@
+"""Documents: bytes that clients keep in a group under names, each written by compare-and-set.
+
+They outlive members and kinds of a group, and are deleted with it. Nobody but a reader that asks
+for them gets them, so they may be many; offsets and their metadata go to every member.
+"""
+
+from __future__ import annotations
+
+from coordinator.core.context import ShardContext
+from coordinator.core.errors import ErrorCode, MustWait, Refused
+from coordinator.core.group import Group
+from coordinator.core.outcome import Outcome
+from coordinator.core.records import DocumentStored
+from coordinator.core.replies import DocumentsReply, PutReply
+from coordinator.core.requests import FetchDocuments, PutDocuments
+from coordinator.core.written import AnswerDurable
+
+FETCHED_BYTES = 1 << 20
+"""Size of a reply's documents; one that is larger comes alone."""
+
+
+def put_documents(
+    group: Group, command: PutDocuments, now_ms: int, out: Outcome, context: ShardContext
+) -> None:
+    """Write all documents, or none if a version is not the expected one.
+
+    Raises:
+        Refused: INVALID_REQUEST: the group's documents would be too large.
+        MustWait: others are on their way to the log.
+    """
+    if group.document_writes:
+        raise MustWait(now_ms + context.config.offset_commit_timeout_ms)
+    stored = group.documents
+    if any(_version_of(stored.get(each.name)) != each.expected for each in command.documents):
+        out.reply(command.call_id, PutReply())
+        return
+    kept = stored.keys() - {each.name for each in command.documents}
+    size = sum(len(stored[name].content) for name in kept)
+    size += sum(len(each.content) for each in command.documents)
+    most = context.config.group_documents_max_bytes
+    if size > most:
+        raise Refused(
+            ErrorCode.INVALID_REQUEST,
+            f"the documents of the group would have {size} bytes, and may have {most} "
+            "(group_documents_max_bytes)",
+        )
+    first = context.numbers.next_tokens(len(command.documents))
+    records = [
+        DocumentStored(group.group_id, each.name, each.content, first + i)
+        for i, each in enumerate(command.documents)
+    ]
+    group.document_writes += len(records)
+    versions = tuple(record.version for record in records)
+    out.persist(records, AnswerDurable(command, PutReply(versions=versions)))
+
+
+def fetch_documents(group: Group, command: FetchDocuments, out: Outcome) -> None:
+    """Answer with durable documents that were written after a version."""
+    found = [each for each in group.documents.values() if each.name.startswith(command.prefix)]
+    newer = sorted(
+        (each for each in found if each.version > command.after_version),
+        key=lambda each: each.version,
+    )
+    size, told = 0, list[DocumentStored]()
+    for each in newer:
+        size += len(each.content)
+        if told and size > FETCHED_BYTES:
+            break
+        told.append(each)
+    out.reply(command.call_id, DocumentsReply(documents=tuple(told), document_count=len(found)))
+
+
+def fetch_from_no_group(command: FetchDocuments, out: Outcome) -> None:
+    """Answer for a group that does not exist."""
+    out.reply(command.call_id, DocumentsReply())
+
+
+def _version_of(stored: DocumentStored | None) -> int:
+    return 0 if stored is None else stored.version

@@ -1,0 +1,155 @@
+"""Documents of a group: compare-and-set, durable before the answer, gone with the group."""
+
+from __future__ import annotations
+
+import pytest
+
+from coordinator.core.commands import ExpireOffsets
+from coordinator.core.errors import ErrorCode
+from coordinator.core.requests import (
+    CommitOffsets,
+    DeleteGroup,
+    FetchDocuments,
+    PartitionCommit,
+    PutDocument,
+    PutDocuments,
+)
+from coordinator.shard.outbox import AppendFailure
+from tests.unit.core.sessions.kit import GROUP, World
+from tests.unit.core.sessions.test_kinds import join
+from tests.unit.core.sessions.test_snapshots import compacted
+
+HOUR_MS = 3_600_000
+
+
+def send(world: World, kind, **more):
+    """The answer; None: there is none yet."""
+    call = world.new_call()
+    world.send(kind(call_id=call, group_id=GROUP, **more))
+    return world.replies.get(call)
+
+
+def put(world: World, *documents: tuple[str, bytes, int]):
+    return send(world, PutDocuments, documents=tuple(PutDocument(*each) for each in documents))
+
+
+def stored(world: World, prefix: str = "", after: int = 0) -> dict[str, bytes]:
+    reply = send(world, FetchDocuments, prefix=prefix, after_version=after)
+    return {each.name: each.content for each in reply.documents}
+
+
+def test_all_are_written_if_nobody_else_has_written_one_and_none_otherwise():
+    world = World()
+    first = put(world, ("a", b"1", 0), ("b", b"2", 0))
+    assert len(first.versions) == 2
+    assert stored(world) == {"a": b"1", "b": b"2"}
+    assert put(world, ("a", b"3", first.versions[0]), ("b", b"3", 0)).versions == ()
+    assert put(world, ("c", b"3", 1)).versions == ()
+    assert stored(world) == {"a": b"1", "b": b"2"}
+    second = put(world, ("a", b"4", first.versions[0]))
+    assert second.versions > first.versions
+    assert stored(world, after=max(first.versions)) == {"a": b"4"}
+    assert stored(world, prefix="b") == {"b": b"2"}
+
+
+def test_one_without_content_is_deleted_and_may_be_written_anew():
+    world = World()
+    version = put(world, ("a", b"1", 0), ("b", b"2", 0)).versions[0]
+    assert put(world, ("a", b"", version), ("c", b"3", 0)).versions
+    assert stored(world) == {"b": b"2", "c": b"3"}
+    compacted(world)
+    world.restart()
+    assert stored(world) == {"b": b"2", "c": b"3"}
+    assert put(world, ("a", b"4", version)).versions == ()
+    assert put(world, ("a", b"4", 0)).versions[0] > version
+
+
+def test_no_version_is_used_again_in_a_group_of_the_same_id():
+    world = World()
+    old = put(world, ("a", b"old", 0)).versions[0]
+    assert send(world, DeleteGroup).error is ErrorCode.NONE
+    assert stored(world) == {}
+    assert put(world, ("a", b"new", old)).versions == ()
+    compacted(world)
+    world.restart()
+    assert put(world, ("a", b"new", 0)).versions[0] > old
+
+
+def test_one_waits_for_another_that_is_on_its_way_and_is_compared_with_its_result():
+    world = World()
+    world.hold()
+    calls = [world.new_call() for _ in range(2)]
+    for call in calls:
+        document = PutDocument("a", str(call).encode(), 0)
+        world.send(PutDocuments(call_id=call, group_id=GROUP, documents=(document,)))
+    assert not world.replies.keys() & set(calls)
+    assert stored(world) == {}, "it is not durable"
+    world.release()
+    assert [len(world.replies[call].versions) for call in calls] == [1, 0]
+
+
+def test_what_the_log_refuses_was_never_there():
+    world = World()
+    world.hold()
+    call = world.new_call()
+    document = PutDocument("a", b"1", 0)
+    world.send(PutDocuments(call_id=call, group_id=GROUP, documents=(document,)))
+    world.release(failing=AppendFailure.TOO_LARGE)
+    assert world.replies[call].error is not ErrorCode.NONE
+    assert stored(world) == {}
+    assert put(world, ("a", b"2", 0)).versions
+
+
+def test_they_outlive_restarts_and_kinds_of_the_group():
+    world = World()
+    put(world, ("a", b"1", 0))
+    a = world.member("w-a", {"t": 2}).attach()
+    assert a.reply.error is ErrorCode.NONE
+    a.leave("now")
+    compacted(world)
+    world.restart()
+    assert stored(world) == {"a": b"1"}
+    join(world)
+    assert world.shard.machine.groups[GROUP].kind == "classic"
+    assert stored(world) == {"a": b"1"}
+
+
+def test_they_are_limited_together():
+    world = World(group_documents_max_bytes=10)
+    version = put(world, ("a", b"12345", 0), ("b", b"12345", 0)).versions[0]
+    refused = put(world, ("a", b"123456", version))
+    assert refused.error is ErrorCode.INVALID_REQUEST
+    assert "would have 11 bytes, and may have 10" in refused.message
+    assert put(world, ("a", b"54321", version)).versions
+
+
+def test_a_reply_is_bounded_and_goes_on_after_its_last_version():
+    world = World()
+    for name in "abc":
+        put(world, (name, name.encode() * 700_000, 0))
+    found, after = [], 0
+    while True:
+        reply = send(world, FetchDocuments, prefix="", after_version=after)
+        assert reply.document_count == 3
+        if not reply.documents:
+            break
+        assert len(reply.documents) == 1
+        found += [each.name for each in reply.documents]
+        after = reply.documents[-1].version
+    assert found == ["a", "b", "c"]
+
+
+@pytest.mark.parametrize("has_offsets", [False, True])
+def test_they_go_with_a_group_that_nobody_uses_for_as_long_as_offsets_are_kept(has_offsets):
+    world = World(offsets_retention_minutes=180)
+    put(world, ("a", b"1", 0))
+    if has_offsets:
+        commit = PartitionCommit("t", 0, 1)
+        send(world, CommitOffsets, partitions=(commit,))
+    world.to(2 * HOUR_MS)
+    world.send(ExpireOffsets())
+    assert stored(world) == {"a": b"1"}
+    world.to(4 * HOUR_MS)
+    world.send(ExpireOffsets())
+    assert stored(world) == {}
+    assert GROUP not in world.shard.machine.groups
