@@ -18,10 +18,6 @@ from coordinator.core.outcome import Outcome
 from coordinator.core.records import GroupDeleted, OffsetCommitted, OffsetDeleted, Record
 from coordinator.core.written import Unawaited
 
-FILES_TOPIC = "__files."
-"""Prefix of pseudo-topics in whose offsets clients keep the order of a log's files: offsets of the
-log mean nothing without it, so it is kept as long as there are some."""
-
 HELD_AFTER_LOAD_MS = 3_600_000
 """Time after a load in which nothing expires, or the retention if that is shorter."""
 
@@ -81,10 +77,7 @@ def _expired(group: Group, now_ms: int, config: GroupConfig) -> list[tuple[str, 
     members, ages from its commit.
     """
     expired = []
-    has_logs = any(not topic.startswith(FILES_TOPIC) for topic, _ in group.offsets)
     for partition, stored in group.offsets.items():
-        if has_logs and partition[0].startswith(FILES_TOPIC):
-            continue
         if partition in group.pending_offsets:
             continue
         if stored.expires_at_ms is not None:

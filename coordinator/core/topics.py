@@ -18,7 +18,6 @@ from dataclasses import dataclass, field
 
 from coordinator.core.classic.group import ClassicGroup
 from coordinator.core.classic.rests import PartitionReader
-from coordinator.core.expiration import FILES_TOPIC
 from coordinator.core.group import Group
 from coordinator.core.ids import TOPICS_GROUP
 from coordinator.core.limits import SET_TOPIC
@@ -75,8 +74,6 @@ def told(
             counts = {name: min(count, PARTITIONS_MAX) for name, count in declared if count}
         counts = _counted([*group.offsets, *(group.log_ends or ())], counts)
         for topic, count in counts.items():
-            if topic.startswith(FILES_TOPIC):
-                continue
             found.told[topic] = max(count, found.told.get(topic, 0))
             found.groups.setdefault(topic, []).append(group)
     return found

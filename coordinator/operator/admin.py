@@ -28,9 +28,6 @@ from coordinator.v1 import admin_pb2 as pb
 from coordinator.v1 import admin_pb2_grpc, group_pb2, group_pb2_grpc
 from coordinator.v1.errors_pb2 import ErrorCode
 
-FILES_TOPIC = "__files."
-"""Prefix of the pseudo-topics that hold records of files: no log's offsets. See `sources/group`."""
-
 GroupOrder = Literal["GROUP_ID", "STATE", "MEMBERS", "LAG", "LAST_REBALANCE"]
 """Orders of a list of groups, as `ListGroupsRequest` describes them."""
 
@@ -186,7 +183,6 @@ class GroupAdmin(SessionGroupAdmin):
         manifest: bytes = b"",
         metadata: Mapping[TopicPartition, str] | None = None,
         requires_empty: bool = False,
-        needs_metadata: bool = False,
     ) -> dict[TopicPartition, str]:
         """Commit from outside the group, all partitions or none.
 
@@ -199,7 +195,6 @@ class GroupAdmin(SessionGroupAdmin):
             metadata: stored with the offsets, if the coordinator takes it; by default a new id,
                 so that setting the same offset again can be told from the commit before.
             requires_empty: refuse while the group has members, also with `expected`.
-            needs_metadata: commit nothing without it.
         Returns:
             Names of error codes by refused partition; empty on success.
         """
@@ -217,7 +212,7 @@ class GroupAdmin(SessionGroupAdmin):
         )
         refusals = self._commit(request)
         # The coordinator's limit may be below our metadata.
-        if TOO_LARGE in refusals.values() and not needs_metadata:
+        if TOO_LARGE in refusals.values():
             del request.topics[:]
             request.topics.extend(commit_topics(offsets, expected or {}))
             refusals = self._commit(request)
@@ -256,8 +251,7 @@ class GroupAdmin(SessionGroupAdmin):
     ) -> dict[TopicPartition, OffsetAndMetadata]:
         """Committed offsets with their metadata: all of a group, or those of some partitions.
 
-        The offset of a partition that is named and has none is -1. Records of files are left out
-        unless they are named.
+        The offset of a partition that is named and has none is -1.
         """
         return self._fetched(group_id, partitions)[0]
 
@@ -366,13 +360,10 @@ class GroupAdmin(SessionGroupAdmin):
     def _fetched(
         self, group_id: str, partitions: Collection[TopicPartition] = ()
     ) -> tuple[dict[TopicPartition, OffsetAndMetadata], bytes]:
-        """Offsets, without records of files if no partition is named; and the manifest."""
+        """Offsets, and the manifest."""
         request = fetch_request(group_id, partitions)
         response = self._ask(self._group(group_id).OffsetFetch, request)
-        found = fetched_offsets(response)
-        if not partitions:
-            found = {k: c for k, c in found.items() if not k.topic.startswith(FILES_TOPIC)}
-        return found, response.manifest
+        return fetched_offsets(response), response.manifest
 
     def _group(self, group_id: str) -> group_pb2_grpc.GroupCoordinatorStub:
         return group_pb2_grpc.GroupCoordinatorStub(self.channel(self.coordinator_of(group_id)))

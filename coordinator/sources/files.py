@@ -4,7 +4,7 @@
     directory/day=3/a.parquet, b.parquet              partition 3, its files one after the other
     directory/3/00000000000000120000.arrows, ...      partition 3, each file at its own offset
     directory/date=2026-11-21/part-00000-….parquet    values of a column: see `layout.py`
-    directory/part-00000-….parquet                    the same without columns, if a rule is given
+    directory/part-00000-….parquet                    the same without columns
 
 Row 0 of the first file is at offset 0, and each file goes on where the one before it ends. Files
 follow each other as the group has recorded them (`recorded.py`), so whatever is added goes behind
@@ -45,11 +45,11 @@ from coordinator.sources.layout import (
     CHOOSE,
     EACH,
     EXPECTED,
-    HASH,
     NUMBERS,
     Listed,
     check_layout,
     checked_rule,
+    dealt_among,
     files_below,
     files_in,
     is_visible,
@@ -59,7 +59,7 @@ from coordinator.sources.layout import (
 from coordinator.sources.listing import Files, OrderedFiles, in_order
 from coordinator.sources.marks import BASE_OFFSET, Segment, check_mark, make_mark
 from coordinator.sources.readable import GroupReadable
-from coordinator.sources.recorded import FileOrder, check_of, key_of
+from coordinator.sources.recorded import FileOrder, FileRecord, check_of
 
 PARTS = 4
 """Ranges that cut one file, for a reader that scans it for each."""
@@ -124,11 +124,14 @@ class FileLog(GroupReadable):
         if rule == NUMBERS:
             places = places_of(self.root, self._is_data)
             check_layout(self.root, places, self._suffixes, self._is_data)
-            return list(range(max(places, default=-1) + 1))
+            record = self._record()
+            # One whose files were all read and deleted stays.
+            known = record.partitions.keys() if record and places else set()
+            return list(range(max({*places, *known}, default=-1) + 1))
         if rule == EACH:
             return sorted(self._in_order(rule))
         found = files_below(self.root, self._is_data, self._suffixes)
-        return list(range(int(rule.removeprefix(HASH)))) if found else []
+        return list(range(dealt_among(rule))) if found else []
 
     @property
     def unit(self) -> str:
@@ -204,8 +207,11 @@ class FileLog(GroupReadable):
         """The rule that is given, or that the group has recorded, or that the layout suggests."""
         if self.file_partitions:
             return checked_rule(self.file_partitions)
-        record = None if self.order is None else self.order.known(self.topic)
-        return (record and record.rule) or rule_of(self.root)
+        record = self._record()
+        return (record and record.rule) or rule_of(self.root, self._is_data)
+
+    def _record(self) -> FileRecord | None:
+        return None if self.order is None else self.order.known(self.topic)
 
     def _in_order(
         self, rule: str, partitions: Collection[int] | None = None
@@ -221,13 +227,7 @@ class FileLog(GroupReadable):
             return {
                 p: files_in(places[p], self.root / places[p], self._is_data) for p in sorted(wanted)
             }
-        found = files_below(self.root, self._is_data, self._suffixes)
-        if rule == EACH:
-            return {0: found}
-        files: Files = {p: [] for p in range(int(rule.removeprefix(HASH)))}
-        for one in found:
-            files[key_of(one.name) % len(files)].append(one)
-        return files
+        return {0: files_below(self.root, self._is_data, self._suffixes)}
 
     def _snapshot(self, ordered: OrderedFiles | None, rule: str) -> FileSnapshot:
         files = [one.file for one in ordered.files if one.file is not None] if ordered else []
@@ -235,7 +235,7 @@ class FileLog(GroupReadable):
         prefix = files[0].name[: files[0].name.rfind("/") + 1] if rule == NUMBERS and files else ""
         if ordered is None:
             return FileSnapshot(self, prefix, (), 0)
-        if ordered.is_recorded:
+        if ordered.record:
             return self._recorded_snapshot(ordered, prefix)
         segments: list[Segment] = []
         end = 0
@@ -282,13 +282,13 @@ class FileLog(GroupReadable):
 
     def _recorded_snapshot(self, ordered: OrderedFiles, prefix: str) -> FileSnapshot:
         segments: list[Segment] = []
-        gone: list[int] = []
-        end = 0
+        gone: list[range] = []
+        end = ordered.begin
         for one, entry in ordered.files:
             assert entry is not None
             start, end = end, end + (entry.rows or 0)
             if one is None:
-                gone.append(start)
+                gone.append(range(start, end))
                 continue
             if entry.rows is None:
                 known = facts(one.path, self.reads_as, one.entry)
@@ -302,7 +302,7 @@ class FileLog(GroupReadable):
                         "group"
                     )
             segments.append(self._made(one, start, known, prefix, grows=entry.rows is None))
-        return FileSnapshot(self, prefix, tuple(segments), end, tuple(gone), is_recorded=True)
+        return FileSnapshot(self, prefix, tuple(segments), end, tuple(gone), ordered.record)
 
     @cached_property
     def _schema(self) -> Any:
@@ -349,20 +349,21 @@ class FileSnapshot:
     Args:
         prefix: folder that the names of the segments are below; empty: the log's directory.
         upto: the offset behind the last row.
-        gone: offsets at which recorded files began that are gone.
+        gone: rows of recorded files that are gone.
+        record: id of the group's record by which files follow each other; empty: by name.
     """
 
     log: FileLog
     prefix: str
     segments: tuple[Segment, ...]
     upto: int
-    gone: tuple[int, ...] = ()
-    is_recorded: bool = False
+    gone: tuple[range, ...] = ()
+    record: str = ""
 
     def begin(self) -> int:
         if self.segments:
             return self.segments[0].start
-        return self.upto if self.is_recorded else 0
+        return self.upto if self.record else 0
 
     def end(self) -> int:
         return self.upto
@@ -379,7 +380,7 @@ class FileSnapshot:
         return found
 
     def mark(self, offset: int) -> str:
-        return make_mark(self.segments, offset, len(self.gone) if self.is_recorded else None)
+        return make_mark(self.segments, offset, self.record, self.gone)
 
     def check(self, mark: str) -> None:
         check_mark(
@@ -387,6 +388,7 @@ class FileSnapshot:
             self.segments,
             self._folder,
             lambda name, size: digest_of(self._folder / name, size),
+            self.record,
             self.gone,
         )
 

@@ -1,46 +1,60 @@
-"""Record of a log's files in a group: what is known of it, and how more files are appended.
+"""Record of a log's files in a group: what is known of it, how more files are appended and folded.
 
-`recorded.py` says what a record is, and `PageStore` where its pages are kept. Only the last page
-and new ones are written, compared with the count before (compare-and-set): of readers that find
-files at the same moment one is first, and the others read what it has recorded.
+`recorded.py` says what a record is, and `DocumentStore` where its pages are kept:
+
+    files/LENGTH/TOPIC/head      id, unit and rule, as JSON
+    files/LENGTH/TOPIC/000012    a page; a folded one stands for those behind it too
+    files/LENGTH/TOPIC/schema    what Spark has made of the files, and of how many
+
+Only the last page and new ones are written, compared with the version before (compare-and-set): of
+readers that find files at the same moment one is first, and the others read what it has recorded.
 """
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Sequence
-from dataclasses import dataclass, field
-from itertools import accumulate
-from typing import Any, NamedTuple, Protocol
+import json
+import uuid
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Protocol
 
 from coordinator.sources.recorded import (
-    MAX_BYTES,
     Entry,
     FileRecord,
+    Folded,
     RecordUnreadable,
+    page_of,
     page_read,
-    pages_of,
 )
 
-LOGGER = logging.getLogger(__name__)
-PAGES_A_CALL = 64
+VERSION = 1
+SHORT = 256
+"""Entries of the last page up to which it is written again for more."""
+LONG = 4_096
+"""The most entries of a page, some 60 kB; and those that are folded into one page."""
+PAGES_A_CALL = 16
+RECENT = 8_192
+"""Entries that are not folded, also if all files are read: offsets may be reset to theirs."""
+TRIES = 3
+MOST_UNREAD = 1_000_000
+"""Files of a record that are not folded."""
 
 
-class PageTooLarge(Exception):
-    """The store does not take pages of this size."""
+class StoredDocument(Protocol):
+    """A document of a group; see `operator.admin.Document`."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def content(self) -> bytes: ...
+    @property
+    def version(self) -> int: ...
 
 
-class RecordPage(NamedTuple):
-    """A page of a record. `end`: the number of entries of the record up to the end of the page."""
+class DocumentStore(Protocol):
+    """Documents and offsets of a group. It can be pickled.
 
-    end: int
-    text: str
-
-
-class PageStore(Protocol):
-    """Keeper of the pages of a group's records. It can be pickled.
-
-    `read` and `write` may raise what the coordinator's client raises.
+    The methods may raise what the coordinator's client raises.
     """
 
     group_id: str
@@ -50,38 +64,47 @@ class PageStore(Protocol):
         """False where nobody can be asked: on virtual time, which calls of threads would stop."""
         ...
 
-    def read(self, topic: str, first: int) -> list[RecordPage]:
-        """The pages of a log's record from number `first` on."""
+    def documents(self, prefix: str, after_version: int) -> tuple[Collection[StoredDocument], int]:
+        """Documents that were written after a version, and the number of all with the prefix."""
         ...
 
-    def write(
-        self, topic: str, first: int, pages: Sequence[RecordPage], expected: Sequence[int]
-    ) -> bool:
-        """Write pages from number `first` on, all or none; at most `PAGES_A_CALL`.
+    def put(self, contents: Mapping[str, bytes], expected: Mapping[str, int]) -> Mapping[str, int]:
+        """Write all, or none if a version is not the expected one (0: none); at most
+        `PAGES_A_CALL`. Without content it is deleted. Returns the new versions, or nothing."""
+        ...
 
-        Args:
-            expected: the `end` of each page that is stored now; -1: there is none.
-        Returns:
-            False if another one is stored.
-        Raises:
-            PageTooLarge: it takes no such page.
-        """
+    def committed(self, topic: str) -> Mapping[int, int]:
+        """Committed offsets of a topic, by partition."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
+class _Page:
+    version: int
+    entries: Sequence[Entry]
+
+
+@dataclass(frozen=True, slots=True)
 class _Loaded:
-    """A record, its last page's number (-1: it has none) and that page's entries."""
+    """A record, and the documents that it stands in.
+
+    newest: version up to which they were read. documents: their number.
+    pages: those that are not folded, by number. folds: versions of the others.
+    schema: its document's version and content.
+    """
 
     record: FileRecord = field(default_factory=FileRecord)
-    page: int = -1
-    last: tuple[Entry, ...] = ()
+    newest: int = 0
+    documents: int = 0
+    pages: Mapping[int, _Page] = field(default_factory=dict)
+    folds: Mapping[int, int] = field(default_factory=dict)
+    schema: tuple[int, bytes] = (0, b"")
 
 
 class GroupFiles:
     """`FileOrder` of a group. It can be pickled; each process loads what it needs."""
 
-    def __init__(self, store: PageStore) -> None:
+    def __init__(self, store: DocumentStore) -> None:
         self._store = store
         self._loaded: dict[str, _Loaded] = {}
         self._is_off = False
@@ -93,12 +116,12 @@ class GroupFiles:
         """See `FileOrder`.
 
         Raises:
-            RecordUnreadable: the pages were overwritten, by resetting their offsets for example.
+            RecordUnreadable: the documents were overwritten, or a later version made them.
         """
         if self._is_off or not self._store.can_be_asked:
             return None
         if anew or topic not in self._loaded:
-            self._loaded[topic] = self._load(topic, self._loaded.get(topic, _Loaded()))
+            self._loaded[topic] = self._load(topic)
         return self._loaded[topic].record
 
     def switch_off(self) -> None:
@@ -106,75 +129,210 @@ class GroupFiles:
         self._is_off = True
 
     def append(
-        self, topic: str, record: FileRecord, rule: str, entries: Sequence[Entry]
+        self, topic: str, unit: str, rule: str, entries: Sequence[Entry]
     ) -> FileRecord | None:
         """See `FileOrder`. Several calls, if there are many: each appends whole pages.
 
         Raises:
-            ValueError: the record would be too long.
+            ValueError: too many files are unread.
         """
         loaded = self._loaded[topic]
-        extended = record.extended(rule, entries)
-        if extended.size_bytes > MAX_BYTES:
+        record, pages = loaded.record, dict(loaded.pages)
+        if (unread := record.unfolded + len(entries)) > MOST_UNREAD:
             raise ValueError(
-                f"the files of {topic} are too many for group {self._store.group_id}: "
-                f"{extended.count:,} entries take {extended.size_bytes:,} bytes, and the limit is "
-                f"{MAX_BYTES:,}: write fewer and larger files, or read on in a new group, from a "
-                "directory that begins with today's"
+                f"{unread:,} files of {topic} are unread in group "
+                f"{self._store.group_id}, and the limit is {MOST_UNREAD:,}: have each partition "
+                "read and committed, or write fewer and larger files"
             )
-        counted = pages_of(rule, loaded.last, entries)
-        begin = record.count - len(loaded.last)
-        ends = list(accumulate((n for n, _ in counted), initial=begin))[1:]
-        pages = [RecordPage(end, text) for end, (_, text) in zip(ends, counted, strict=True)]
-        first = max(loaded.page, 0)
-        stored = {loaded.page: record.count}
-        done = 0
-        while done < len(pages):
-            # The last page of the call before is compared too: a shorter entry may fit into it.
-            some = range(max(done - 1, 0), min(done + PAGES_A_CALL, len(pages)))
-            expected = [stored.get(first + i, -1) for i in some]
-            written = [pages[i] for i in some]
-            try:
-                if not self._store.write(topic, first + some.start, written, expected):
-                    return None
-            except PageTooLarge:
-                self._is_off = True
-                LOGGER.warning(
-                    "the coordinator does not take the order of the files of %s: they count in "
-                    "order of name; raise offset_metadata_max_bytes to 4096",
-                    topic,
-                )
+        contents: dict[str, bytes] = {}
+        if not record.id:
+            record = FileRecord(uuid.uuid4().hex, unit, rule)
+            head = {"v": VERSION, "id": record.id, "unit": unit, "rule": rule}
+            contents[_name(topic, "head")] = json.dumps(head).encode()
+        number, left = max(pages, default=-1), list(entries)
+        is_short = number >= 0 and len(pages[number].entries) < SHORT
+        last = list(pages[number].entries) if is_short else []
+        number += not is_short
+        while left:
+            expected: dict[str, int] = {}
+            here: dict[int, list[Entry]] = {}
+            while left and len(contents) < PAGES_A_CALL:
+                room = LONG - len(last)
+                here[number], left, last = last + left[:room], left[room:], []
+                name = _name(topic, number)
+                contents[name] = page_of(here[number])
+                if number in pages:
+                    expected[name] = pages[number].version
+                number += 1
+            versions = self._store.put(contents, expected)
+            if not versions:
                 return None
-            stored = {first + i: pages[i].end for i in some}
-            done += PAGES_A_CALL
-        behind = [*loaded.last, *entries]
-        last_page = first + len(pages) - 1
-        self._loaded[topic] = _Loaded(extended, last_page, tuple(behind[-counted[-1][0] :]))
-        return extended
+            pages |= {n: _Page(versions[_name(topic, n)], found) for n, found in here.items()}
+            contents = {}
+        # `newest` stays: what others have written meanwhile is to be read.
+        documents = loaded.documents + len(pages) - len(loaded.pages) + (not loaded.record.id)
+        self._loaded[topic] = replace(
+            loaded, record=record.extended(entries), documents=documents, pages=pages
+        )
+        self._fold(topic)
+        return self._loaded[topic].record
+
+    def schema(self, topic: str) -> str | None:
+        """What was kept of the files that are recorded now; None: nothing."""
+        if self.known(topic, anew=True) is None:
+            return None
+        loaded = self._loaded[topic]
+        count, _, text = loaded.schema[1].decode().partition("\n")
+        return text if count == str(loaded.record.count) else None
+
+    def keep_schema(self, topic: str, text: str) -> None:
+        """Keep a text for others that read the files that are recorded now."""
+        loaded = self._loaded.get(topic)
+        if loaded is not None and loaded.record.id:
+            name = _name(topic, "schema")
+            content = f"{loaded.record.count}\n{text}".encode()
+            self._store.put({name: content}, {name: loaded.schema[0]})
 
     # --- Inside ---
 
-    def _load(self, topic: str, known: _Loaded) -> _Loaded:
-        """The record as it is now: the last page that is known, and those behind it.
+    def _load(self, topic: str) -> _Loaded:
+        """The record as it is now."""
+        known = self._loaded.get(topic)
+        if known is not None:
+            found, count = self._store.documents(_prefix(topic), known.newest)
+            if not found and count == known.documents:
+                return known
+            longer = _continued(topic, known, found, count)
+            if longer is not None:
+                return longer
+        for _ in range(TRIES):
+            # Pages that others fold meanwhile may be missing.
+            built = _built(topic, *self._store.documents(_prefix(topic), 0))
+            if built is not None:
+                return built
+        raise RecordUnreadable(
+            f"pages of the record of the files of {topic} in group {self._store.group_id} are "
+            "missing"
+        )
 
-        All pages, if that one is not there any more: the group was deleted, for example.
-        """
-        record, page, last = known.record, known.page, known.last
-        first = max(page, 0)
-        stored = self._store.read(topic, first)
-        if not stored and first == page:
-            return self._load(topic, _Loaded())
-        rule, new = record.rule, list[Entry]()
-        for number, (end, text) in enumerate(stored, first):
-            rule, entries = page_read(text)
-            known_of_it = last if number == page else ()
-            if tuple(entries[: len(known_of_it)]) != known_of_it:
-                return self._load(topic, _Loaded())
-            new += entries[len(known_of_it) :]
-            if record.count + len(new) != end:
-                raise RecordUnreadable(
-                    f"the record of the files of {topic} in group {self._store.group_id} has "
-                    f"{record.count + len(new)} entries and should have {end}"
-                )
-            page, last = number, tuple(entries)
-        return _Loaded(record.extended(rule, new) if new else record, page, last)
+    def _fold(self, topic: str) -> None:
+        """Fold the first pages of entries, if they are many and all of their files were read."""
+        loaded = self._loaded[topic]
+        if loaded.record.unfolded < RECENT + LONG:
+            return
+        run: list[int] = []
+        for number in sorted(loaded.pages)[:-1]:
+            run.append(number)
+            if len(run) == PAGES_A_CALL or sum(len(loaded.pages[n].entries) for n in run) >= LONG:
+                break
+        pages = [loaded.pages[n].entries for n in run]
+        folded = loaded.record.fold(pages, self._store.committed(topic))
+        if folded is None:
+            return
+        contents = dict.fromkeys((_name(topic, n) for n in run), b"")
+        contents[_name(topic, run[0])] = page_of(folded)
+        expected = {_name(topic, n): loaded.pages[n].version for n in run}
+        # If another reader was first, it has done the same. What it wrote is read at the next look.
+        if versions := self._store.put(contents, expected):
+            left = {n: page for n, page in loaded.pages.items() if n not in run}
+            self._loaded[topic] = replace(
+                loaded,
+                record=loaded.record.behind(folded),
+                documents=loaded.documents - len(run) + 1,
+                pages=left,
+                folds={**loaded.folds, run[0]: versions[_name(topic, run[0])]},
+            )
+
+
+def _prefix(topic: str) -> str:
+    return f"files/{len(topic)}/{topic}/"
+
+
+def _name(topic: str, part: int | str) -> str:
+    return _prefix(topic) + (part if isinstance(part, str) else f"{part:06}")
+
+
+def _continued(
+    topic: str, known: _Loaded, found: Collection[StoredDocument], count: int
+) -> _Loaded | None:
+    """What is known with documents that only continue it; None: all have to be read."""
+    record, pages, folds, schema = known.record, dict(known.pages), dict(known.folds), known.schema
+    documents = known.documents
+    for each in sorted(found, key=lambda each: each.name):
+        part = each.name.removeprefix(_prefix(topic))
+        if part == "head":
+            if _begun(each).id != record.id:
+                return None
+            continue
+        if part == "schema":
+            documents += not schema[0]
+            schema = (each.version, each.content)
+            continue
+        number, last = int(part), max(pages, default=-1)
+        there = pages.get(number, _Page(0, ()))
+        if each.version in (there.version, folds.get(number)):
+            continue
+        content = page_read(each.content)
+        if isinstance(content, Folded):
+            run = range(number, number + content.pages)
+            if number != min(pages, default=-1) or not pages.keys() > set(run):
+                return None
+            record = record.behind(content)
+            pages = {n: page for n, page in pages.items() if n not in run}
+            folds[number] = each.version
+            documents -= content.pages - 1
+            continue
+        before = there.entries
+        if not 0 <= last <= number <= last + 1 or content[: len(before)] != list(before):
+            return None
+        documents += number > last
+        pages[number] = _Page(each.version, content)
+        record = record.extended(content[len(before) :])
+    if documents != count:
+        return None
+    newest = max((each.version for each in found), default=known.newest)
+    return _Loaded(record, newest, count, pages, folds, schema)
+
+
+def _built(topic: str, found: Collection[StoredDocument], count: int) -> _Loaded | None:
+    """A record from all its documents; None: some are missing.
+
+    Raises:
+        RecordUnreadable: they are no record.
+    """
+    by_part = {each.name.removeprefix(_prefix(topic)): each for each in found}
+    schema = by_part.pop("schema", None)
+    head = by_part.pop("head", None)
+    record = _begun(head) if head else FileRecord()
+    pages, folds, number = dict[int, _Page](), dict[int, int](), 0
+    for part, each in sorted(by_part.items()):
+        if int(part) < number:
+            continue  # It was read before it was folded.
+        if int(part) > number:
+            return None
+        content = page_read(each.content)
+        if isinstance(content, Folded):
+            record = record.behind(content)
+            folds[number] = each.version
+            number += content.pages
+        else:
+            pages[number] = _Page(each.version, content)
+            number += 1
+    return _Loaded(
+        record.extended(entry for page in pages.values() for entry in page.entries),
+        max((each.version for each in found), default=0),
+        count,
+        pages,
+        folds,
+        (0, b"") if schema is None else (schema.version, schema.content),
+    )
+
+
+def _begun(head: StoredDocument) -> FileRecord:
+    try:
+        content = json.loads(head.content)
+        if content["v"] == VERSION:
+            return FileRecord(content["id"], content["unit"], content["rule"])
+    except (ValueError, KeyError, TypeError):
+        pass
+    raise RecordUnreadable(f"this is no head of a record of files: {head.content[:80]!r}")

@@ -3,12 +3,13 @@
 A rule says which partition a file belongs to:
 
     numbers    the number that names a file or folder at the top: 0.parquet, 1/, part=2/
-    hash:8     one of 8 partitions, by a hash of the file's path
+    8          one of 8 partitions: the one with the fewest rows when the group records the file
     each       every file is a partition of its own
 
-`numbers` is the default, but for folders that are named for values (`date=2026-11-21/`,
-`day=20261121/`, `a=1/b=2/`), where it is `hash:8`. A directory with an unknown layout is refused,
-with the expected one, rather than read in part: missing rows would be noticed much later, or never.
+`numbers` is the default where names are numbers, and else, as for `part-00000-….parquet`,
+`date=2026-11-21/`, `day=20261121/` and `a=1/b=2/`, it is 8. A directory with an unknown layout is
+refused, with the expected one, rather than read in part: missing rows would be noticed much later,
+or never.
 """
 
 from __future__ import annotations
@@ -22,19 +23,17 @@ from coordinator.sources.base import BadLayout
 from coordinator.sources.file_stores import Entry
 from coordinator.sources.file_systems import StorePath
 
-NUMBERS, EACH, HASH = "numbers", "each", "hash:"
-DEFAULT_HASH = "hash:8"
+NUMBERS, EACH, DEALT = "numbers", "each", "8"
 PARTITION = re.compile(r"(?:[^=]*=)?(\d{1,9})")
 _NUMBERED_FILE = re.compile(PARTITION.pattern + r"(?:\.[a-z]\w*)+")
 EXPECTED = (
-    "expected is one file for each partition (0.{suffix}, 1.{suffix}, ...) or one folder of files "
-    "for each (0/, 1/, ... or part=0/, part=1/, ...), numbered from 0 on, or folders that are "
-    "named for values of columns (date=2026-11-21/)"
+    "expected are files (a.{suffix}), also in folders that are named for values of columns "
+    "(date=2026-11-21/), or one file for each partition (0.{suffix}, 1.{suffix}, ...) or one "
+    "folder of files for each (0/, 1/, ... or part=0/, part=1/, ...), numbered from 0 on"
 )
 CHOOSE = (
-    "to read files wherever they are, say how partitions are made of them: filePartitions=hash:8 "
-    "divides them among 8 partitions by a hash of the name, filePartitions=each makes a partition "
-    "of every file"
+    "to read files whatever they are called, set filePartitions=8, which deals them out among so "
+    "many partitions, or filePartitions=each, which makes a partition of every file"
 )
 SPARSE_FROM, SPARSE_RATIO = 1_000, 10
 """Above the first, one partition in ten must exist: else the number is a date or an id."""
@@ -73,33 +72,39 @@ def checked_rule(text: str) -> str:
         ValueError: it is none.
     """
     word = text.strip().lower()
-    number = word.removeprefix(HASH)
     if word in (NUMBERS, EACH):
         return word
-    if word != number and re.fullmatch(r"[1-9]\d{0,4}", number):
-        if int(number) <= MOST_PARTITIONS:
-            return word
+    if re.fullmatch(r"[1-9]\d{0,4}", word) and int(word) <= MOST_PARTITIONS:
+        return word
     raise ValueError(
-        f"filePartitions={text[:80]}: expected is numbers, each, or hash:N with a whole number "
-        f"from 1 to {MOST_PARTITIONS:,}"
+        f"filePartitions={text[:80]}: expected is numbers, each, or a whole number from 1 to "
+        f"{MOST_PARTITIONS:,}"
     )
 
 
-def rule_of(directory: StorePath) -> str:
+def dealt_among(rule: str) -> int:
+    """The number of partitions that a rule deals files out among."""
+    return int(rule)
+
+
+def rule_of(directory: StorePath, is_data: IsData) -> str:
     """The rule for a directory for which none is given."""
-    named = [
-        entry
-        for entry in directory.entries()
-        if entry.is_folder and "=" in entry.name and is_visible(entry.name)
-    ]
-    numbers = [found for e in named if (found := PARTITION.fullmatch(e.name)) is not None]
+    entries = [entry for entry in directory.entries() if is_visible(entry.name)]
+    named = [entry for entry in entries if _is_of_column(entry)]
     if not named:
-        return NUMBERS
+        files = [entry for entry in entries if not entry.is_folder and is_data(entry.name)]
+        has_numbers = any(_number(entry, is_data) is not None for entry in entries)
+        return DEALT if files and not has_numbers else NUMBERS
+    numbers = [found for e in named if (found := PARTITION.fullmatch(e.name)) is not None]
     if len(numbers) < len(named) or _is_sparse([int(found[1]) for found in numbers]):
-        return DEFAULT_HASH
+        return DEALT
     inside = (directory / named[0].name).entries()
-    is_nested = any(e.is_folder and "=" in e.name and is_visible(e.name) for e in inside)
-    return DEFAULT_HASH if is_nested else NUMBERS
+    return DEALT if any(map(_is_of_column, inside)) else NUMBERS
+
+
+def _is_of_column(entry: Entry) -> bool:
+    """True for a folder that is named for a column and its value."""
+    return entry.is_folder and "=" in entry.name and is_visible(entry.name)
 
 
 def files_below(directory: StorePath, is_data: IsData, suffixes: tuple[str, ...]) -> list[Listed]:

@@ -6,19 +6,19 @@ before the directory is listed, so a recorded file that the listing lacks is gon
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from coordinator.sources.base import BadLayout, LogChanged
 from coordinator.sources.formats import FORMATS, final_facts
 from coordinator.sources.formats.base import FileFormat, may_grow
-from coordinator.sources.layout import EACH, NUMBERS, Listed
+from coordinator.sources.layout import EACH, NUMBERS, Listed, dealt_among
 from coordinator.sources.marks import BASE_OFFSET
 from coordinator.sources.recorded import Entry, FileOrder, FileRecord, check_of, key_of
 
 Files = dict[int, list[Listed]]
-"""Files of each partition, by name; of the rule `each` all files, as partition 0."""
+"""Files of each numbered partition, by name; of other rules all files, as partition 0."""
 
 
 class PlacedFile(NamedTuple):
@@ -30,10 +30,14 @@ class PlacedFile(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class OrderedFiles:
-    """The files of a partition in order."""
+    """The files of a partition in order, from the row `begin` on.
+
+    record: id of the group's record that says so; empty: they follow each other by name.
+    """
 
     files: list[PlacedFile]
-    is_recorded: bool
+    record: str = ""
+    begin: int = 0
 
 
 def in_order(
@@ -49,40 +53,52 @@ def in_order(
         look: lists the files as they are now.
     Raises:
         LogChanged: a file that was growing is gone. BadLayout: the group has read the log by
-            another rule.
+            another rule, or has counted something else.
     """
+    unit = FORMATS[format.name].unit
     anew = False
     while order is not None:
         record = order.known(topic, anew=anew)
         if record is None:
             break
-        if record.rule not in ("", rule):
-            raise BadLayout(
-                f"the group has read {topic} with filePartitions={record.rule}, and with {rule} "
-                f"its offsets would mean other rows: set filePartitions={record.rule}, or use a "
-                "new group"
-            )
+        _check(record, topic, unit, rule)
         files = look()
         by_key = _by_key(files)
         new = _new(record, rule, files)
         if not new:
             return _recorded(record, rule, files, by_key)
         if anew:
-            order.append(topic, record, rule, list(_entries(record, rule, new, files, format)))
+            entries = list(_entries(record, rule, new, by_key, format))
+            order.append(topic, unit, rule, entries)
         anew = not anew
     return _by_name(rule, look())
 
 
+def _check(record: FileRecord, topic: str, unit: str, rule: str) -> None:
+    if record.rule not in ("", rule):
+        raise BadLayout(
+            f"the group has read {topic} with filePartitions={record.rule}, and with {rule} "
+            f"its offsets would mean other rows: set filePartitions={record.rule}, or use a "
+            "new group"
+        )
+    if record.unit not in ("", unit):
+        raise BadLayout(
+            f"the offsets of {topic} count {record.unit} in this group, and this format's count "
+            f"{unit}: read it in a new group, whose offsets may be set to the number of files that "
+            "were read"
+        )
+
+
 def _by_name(rule: str, files: Files) -> dict[int, OrderedFiles]:
-    if rule == EACH:
-        return {
-            i: OrderedFiles([PlacedFile(one, None)], is_recorded=False)
-            for i, one in enumerate(files.get(0, ()))
-        }
-    return {
-        p: OrderedFiles([PlacedFile(one, None) for one in found], is_recorded=False)
-        for p, found in files.items()
-    }
+    found: dict[int, list[PlacedFile]]
+    if rule == NUMBERS:
+        found = {p: [PlacedFile(one, None) for one in some] for p, some in files.items()}
+    else:
+        partitions = len(files[0]) if rule == EACH else dealt_among(rule)
+        found = {p: [] for p in range(partitions)}
+        for i, one in enumerate(files[0]):
+            found[i % partitions].append(PlacedFile(one, None))
+    return {p: OrderedFiles(placed) for p, placed in found.items()}
 
 
 def _counts_by_name(rule: str, found: Iterable[Listed]) -> bool:
@@ -109,59 +125,64 @@ def _by_key(files: Files) -> dict[int, Listed]:
 
 
 def _new(record: FileRecord, rule: str, files: Files) -> Files:
-    """The files that are to be recorded.
-
-    Raises:
-        BadLayout: one has the hash of a file of another partition, as `_by_key`.
-    """
+    """The files that are to be recorded."""
     new: Files = {}
     for partition, found in files.items():
         if _counts_by_name(rule, found):
             continue
-        missing = []
-        for one in found:
-            place = record.places.get(key_of(one.name))
-            if place is None:
-                missing.append(one)
-            elif rule != EACH and place[0] != partition:
-                raise BadLayout(
-                    f"{one.path} has the hash of a file that the group has recorded in partition "
-                    f"{place[0]}: rename it"
-                )
+        missing = [one for one in found if key_of(one.name) not in record.keys]
         if missing:
             new[partition] = missing
     return new
 
 
 def _entries(
-    record: FileRecord, rule: str, new: Files, files: Files, format: FileFormat
-) -> Iterable[Entry]:
+    record: FileRecord, rule: str, new: Files, by_key: dict[int, Listed], format: FileFormat
+) -> Iterator[Entry]:
+    """Entries of new files, and those that close what they follow."""
     kind = FORMATS[format.name]
-    if rule == EACH:
-        first = max(record.partitions, default=-1) + 1
-        new = {first + i: [one] for i, one in enumerate(new[0])}
-    for partition, found in new.items():
-        known = record.partitions.get(partition)
-        if known and known[-1].rows is None:
-            yield _closed(known[-1], files[partition], format)
+    ends = {p: record.end(p) for p in record.partitions.keys() | record.bases.keys()}
+    open_there = {
+        p: found[-1] for p, found in record.partitions.items() if found and found[-1].rows is None
+    }
+    open_here: dict[int, Entry] = {}
+    for given, found in new.items():
         for one in found:
-            key = key_of(one.name)
-            if one is found[-1] and may_grow(one.name, kind):
-                yield Entry(key, partition, None, 0)
+            partition = _partition(rule, given, ends)
+            if (last := open_there.pop(partition, None)) is not None:
+                closed = _closed(last, by_key, format)
+                ends[partition] += closed.rows or 0
+                yield closed
+            if partition in open_here:
+                yield open_here.pop(partition)
+            entry = _final(key_of(one.name), partition, one, format)
+            ends[partition] = ends.get(partition, 0) + (entry.rows or 0)
+            if may_grow(one.name, kind):
+                open_here[partition] = entry
             else:
-                yield _final(key, partition, one, format)
+                yield entry
+    yield from (Entry(entry.key, p, None, 0) for p, entry in open_here.items())
 
 
-def _closed(entry: Entry, found: list[Listed], format: FileFormat) -> Entry:
+def _partition(rule: str, given: int, ends: dict[int, int]) -> int:
+    """The partition of a new file: of a dealt log the one with the fewest rows."""
+    if rule == NUMBERS:
+        return given
+    if rule == EACH:
+        return max(ends, default=-1) + 1
+    return min(range(dealt_among(rule)), key=lambda p: (ends.get(p, 0), p))
+
+
+def _closed(entry: Entry, by_key: dict[int, Listed], format: FileFormat) -> Entry:
     """The entry of a file that grew, and that another one follows now."""
-    for one in found:
-        if key_of(one.name) == entry.key:
-            return _final(entry.key, entry.partition, one, format)
-    raise LogChanged(
-        f"the file at the end of partition {entry.partition} is gone, and nobody knows how many "
-        "rows it had: put it back, or read the log in a new group",
-        rows_are_gone=True,
-    )
+    one = by_key.get(entry.key)
+    if one is None:
+        raise LogChanged(
+            f"the file at the end of partition {entry.partition} is gone, and nobody knows how "
+            "many rows it had: put it back, or read the log in a new group",
+            rows_are_gone=True,
+        )
+    return _final(entry.key, entry.partition, one, format)
 
 
 def _final(key: int, partition: int, one: Listed, format: FileFormat) -> Entry:
@@ -173,14 +194,19 @@ def _recorded(
     record: FileRecord, rule: str, files: Files, by_key: dict[int, Listed]
 ) -> dict[int, OrderedFiles]:
     ordered: dict[int, OrderedFiles] = {}
-    for partition in record.partitions if rule == EACH else files.keys() | record.partitions.keys():
-        found = files.get(partition, [])
-        if partition not in record.partitions or _counts_by_name(rule, found):
-            ordered[partition] = OrderedFiles(
-                [PlacedFile(one, None) for one in found], is_recorded=False
-            )
+    there = record.partitions.keys() | record.bases.keys()
+    if rule == NUMBERS:
+        there |= files.keys()
+    elif rule != EACH:
+        there = set(range(dealt_among(rule)))
+    for partition in there:
+        found = files.get(partition, []) if rule == NUMBERS else []
+        is_recorded = partition in record.partitions or partition in record.bases
+        if rule == NUMBERS and (not is_recorded or _counts_by_name(rule, found)):
+            ordered[partition] = OrderedFiles([PlacedFile(one, None) for one in found])
         else:
-            entries = record.partitions[partition]
+            entries = record.partitions.get(partition, ())
             placed = [PlacedFile(by_key.get(entry.key), entry) for entry in entries]
-            ordered[partition] = OrderedFiles(placed, is_recorded=True)
+            begin = record.base(partition).rows
+            ordered[partition] = OrderedFiles(placed, record.id, begin)
     return ordered

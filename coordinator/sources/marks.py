@@ -14,9 +14,13 @@ A file's hash covers its name, its rows, its size and a digest of the first and 
 its times: copies of a log on several machines have one mark. What changes only
 in the middle of a file and leaves its size as it was is therefore not noticed.
 
-Where the group has recorded the order of the files (`recorded.py`), names mean nothing: the mark
-then has one sum over all files in front, in their order, and the number of recorded files that
-were gone. Such marks have "v": 2.
+Where the group has recorded the order of the files (`recorded.py`), names mean nothing, and the
+files of one record never move. The mark has the record's id in place of the files in front, and
+counts the files behind the offset that were gone: one that was read may be deleted. Such marks have
+"v": 2.
+
+    {"v": 2, "record": "…", "at": 71, "gone": 0, "file": "c.csv", "start": 70, "size": 4100,
+     "digest": "…"}
 
 Sums count from the last file backwards. Where names say offsets (twenty digits), files may be
 deleted from the front, and what is left is still compared.
@@ -56,17 +60,20 @@ class Segment:
     grows: bool
 
 
-def make_mark(segments: Sequence[Segment], offset: int, gone: int | None = None) -> str:
+def make_mark(
+    segments: Sequence[Segment], offset: int, record: str = "", gone: Sequence[range] = ()
+) -> str:
     """Mark of an offset; empty if there is no row before it.
 
     Args:
-        gone: the number of recorded files that are gone; None: files count in order of name.
+        record: id of the group's record of the files; empty: they count in order of name.
+        gone: the rows of recorded files that are gone.
     """
+    if record:
+        return _recorded_mark(segments, offset, record, gone) if offset else ""
     counted = [s for s in segments if s.rows and s.start < offset]
     if not counted:
         return ""
-    if gone is not None:
-        return _recorded_mark(counted, gone)
     last, front = counted[-1], counted[-2::-1]  # Nearest first.
     near: list[list[str]] = []
     for segment in front[:NEAR]:
@@ -87,21 +94,29 @@ def make_mark(segments: Sequence[Segment], offset: int, gone: int | None = None)
     return json.dumps(content, separators=(",", ":"))
 
 
-def _recorded_mark(counted: Sequence[Segment], gone: int) -> str:
-    last = counted[-1]
+def _recorded_mark(
+    segments: Sequence[Segment], offset: int, record: str, gone: Sequence[range]
+) -> str:
+    last = next((s for s in reversed(segments) if s.rows and s.start < offset), _NONE)
     content = {
         "v": VERSION_RECORDED,
+        "record": record,
+        "at": offset,
+        "gone": _unread(gone, offset),
         "file": last.name,
         "start": last.start,
         "size": last.size,
         "digest": last.digest,
-        "files": len(counted),
-        "near": [],
-        "far": [],
-        "chain": f"{_chain(counted[:-1]):012x}",
-        "gone": gone,
     }
     return json.dumps(content, separators=(",", ":"))
+
+
+_NONE = Segment("", 0, 0, 0, "", 0, has_base=False, grows=False)
+
+
+def _unread(gone: Sequence[range], offset: int) -> int:
+    """The number of files that are gone and have rows from an offset on."""
+    return sum(rows.stop > offset for rows in gone)
 
 
 def check_mark(
@@ -109,26 +124,37 @@ def check_mark(
     segments: Sequence[Segment],
     folder: StorePath,
     digest_of: Callable[[str, int], str],
-    gone: Sequence[int] | None = None,
+    record: str = "",
+    gone: Sequence[range] = (),
 ) -> None:
     """Compare the files of a partition with a mark.
 
     Args:
         folder: where they are, for messages.
         digest_of: returns the digest of the first bytes of a file, by name and size.
-        gone: the offsets at which recorded files began that are gone; None: files count in order
-            of name.
+        record: id of the group's record of the files; empty: they count in order of name.
+        gone: the rows of recorded files that are gone.
     Raises:
         LogChanged: see `Snapshot`. A mark that cannot be read, such as a later version's, is
             taken as none.
     """
-    content = _parsed(mark)
-    if gone and len(gone) > (content or {}).get("gone", 0):
+    content = _parsed(mark) or {}
+    if _unread(gone, content.get("at", 0)) > content.get("gone", 0):
         raise _gone(
             f"a file below {folder} is gone, which the group has recorded: its rows began at "
-            f"offset {gone[-1]}"
+            f"offset {gone[-1].start}"
         )
-    if content is None:
+    if not content:
+        return
+    if content["v"] == VERSION_RECORDED:
+        if content["record"] != record:
+            raise _moved(
+                f"the files below {folder} are not in the order that the group has recorded, "
+                "in which rows were counted"
+            )
+        last = next((s for s in segments if s.name == content["file"]), None)
+        if last is not None:
+            _check_last(content, last, folder, digest_of)
         return
     here = [s for s in segments if s.rows]
     place = folder / content["file"]
@@ -137,13 +163,17 @@ def check_mark(
         if not _was_cut_off(content["file"], here):
             raise _gone(f"{place} is gone or empty, and its rows were counted")
         return
-    if content["v"] == VERSION_RECORDED:
-        _check_chain(content, here[:found], folder)
-    else:
-        front = here[:found][::-1]  # Nearest first.
-        _check_near(content, front, folder)
-        _check_far(content, front, folder)
-    last = here[found]
+    front = here[:found][::-1]  # Nearest first.
+    _check_near(content, front, folder)
+    _check_far(content, front, folder)
+    _check_last(content, here[found], folder, digest_of)
+
+
+def _check_last(
+    content: dict[str, Any], last: Segment, folder: StorePath, digest_of: Callable[[str, int], str]
+) -> None:
+    """Compare the file that holds the row before the offset."""
+    place = folder / last.name
     if last.start != content["start"]:
         raise _moved(f"{place} begins at offset {last.start}, and began at {content['start']}")
     if last.size < content["size"]:
@@ -152,15 +182,6 @@ def check_mark(
     digest = last.digest if is_whole else digest_of(last.name, content["size"])
     if digest != content["digest"] or not (is_whole or last.grows):
         raise _moved(f"{place} was written over since its rows were counted")
-
-
-def _check_chain(content: dict[str, Any], front: Sequence[Segment], folder: StorePath) -> None:
-    """Compare the files in front of the last, in their order."""
-    if content["chain"] != f"{_chain(front):012x}":
-        raise _moved(
-            f"the files in front of {folder / content['file']} are not those that were counted, "
-            "or not in the order that the group has recorded"
-        )
 
 
 def _check_near(content: dict[str, Any], front: Sequence[Segment], folder: StorePath) -> None:
@@ -221,14 +242,6 @@ def _hash(segment: Segment) -> int:
     return int.from_bytes(raw, "big")
 
 
-def _chain(front: Sequence[Segment]) -> int:
-    """A sum that depends on the order."""
-    total = 0
-    for segment in front:
-        total = (total * 1_000_003 + _hash(segment) + 1) % (1 << _SUM_BITS)
-    return total
-
-
 def _steps(near: int, files: int) -> list[int]:
     """Numbers of files that sums are taken over: powers of two, and all."""
     if files <= near:
@@ -257,8 +270,8 @@ def _parsed(mark: str) -> dict[str, Any] | None:
         if not isinstance(content, dict) or content["v"] not in (VERSION, VERSION_RECORDED):
             return None
         if content["v"] == VERSION_RECORDED:
-            texts = [content[key] for key in ("file", "digest", "chain")]
-            numbers = [content[key] for key in ("start", "size", "files", "gone")]
+            texts = [content[key] for key in ("file", "digest", "record")]
+            numbers = [content[key] for key in ("start", "size", "at", "gone")]
             is_ours = all(isinstance(t, str) for t in texts) and all(
                 type(n) is int for n in numbers
             )

@@ -8,7 +8,7 @@ from typing import Any
 
 from coordinator.client.worker.partition import PartitionView
 from coordinator.commit_metadata import of_reader, parsed
-from coordinator.sources.base import Source, snapshot_of
+from coordinator.sources.base import LogChanged, Snapshot, Source, snapshot_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +30,7 @@ class Reading:
     def __init__(self, source: Source, p: PartitionView) -> None:
         self._source, self._number = source, p.number
         self._mark = parsed(p.metadata).mark
-        self._offset = max(p.position, source.begin_offset(p.number))
+        self._offset = _begin(snapshot_of(source, p.number), p)
         self.log_end = -1
 
     def next(self, rows: int, end: int | None = None) -> Chunk | None:
@@ -51,3 +51,20 @@ class Reading:
             return None
         self._offset, self._mark = after, snapshot.mark(after)
         return Chunk(snapshot.read(begin, after), after, of_reader(self._mark))
+
+
+def _begin(snapshot: Snapshot, p: PartitionView) -> int:
+    """Where to begin.
+
+    Raises:
+        LogChanged: the group no longer knows the order of the files at the stored offset.
+    """
+    first = snapshot.begin()
+    is_recorded = getattr(snapshot, "record", "") != ""
+    if is_recorded and 0 <= p.stored == p.position < first:
+        raise LogChanged(
+            f"{p.key}: offset {p.stored} is stored, and the group knows the order of files from "
+            f"offset {first} on: read everything again in a new group, or go on at {first}",
+            rows_are_gone=True,
+        )
+    return max(p.position, first)

@@ -59,7 +59,7 @@ def ours(server, tmp_path):
             "coordinator": server.address,
             "group": tmp_path.name,
             "source": f"parquet:{tmp_path}",
-            "filePartitions": "hash:3",
+            "filePartitions": "3",
             "topic": "t",
             **more,
         }

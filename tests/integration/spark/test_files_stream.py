@@ -77,7 +77,7 @@ def test_files_that_spark_appends_come_back_as_spark_reads_them(
     )  # fmt: skip
     for _ in range(2):
         rows.write.partitionBy("part", "label").mode("append").format(kind).save(folder)
-        source = {"source": f"{kind}:{folder}", "filePartitions": "hash:3", **limit}
+        source = {"source": f"{kind}:{folder}", "filePartitions": "3", **limit}
         stream = streaming(spark, **given(server, folder, **source))
         run_until_all_is_read(
             stream, lambda rows, _: rows.write.mode("append").parquet(results), checkpoint

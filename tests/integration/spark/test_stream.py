@@ -141,9 +141,9 @@ def test_a_partition_that_appears_is_read_and_progress_tells_lag_and_ownership(
     assert not any(metrics), "Spark has metrics for Python's sources now: say lag there"
 
 
-def test_options_out_of_range_and_directories_without_a_rule_fail_at_load(spark, server, tmp_path):
-    flat, empty = (tmp_path / name for name in ("flat", "empty"))
-    spark.range(20).write.parquet(str(flat))
+def test_options_out_of_range_and_unknown_layouts_fail_at_load(spark, server, tmp_path):
+    nested, empty = (tmp_path / name for name in ("nested", "empty"))
+    spark.range(20).write.parquet(str(nested / "more"))
     empty.mkdir()
     given = {"coordinator": server.address, "group": "g"}
 
@@ -153,9 +153,9 @@ def test_options_out_of_range_and_directories_without_a_rule_fail_at_load(spark,
             reader.load()
         return str(caught.value)
 
-    told = refusal(source=f"parquet:{flat}")
+    told = refusal(source=f"parquet:{nested}")
     assert "0.parquet, 1.parquet, ...) or one folder of files for each" in told
-    assert "filePartitions=hash:8 divides them" in told
+    assert "filePartitions=8, which deals them out" in told
     assert "nothing was found in" in refusal(source=f"parquet:{empty}")
     source = f"parquet:{tmp_path}"
     assert "expected is a whole number from 1" in refusal(source=source, maxRowsPerBatch="0")
@@ -181,7 +181,7 @@ TIMES = {"timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSXXX"}
 @pytest.mark.parametrize(
     ("name", "kind", "by", "written", "read"),
     [
-        ("flat", "parquet", [], {}, {"filePartitions": "hash:3"}),
+        ("flat", "parquet", [], {}, {"filePartitions": "3"}),
         ("nested", "parquet", ["s", "n"], {}, {}),
         ("json", "json", ["d"], {"compression": "gzip", **TIMES}, {}),
     ],

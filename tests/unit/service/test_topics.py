@@ -192,7 +192,7 @@ async def test_topics_have_a_limit_in_number_and_in_partitions(monkeypatch):
 
 async def test_groups_tell_topics_by_offsets_log_ends_and_assignments():
     async with machine() as [desk]:
-        await desk.commit("g1", ("by_offset", 4), ("__files.x", 9), ("not legal", 0))
+        await desk.commit("g1", ("by_offset", 4), ("not legal", 0))
         member, generation = await desk.member("g2", "by_assignment", 3)
         await desk.ask(
             c.ReportLogEnds(

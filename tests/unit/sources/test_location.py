@@ -36,7 +36,7 @@ def test_a_location_is_a_source(location, source):
 
 
 def test_the_name_of_a_topic_holds_no_secret():
-    log = open_source("parquet:s3://bucket/logs?secret_key=hush&region=x#filePartitions=hash:2")
+    log = open_source("parquet:s3://bucket/logs?secret_key=hush&region=x#filePartitions=2")
     assert log.topic == "s3://bucket/logs"
 
 

@@ -15,7 +15,7 @@ pytest.importorskip("fsspec", reason="stands in for an object store")
 from coordinator.sources import LogChanged, NothingFound, open_source, partitions_of
 from coordinator.sources.file_systems import StorePath
 from coordinator.sources.group_files import GroupFiles
-from tests.unit.sources.memory_pages import MemoryPages
+from tests.unit.sources.memory_documents import MemoryDocuments
 
 TABLE = pa.table({"n": range(3_000), "s": [f"row {n}" for n in range(3_000)]})
 
@@ -59,7 +59,7 @@ def test_every_format_is_read_from_any_row_and_with_its_folders_columns(store, k
         raw = bz2.compress(raw) if suffix.endswith("bz2") else raw
         (folder / f"day={day}/part-0.{suffix}").write(raw)
     (folder / "_SUCCESS").write(b"")
-    log = open_source(f"{kind}:{store}#filePartitions=hash:1", "t")
+    log = open_source(f"{kind}:{store}#filePartitions=1", "t")
     assert log.end_offset(0) == 3_000
     assert [row["n"] for row in rows(log)] == list(range(3_000))
     assert [row["n"] for row in rows(log, 998, 1_702)] == list(range(998, 1_702))
@@ -67,11 +67,11 @@ def test_every_format_is_read_from_any_row_and_with_its_folders_columns(store, k
 
 
 def test_a_store_is_appended_to_in_recorded_order_and_a_file_written_over_is_refused(store):
-    folder, pages = StorePath.of(store), MemoryPages()
+    folder, pages = StorePath.of(store), MemoryDocuments()
     (folder / "m.parquet").write(content("parquet", TABLE.slice(0, 5)))
 
     def log():
-        found = open_source(f"parquet:{store}#filePartitions=hash:1", "t")
+        found = open_source(f"parquet:{store}#filePartitions=1", "t")
         return found.ordered_by(GroupFiles(pages))
 
     assert len(rows(log())) == 5

@@ -11,7 +11,7 @@ from coordinator.sources import BadLayout, FileLog, LogChanged, open_source
 from coordinator.sources.group_files import GroupFiles
 from coordinator.spark.options import StreamOptions
 from coordinator.spark.refusals import BadOption
-from tests.unit.sources.memory_pages import MemoryPages
+from tests.unit.sources.memory_documents import MemoryDocuments
 
 AT = dt.datetime(2026, 11, 21, 9, 30, tzinfo=dt.UTC)
 
@@ -31,7 +31,7 @@ def rows(log, partition=0) -> list[dict]:
 def test_a_row_says_where_its_file_is_and_what_its_folders_are_named_for(tmp_path, kind):
     for name in ("b.jpg", "a.bin", "_SUCCESS", ".a.bin.crc", "late._COPYING_"):
         write(tmp_path / "day=2026-11-21" / name)
-    log = open_source(f"{kind}:{tmp_path}#filePartitions=hash:1")
+    log = open_source(f"{kind}:{tmp_path}#filePartitions=1")
     assert (log.unit, log.end_offset(0)) == ("files", 2)
     day = {"modificationTime": AT, "length": 8, "day": AT.date()}
     folder = tmp_path / "day=2026-11-21"
@@ -55,7 +55,7 @@ def test_a_numbered_folder_is_a_partition_and_a_file_beside_it_is_refused(tmp_pa
 def test_a_file_that_was_written_since_is_noticed_by_its_size_or_time(tmp_path, content):
     write(tmp_path / "0" / "a.csv")
     write(tmp_path / "0" / "b.csv")
-    pages = MemoryPages()
+    pages = MemoryDocuments()
 
     def log() -> FileLog:
         return open_source(f"csv:{tmp_path}", "t").ordered_by(GroupFiles(pages))

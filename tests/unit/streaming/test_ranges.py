@@ -150,7 +150,7 @@ def test_names_of_sparks_kafka_source_work():
         ({**GIVEN, "assign": "{}"}, "the coordinator assigns partitions"),
         ({**GIVEN, "availableNowRest": "stay"}, "availableNowRest=stay: expected is leave, wait"),
         ({**GIVEN, "mode": "FAILFAST"}, "mode is for jsonl alone"),
-        ({**GIVEN, "filePartitions": "8"}, "expected is numbers, each, or hash:N"),
+        ({**GIVEN, "filePartitions": "hash:8"}, "expected is numbers, each, or a whole number"),
         ({**KAFKA, "group": "g", "mode": "FAILFAST"}, "mode is a setting of directories"),
     ],
 )

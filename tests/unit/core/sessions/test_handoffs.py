@@ -273,7 +273,7 @@ def test_outsiders_compare_and_set_every_partition_while_the_group_has_members()
 
     def refused(*, atomic: bool, expected: int | None) -> ErrorCode:
         call = world.new_call()
-        files = PartitionCommit("__files.t", 0, 7, expected=expected)
+        files = PartitionCommit("other", 0, 7, expected=expected)
         world.send(CommitOffsets(call_id=call, group_id=GROUP, partitions=(files,), atomic=atomic))
         return world.replies[call].results[0].error
 
@@ -298,7 +298,7 @@ def test_outsiders_do_not_move_the_offset_of_a_live_holder_without_its_token():
     token = a.orders[place].token
     back = PartitionCommit(topic, partition, 1, expected=5)
     assert outside(world, back) is ErrorCode.UNKNOWN_MEMBER_ID
-    files = PartitionCommit("__files.t", 0, 7, expected=-1)
+    files = PartitionCommit("other", 0, 7, expected=-1)
     assert outside(world, files, back) is ErrorCode.UNKNOWN_MEMBER_ID
     assert outside(world, replace(back, token=token - 1)) is ErrorCode.UNKNOWN_MEMBER_ID
     assert world.group.offsets[place].offset == 5
@@ -308,7 +308,7 @@ def test_outsiders_do_not_move_the_offset_of_a_live_holder_without_its_token():
 
 def test_a_reset_that_requires_an_empty_group_is_refused_while_there_are_members():
     world, _, _ = g2()
-    files = PartitionCommit("__files.t", 0, 7, expected=-1)
+    files = PartitionCommit("other", 0, 7, expected=-1)
     assert outside(world, files, requires_empty=True) is ErrorCode.NON_EMPTY_GROUP
 
 
