@@ -17,7 +17,7 @@ whole at their end does not count. Other layouts are refused (`layout.py`).
 Of other formats a file is one unit: an offset counts files, and the row at it says where its file
 is, for whoever reads it (`formats/whole.py`).
 
-Folders that are named for columns and values give their files these columns (`hive.py`).
+Folders that are named for columns and values give their files these columns, as texts.
 """
 
 from __future__ import annotations
@@ -28,10 +28,9 @@ from functools import cached_property, partial
 from itertools import islice
 from typing import Any, NamedTuple
 
-from coordinator.sources import hive
 from coordinator.sources.base import BadLayout, BadRow, LogChanged, NothingFound, conformed
-from coordinator.sources.conditions import Conditions, matching
 from coordinator.sources.file_systems import StorePath
+from coordinator.sources.folder_columns import values_of, with_values
 from coordinator.sources.formats import (
     FORMATS,
     FileFacts,
@@ -52,13 +51,13 @@ from coordinator.sources.layout import (
     dealt_among,
     files_below,
     files_in,
-    is_visible,
     places_of,
     rule_of,
 )
 from coordinator.sources.listing import Files, OrderedFiles, in_order
 from coordinator.sources.marks import BASE_OFFSET, Segment, check_mark, make_mark
 from coordinator.sources.readable import GroupReadable
+from coordinator.sources.recorded import Entry as FileEntry
 from coordinator.sources.recorded import FileOrder, FileRecord, check_of
 
 PARTS = 4
@@ -93,8 +92,6 @@ class FileLog(GroupReadable):
             the layout.
         reading: the format's settings, if they are not its defaults.
         order: the group's record of the files; see `sources.group.in_group`.
-        conditions: rows that do not meet them are left out where they are read; they keep their
-            offsets.
     Raises:
         ValueError: there is no such format or rule.
     """
@@ -106,7 +103,6 @@ class FileLog(GroupReadable):
     file_partitions: str = ""
     reading: FileFormat | None = None
     order: FileOrder | None = field(default=None, repr=False, compare=False)
-    conditions: Conditions = ()
 
     def __post_init__(self) -> None:
         if self.format not in FORMATS:
@@ -130,6 +126,9 @@ class FileLog(GroupReadable):
             return list(range(max({*places, *known}, default=-1) + 1))
         if rule == EACH:
             return sorted(self._in_order(rule))
+        record = self._record()
+        if record is not None and record.count:
+            return list(range(dealt_among(rule)))
         found = files_below(self.root, self._is_data, self._suffixes)
         return list(range(dealt_among(rule))) if found else []
 
@@ -169,10 +168,6 @@ class FileLog(GroupReadable):
         """See `Source`. Columns are chosen by name and cast; those that a file lacks are null."""
         return replace(self, given_schema=schema)
 
-    def meeting(self, conditions: Conditions) -> FileLog:
-        """The same log, of which only rows are read that meet these conditions too."""
-        return replace(self, conditions=(*self.conditions, *conditions))
-
     def ordered_by(self, order: FileOrder) -> FileLog:
         """The same log with its files in the order that a group has recorded."""
         return replace(self, order=order)
@@ -201,7 +196,7 @@ class FileLog(GroupReadable):
         return self.reading or FileFormat(self.format)
 
     def _is_data(self, name: str) -> bool:
-        return name.endswith(self._suffixes) and is_visible(name)
+        return name.endswith(self._suffixes)
 
     def _rule(self) -> str:
         """The rule that is given, or that the group has recorded, or that the layout suggests."""
@@ -294,15 +289,35 @@ class FileLog(GroupReadable):
                 known = facts(one.path, self.reads_as, one.entry)
                 end = start + known.rows
             else:
-                known = final_facts(one.path, self.reads_as, one.entry, entry.rows)
-                if check_of(known.rows, known.size, known.digest) != entry.check:
-                    raise LogChanged(
-                        f"{one.path} was written over since the group has recorded it, and has "
-                        f"{known.size} bytes now: put it back as it was, or read the log in a new "
-                        "group"
-                    )
+                known = self._as_recorded(one, entry)
             segments.append(self._made(one, start, known, prefix, grows=entry.rows is None))
         return FileSnapshot(self, prefix, tuple(segments), end, tuple(gone), ordered.record)
+
+    def _as_recorded(self, one: Listed, entry: FileEntry) -> FileFacts:
+        """Facts of a file, which is looked at again if it may have changed.
+
+        Raises:
+            LogChanged: it is not the one that was recorded.
+        """
+        known = self._compared.get(entry.key)
+        looked = one.entry
+        if known is not None and (known.size, known.changed_ns) == (
+            looked.size, looked.changed_ns
+        ):  # fmt: skip
+            return known
+        known = final_facts(one.path, self.reads_as, looked, entry.rows)
+        if check_of(known.rows, known.size, known.digest) != entry.check:
+            raise LogChanged(
+                f"{one.path} was written over since the group has recorded it, and has "
+                f"{known.size} bytes now: put it back as it was, or read the log in a new group"
+            )
+        self._compared[entry.key] = known
+        return known
+
+    @cached_property
+    def _compared(self) -> dict[int, FileFacts]:
+        """Recorded files that were compared, by key: all are listed for each batch."""
+        return {}
 
     @cached_property
     def _schema(self) -> Any:
@@ -310,10 +325,10 @@ class FileLog(GroupReadable):
             return self.given_schema
         files = self._all_files()
         schema = self._schema_of(files)
-        for name, kind in hive.fields_of(hive.values_of(one.name) for one in files):
-            schema = _with_field(schema, name, kind)
+        for name in values_of(files[0].name):
+            schema = _with_field(schema, name)
         if self.reads_as.mode == "PERMISSIVE":
-            schema = _with_field(schema, self.reads_as.corrupt_column, None)
+            schema = _with_field(schema, self.reads_as.corrupt_column)
         return schema
 
     def _all_files(self) -> list[Listed]:
@@ -474,57 +489,24 @@ class FileSnapshot:
     ) -> Iterator[Any]:
         import pyarrow as pa
 
-        values = hive.values_of(self.prefix + segment.name)
+        values = values_of(self.prefix + segment.name)
         inside = pa.schema([field for field in schema if field.name not in values])
-        conditions = self.log.conditions
-        of_file = [each for each in conditions if each.column not in values]
         at = segment.start + first
         try:
-            if len(of_file) < len(conditions) and not _may_meet(values, conditions, schema):
-                return
-            rows = opened(path, self.log.reads_as).read(first, last, inside, of_file)
-            for row, batch in rows:
+            for row, batch in opened(path, self.log.reads_as).read(first, last, inside):
                 at = segment.start + row
-                batch = matching(conformed(batch, inside, allow_missing=True), of_file)
                 if batch.num_rows:
-                    yield _with_values(batch, values, schema)
+                    yield with_values(conformed(batch, inside, allow_missing=True), values, schema)
         except BadRow as error:
             raise BadRow(f"{path}, offset {segment.start + error.row}: {error}") from error
         except (pa.ArrowException, ValueError) as error:
             raise BadRow(f"{path}, in the rows from offset {at} on: {error}") from error
 
 
-def _with_field(schema: Any, name: str, kind: Any) -> Any:
-    """The schema with a column of a folder, in the place of a file's column of that name."""
+def _with_field(schema: Any, name: str) -> Any:
+    """The schema with a column of text, in the place of a file's column of that name."""
     import pyarrow as pa
 
-    field = pa.field(name, pa.string() if kind is None else kind)
+    field = pa.field(name, pa.string())
     at = schema.get_field_index(name)
     return schema.append(field) if at < 0 else schema.set(at, field)
-
-
-def _may_meet(values: hive.FolderValues, conditions: Conditions, schema: Any) -> bool:
-    """Whether the rows of a file may meet the conditions on columns that folders are named for."""
-    import pyarrow as pa
-
-    for each in conditions:
-        if each.column in values:
-            value = hive.value_as(values[each.column], schema.field(each.column).type)
-            if not each.mask(pa.array([value.as_py()], value.type))[0].as_py():
-                return False
-    return True
-
-
-def _with_values(batch: Any, values: hive.FolderValues, schema: Any) -> Any:
-    """The batch with the columns that its folders are named for."""
-    import pyarrow as pa
-
-    if batch.schema.equals(schema):
-        return batch
-    columns = [
-        pa.repeat(hive.value_as(values[field.name], field.type), batch.num_rows)
-        if field.name in values
-        else batch.column(field.name)
-        for field in schema
-    ]
-    return pa.RecordBatch.from_arrays(columns, schema=schema)

@@ -178,8 +178,8 @@ class GroupFiles:
         return self._loaded[topic].record
 
     def schema(self, topic: str) -> str | None:
-        """What was kept of the files that are recorded now; None: nothing."""
-        if self.known(topic, anew=True) is None:
+        """What was kept of the files that are known to be recorded; None: nothing."""
+        if self.known(topic) is None:
             return None
         loaded = self._loaded[topic]
         count, _, text = loaded.schema[1].decode().partition("\n")

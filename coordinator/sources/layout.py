@@ -18,7 +18,6 @@ import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from coordinator.sources import delta
 from coordinator.sources.base import BadLayout
 from coordinator.sources.file_stores import Entry
 from coordinator.sources.file_systems import StorePath
@@ -39,9 +38,12 @@ SPARSE_FROM, SPARSE_RATIO = 1_000, 10
 """Above the first, one partition in ten must exist: else the number is a date or an id."""
 MOST_PARTITIONS = 10_000
 DEEPEST = 32
-TABLE_LOGS = {delta.LOG: "a Delta table", "_spark_metadata": "output of a streaming query",
-              ".hoodie": "a Hudi table"}  # fmt: skip
-"""Folders of table formats, whose metadata says which files count: not all of them do."""
+TABLE_LOGS = {
+    "_delta_log": ("a Delta table", 'spark.readStream.format("delta")'),
+    "_spark_metadata": ("output of a streaming query", "spark.readStream of its format"),
+    ".hoodie": ("a Hudi table", 'spark.readStream.format("hudi")'),
+}
+"""Folders of table formats, whose metadata says which files count; what each is, and its reader."""
 DATA_SUFFIXES = frozenset(
     ".arrow .feather .arrows .parquet .jsonl .ndjson .json .csv .tsv .orc .avro "
     ".gz .bz2 .zst .lz4 .snappy .deflate".split()
@@ -117,9 +119,6 @@ def files_below(directory: StorePath, is_data: IsData, suffixes: tuple[str, ...]
     """
     strange: list[str] = []
     found = list(_walk(directory, "", is_data, strange))
-    if any(entry.name == delta.LOG for entry in directory.entries()):
-        added = delta.files_of_table(directory)
-        found = [one for one in found if added is None or one.name in added]
     if strange and not found:
         raise BadLayout(
             f"{strange[0]} is not of the format asked for, whose suffix is "
@@ -181,8 +180,7 @@ def check_layout(
     taken = set(places.values())
     for entry in directory.entries():
         if entry.name in TABLE_LOGS:
-            remedy = f"write the rows out as a log first: {expected}; {CHOOSE}"
-            _refuse_table(directory / entry.name, entry.name, remedy)
+            _refuse_table(directory / entry.name)
         if entry.name in taken or not is_visible(entry.name):
             continue
         # Beside partitions, files of another format may be whatever they are.
@@ -208,8 +206,8 @@ def _walk(
         raise BadLayout(f"{folder} is more than {DEEPEST} folders deep")
     for entry in folder.entries():
         path = folder / entry.name
-        if entry.name in TABLE_LOGS and (prefix or entry.name != delta.LOG):
-            _refuse_table(path, entry.name, "write the rows out as files first")
+        if entry.name in TABLE_LOGS:
+            _refuse_table(path)
         if not is_visible(entry.name):
             continue
         if entry.is_folder:
@@ -232,9 +230,10 @@ def _refuse_rows(folder: StorePath, below: Iterator[Listed]) -> None:
         )
 
 
-def _refuse_table(path: StorePath, name: str, remedy: str) -> None:
+def _refuse_table(path: StorePath) -> None:
+    what, reader = TABLE_LOGS[path.name]
     raise BadLayout(
-        f"{path}: this is {TABLE_LOGS[name]}, whose files are not all rows that count; {remedy}"
+        f"{path}: this is {what}, whose files are not all rows that count: read it with {reader}"
     )
 
 

@@ -7,6 +7,8 @@ groups. Spark scans such a file as a whole, so ranges are to cut few (`Planner`)
 
 from __future__ import annotations
 
+import hashlib
+import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -16,6 +18,8 @@ from urllib.parse import quote
 
 from coordinator.sources.base import NothingFound
 from coordinator.sources.files import FileLog, FileRange
+from coordinator.sources.group_files import GroupFiles
+from coordinator.sources.layout import NUMBERS
 from coordinator.spark.file_options import FORMATS
 from coordinator.spark.options import StreamOptions
 from coordinator.spark.refusals import BadOption
@@ -68,11 +72,16 @@ class FileReader:
                 raise BadOption(f"{name} is not for this reader: the group says which files count")
         log = options.source
         assert isinstance(log, FileLog)
+        reader = cls(log.root.uri, FORMATS[log.format], schema, read_options)
+        kept = KeptSchema.of(spark, log, reader)
+        if (known := kept.read()) is not None:
+            return replace(reader, schema=known)
         uris = [path.uri for path in log.files()]
         if not uris and schema is None:
             raise NothingFound(f"{log.root} holds no rows to tell the schema by: give one")
-        reader = cls(log.root.uri, FORMATS[log.format], schema, read_options)
-        return replace(reader, schema=reader._load(spark, uris).schema)
+        found = reader._load(spark, uris).schema
+        kept.write(found)
+        return replace(reader, schema=found)
 
     def frame(self, spark: Any, ranges: Sequence[FileRange]) -> Any:
         """The rows of the ranges, of which no two are of one file, as a pyspark DataFrame."""
@@ -113,6 +122,49 @@ class FileReader:
         )
         kept = marked.join(bounds.hint("broadcast"), "@path")
         return kept.where("`@row` >= `@first` AND `@row` < `@last`").select(*names)
+
+
+@dataclass(frozen=True)
+class KeptSchema:
+    """The schema of a log's files, which a group keeps with its record of them.
+
+    key: of all that it depends on beside the files: the reader, Spark's version and settings.
+    """
+
+    files: GroupFiles | None
+    topic: str
+    key: str
+
+    @classmethod
+    def of(cls, spark: Any, log: FileLog, reader: FileReader) -> KeptSchema:
+        files = log.order if isinstance(log.order, GroupFiles) else None
+        record = None if files is None else files.known(log.topic, anew=True)
+        if record is None or record.rule == NUMBERS:
+            files = None  # Of numbered partitions, single files are not recorded.
+        settings = [
+            (row.key, row.value)
+            for row in spark.sql("SET").collect()
+            if row.key.startswith("spark.sql.") and not row.key.startswith(_OF_NO_SCHEMA)
+        ]
+        schema = reader.schema if isinstance(reader.schema, str | None) else reader.schema.json()
+        facts = [reader.format, schema, sorted((reader.options or {}).items()), spark.version]
+        raw = json.dumps([*facts, sorted(settings)], default=str).encode()
+        return cls(files, log.topic, hashlib.blake2b(raw, digest_size=16).hexdigest())
+
+    def read(self) -> Any:
+        """The schema of the files that are recorded now; None: it is not kept."""
+        from pyspark.sql.types import StructType
+
+        text = None if self.files is None else self.files.schema(self.topic)
+        key, _, schema = (text or "").partition("\n")
+        return StructType.fromJson(json.loads(schema)) if key == self.key else None
+
+    def write(self, schema: Any) -> None:
+        if self.files is not None:
+            self.files.keep_schema(self.topic, f"{self.key}\n{schema.json()}")
+
+
+_OF_NO_SCHEMA = ("spark.sql.warehouse", "spark.sql.artifact", "spark.sql.streaming.")
 
 
 def known_to_spark(uri: str) -> str:

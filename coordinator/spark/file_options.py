@@ -25,8 +25,6 @@ FORMATS = {
 the first are not numbered, so their offsets count files."""
 _ADVICE = {"jsonl": "; jsonl counts lines, which Spark does not number: json counts files"}
 _IN_SPARK = {
-    "columns": "select(...) of the rows",
-    "filters": "where(...) of the rows",
     "minpartitions": "spark.sql.files.maxPartitionBytes",
 }
 """Options that Spark's own readers are told in another way."""

@@ -16,27 +16,18 @@ DataFrame of Spark's reader of these. Rows never pass through Python, and execut
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any
-
-from pyspark.sql.datasource import DataSource
-from pyspark.sql.types import StructType
 
 from coordinator.spark.announced import announced_files, java_process
 from coordinator.spark.exactly_once import ExactlyOnce
 from coordinator.spark.file_frames import FileReader
 from coordinator.spark.file_options import file_options
-from coordinator.spark.logs import log_like_spark
+from coordinator.spark.files_source import STREAM, FilesSource
 from coordinator.spark.options import StreamOptions
-from coordinator.spark.planner import files_within
-from coordinator.spark.ranges import NO_BATCH, BatchRanges
-from coordinator.spark.refusals import BadOption, told_plainly
-from coordinator.spark.stream import GroupStreamReader
-from coordinator.spark.tasks import RangePartition
+from coordinator.spark.refusals import BadOption
 from coordinator.spark.worker_imports import ImportedInWorkers
 
-STREAM = "stream"
-"""Option of the stream's source: the id under which it announces batches."""
 BatchFunction = Callable[[Any, int], None]  # Any: a pyspark DataFrame.
 
 
@@ -62,7 +53,7 @@ def streaming(
     given, parsed = file_options({"group": group, "source": source, **options})
     parsed.check_stream()
     parsed.partitions()
-    reader = FileReader.of_log(spark, parsed, schema, read_options)
+    reader = FileReader.of_log(spark, parsed.in_group(), schema, read_options)
     return GroupStream(spark, parsed, given, reader)
 
 
@@ -115,33 +106,3 @@ class _ReadBySpark(metaclass=ImportedInWorkers):
             self._function.add(rows, batch)
         else:
             self._function(rows, batch_id)
-
-
-# --- In the source process --------------------------------------------------------------------
-
-
-class FilesSource(DataSource, metaclass=ImportedInWorkers):
-    """The source of `streaming`, which registers it."""
-
-    @classmethod
-    def name(cls) -> str:
-        return "consumer_group_files"
-
-    def schema(self) -> str:
-        return "nothing int"
-
-    def streamReader(self, schema: StructType) -> FilesReader:
-        log_like_spark()
-        given = {name: value for name, value in self.options.items() if name != STREAM}
-        with told_plainly():
-            return FilesReader(StreamOptions.parse(given), self.options[STREAM])
-
-
-class FilesReader(GroupStreamReader):
-    """Stream reader without rows, which announces the files of each batch."""
-
-    @told_plainly()
-    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[RangePartition]:
-        batch = NO_BATCH if start == end else BatchRanges.from_offset(end)
-        self._announced(batch.to_offset(), files_within(batch, self._planning().snapshots(batch)))
-        return []

@@ -54,20 +54,6 @@ def truth(given: Mapping[str, str], name: str, *, default: bool) -> bool:
         ) from None
 
 
-def names_told(text: str, name: str) -> tuple[str, ...]:
-    """Parse an option that is a list of names with commas between.
-
-    Raises:
-        ValueError: a name is empty, or there twice.
-    """
-    names = tuple(part.strip() for part in text.split(",")) if text else ()
-    if "" in names or len(set(names)) < len(names):
-        raise ValueError(
-            f"{name}={text[:80]}: expected are different names with commas between, such as a,b"
-        )
-    return names
-
-
 def offsets_told(
     text: str, name: str, words: tuple[str, ...], topics: tuple[str, ...]
 ) -> str | dict[int, int]:

@@ -23,16 +23,13 @@ from coordinator.dial import Credentials
 from coordinator.operator.admin import GroupAdmin
 from coordinator.sources import Source, open_source
 from coordinator.sources.base import LogChanged, Snapshot, partitions_of, snapshots_of
-from coordinator.sources.files import FileLog
 from coordinator.sources.formats.base import FILES, ROWS
 from coordinator.sources.group import ends_of, in_group
 from coordinator.sources.group.asking import MISMATCH, RETRIABLE_REFUSALS, asked
 from coordinator.sources.location import FILE_SETTINGS, nearest
-from coordinator.spark.filters import FilterTold, condition_of, filters_told
 from coordinator.spark.option_values import (
     EARLIEST,
     LATEST,
-    names_told,
     offsets_told,
     truth,
     whole_number,
@@ -49,8 +46,6 @@ _NAMES = {
         "instance",
         "source",
         "topic",
-        "columns",
-        "filters",
         "maxRowsPerBatch",
         "maxFilesPerTrigger",
         "minPartitions",
@@ -109,10 +104,8 @@ class StreamOptions:
     coordinator: HOST:PORT, or several separated by commas. group: its id. source: see
     `open_source`. topic: its name in the group, if it is not the source's own. instance: a
     static member's id, so that a query that is restarted takes its place back without a
-    rebalance. columns: those to read, with commas between, where no schema is given; all by
-    default. filters: a JSON list of conditions on columns that are read, all of which the rows of a
-    directory have to meet, such as [["delay", ">", 10]]. minPartitions: number of tasks that rows
-    are split among, if there are so many rows; by default there is a task for each partition.
+    rebalance. minPartitions: number of tasks that rows are split among, if there are so many rows;
+    by default there is a task for each partition.
     maxRowsPerBatch: of all partitions together; where offsets count files, maxFilesPerTrigger.
     startingOffsets: earliest, latest or a JSON object
     of offsets by partition (-2: earliest, -1: latest), where the group has stored none; with
@@ -144,8 +137,6 @@ class StreamOptions:
     group: str
     source: Source
     instance: str | None = None
-    columns: tuple[str, ...] = ()
-    filters: tuple[FilterTold, ...] = ()
     max_in_batch: int | None = None
     min_partitions: int | None = None
     starting_offsets: str | Mapping[int, int] = EARLIEST
@@ -206,8 +197,6 @@ class StreamOptions:
             group=given["group"],
             source=source,
             instance=given.get("instance"),
-            columns=names_told(given.get("columns", ""), "columns"),
-            filters=filters_told(given["filters"]) if "filters" in given else (),
             max_in_batch=_most_in_batch(given, source),
             min_partitions=whole_number(given, "minPartitions", None, most=MOST_TASKS),
             starting_offsets=offsets_told(starting, "startingOffsets", (EARLIEST, LATEST), topics),
@@ -228,48 +217,9 @@ class StreamOptions:
         source = in_group(self.source, GroupAddress(self.coordinator, self.group, self.credentials))
         return replace(self, source=source)
 
-    def schema(self) -> Any:
-        """Schema of the columns to read, as a pyarrow.Schema.
-
-        Raises:
-            BadOption: one of the chosen columns does not exist, or no row could be malformed.
-        """
-        import pyarrow as pa
-
-        schema = self.source.schema()
-        for name in self.columns:
-            if name not in schema.names:
-                raise BadOption(
-                    f"columns names {name[:80]}, and {self.source.topic} has no such "
-                    f"column{nearest(name[:80], schema.names)}; it has "
-                    f"{', '.join(schema.names)[:400]}"
-                )
-        reads_as = self.source.reads_as if isinstance(self.source, FileLog) else None
-        if (
-            reads_as
-            and reads_as.mode == "PERMISSIVE"
-            and self.columns == (reads_as.corrupt_column,)
-        ):
-            raise BadOption(
-                f"columns names {reads_as.corrupt_column} alone: rows are malformed by the columns "
-                "that are read, so choose those too"
-            )
-        return pa.schema([schema.field(name) for name in self.columns]) if self.columns else schema
-
     def reading(self, schema: Any) -> StreamOptions:
-        """The same options, with rows read by a pyarrow.Schema and the filters.
-
-        Raises:
-            BadOption: columns and the schema disagree, or a filter cannot be applied.
-        """
-        if self.columns and self.columns != tuple(schema.names):
-            raise BadOption("columns and .schema(...) both choose the columns: give one of them")
-        source = self.source.with_schema(schema)
-        if self.filters:
-            if not isinstance(source, FileLog):
-                raise BadOption("filters are for directories of files: use where(...)")
-            source = source.meeting([condition_of(*told, schema) for told in self.filters])
-        return replace(self, source=source)
+        """The same options, with rows read by a pyarrow.Schema."""
+        return replace(self, source=self.source.with_schema(schema))
 
     def check_stream(self) -> None:
         """Refuse what is for batch reads alone.

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from coordinator.assignors import TopicPartition
@@ -75,6 +75,7 @@ class Planner:
         self._planned = _Planned()
         self._finished = 0
         self._until: dict[int, int] | None = None
+        self._looked: Mapping[int, Snapshot] = {}  # By `read_until_now`, for the next batch.
         self._topics: TopicCounts = {}  # Empty: it has not begun.
         self._count: Callable[[], TopicCounts] | None = None
         self._counts_at = 0.0
@@ -98,6 +99,7 @@ class Planner:
         """Plan no rows that come later than this call, nor than endingOffsets."""
         found = snapshots_of(self.options.source, self.options.partitions())
         self._until = {p: self.options.ending(p, snapshot) for p, snapshot in found.items()}
+        self._looked = found
 
     def next_batch(self, number: int, most_rows: int | None) -> BatchRanges | None:
         """The next batch; None: there are no rows.
@@ -108,7 +110,7 @@ class Planner:
         member = self._joined()
         held = _held(member)
         owned = sorted(p.partition for p in held)
-        snapshots = snapshots_of(self.options.source, owned)
+        snapshots = self._look(owned)
         self._begin_new(member, held, snapshots)
         for partition, snapshot in snapshots.items():
             self._check(partition, snapshot)
@@ -417,6 +419,12 @@ class Planner:
                 PARTS,
             )
         return found
+
+    def _look(self, owned: Sequence[int]) -> Mapping[int, Snapshot]:
+        looked, self._looked = self._looked, {}
+        if looked.keys() >= set(owned):
+            return {p: looked[p] for p in owned}
+        return snapshots_of(self.options.source, owned)
 
     def _begin_new(
         self,

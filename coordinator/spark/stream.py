@@ -19,7 +19,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, NoReturn
 
 from pyspark.sql.datasource import (
     DataSource,
@@ -40,11 +40,11 @@ from coordinator.sources.files import FileRange
 from coordinator.spark.announced import Announcement
 from coordinator.spark.logs import log_like_spark
 from coordinator.spark.options import StreamOptions
-from coordinator.spark.planner import Planner
+from coordinator.spark.planner import Planner, files_within
 from coordinator.spark.ranges import NO_BATCH, BatchRanges
-from coordinator.spark.refusals import told_plainly
+from coordinator.spark.refusals import BadOption, told_plainly
 from coordinator.spark.sinks.protocol import SinkRefused
-from coordinator.spark.tasks import GroupReader, RangePartition, read, tasks
+from coordinator.spark.tasks import RangePartition, read, tasks
 from coordinator.spark.worker_imports import ImportedInWorkers
 
 LOGGER = logging.getLogger(__name__)
@@ -63,22 +63,22 @@ class ConsumerGroupSource(DataSource, metaclass=ImportedInWorkers):
         with told_plainly():
             options = StreamOptions.parse(self.options)
             options.partitions()
-            return from_arrow_schema(options.schema())
+            return from_arrow_schema(options.source.schema())
 
     def streamReader(self, schema: StructType) -> GroupStreamReader:
-        options = self._options(schema)
-        options.check_stream()
-        return GroupStreamReader(options)
-
-    def reader(self, schema: StructType) -> GroupReader:
-        return GroupReader(self._options(schema))
-
-    def _options(self, schema: StructType) -> StreamOptions:
         log_like_spark()
-        # Also without a schema of the user's: Spark has one type where Arrow has several.
         with told_plainly():
             options = StreamOptions.parse(self.options)
-            return options.reading(to_arrow_schema(schema, timezone="UTC"))
+            options.check_stream()
+            # Also without a schema of the user's: Spark has one type where Arrow has several.
+            return GroupStreamReader(options.reading(to_arrow_schema(schema, timezone="UTC")))
+
+    def reader(self, schema: StructType) -> NoReturn:
+        with told_plainly():
+            raise BadOption(
+                "consumer_group is a source of streams: coordinator.spark.reading and "
+                "read_assigned read what a group has not read, with Spark's own readers"
+            )
 
 
 class GroupStreamReader(
@@ -199,3 +199,13 @@ class GroupStreamReader(
         with contextlib.suppress(RuntimeError):
             self.stop()
         sys.exit(0)
+
+
+class FilesReader(GroupStreamReader):
+    """Stream reader without rows, which announces the files of each batch."""
+
+    @told_plainly()
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[RangePartition]:
+        batch = NO_BATCH if start == end else BatchRanges.from_offset(end)
+        self._announced(batch.to_offset(), files_within(batch, self._planning().snapshots(batch)))
+        return []

@@ -1,20 +1,16 @@
-"""Tasks, each of which reads a range of a partition, and the batch reader that plans them."""
+"""Tasks, each of which reads a range of a partition."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from pyspark.sql.datasource import DataSourceReader, InputPartition
+from pyspark.sql.datasource import InputPartition
 
-from coordinator.client.offsets import OffsetAndMetadata
-from coordinator.sources.base import Snapshot, snapshots_of
-from coordinator.spark.options import StreamOptions
-from coordinator.spark.ranges import NOTHING_STORED, split
+from coordinator.sources.base import Snapshot
+from coordinator.spark.ranges import split
 from coordinator.spark.refusals import told_plainly
 from coordinator.spark.worker_imports import ImportedInWorkers
-
-NOTHING = OffsetAndMetadata(NOTHING_STORED)
 
 
 class RangePartition(InputPartition, metaclass=ImportedInWorkers):
@@ -47,32 +43,3 @@ def read(partition: InputPartition) -> Iterator[Any]:  # Any: Arrow is untyped.
     assert isinstance(partition, RangePartition)
     with told_plainly():
         yield from partition.snapshot.read(partition.begin, partition.end)
-
-
-class GroupReader(DataSourceReader, metaclass=ImportedInWorkers):
-    """Batch reader of all rows after the committed offsets; it does not join the group.
-
-    It takes no filters of Spark's: Spark 4.2 and 4.3 keep what a reader has made of them for every
-    other scan of the DataFrame, which then lacks rows (decision 0009).
-    """
-
-    def __init__(self, options: StreamOptions) -> None:
-        self._options = options.in_group()
-
-    def partitions(self) -> list[RangePartition]:
-        ranges = {}
-        with told_plainly():
-            numbers = self._options.partitions()
-            stored = self._options.stored_commits()
-            options = self._options.begun(numbers, stored, may_store=False)
-            snapshots = snapshots_of(options.source, numbers)
-            for number, snapshot in snapshots.items():
-                position, _ = options.begin(number, stored.get(number, NOTHING), snapshot)
-                ranges[number] = (
-                    position.begin,
-                    max(position.begin, options.ending(number, snapshot)),
-                )
-            return tasks(ranges, snapshots, options.min_partitions)
-
-    def read(self, partition: InputPartition) -> Iterator[Any]:  # Any: Arrow is untyped.
-        return read(partition)

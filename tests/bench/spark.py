@@ -1,33 +1,32 @@
-"""Benchmark of a Spark query: rows per second beside a bare pipe, cost per micro-batch."""
+"""Benchmark of reads on Spark: CPU beside Spark's own reads, cost per micro-batch."""
 
 from __future__ import annotations
 
 import json
 import os
+import random
 import statistics
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-from pyspark.sql import SparkSession
-from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
-from pyspark.sql.pandas.types import from_arrow_schema
-from pyspark.sql.types import StructType
+from pyspark.sql import DataFrame, SparkSession
 
 from coordinator.operator.admin import GroupAdmin
 from coordinator.sources import write_log
+from coordinator.spark import read_assigned, streaming
 from coordinator.spark.exactly_once import ExactlyOnceSink
 from coordinator.spark.sinks.deciding import Proposal
 from coordinator.spark.stream import ConsumerGroupSource
 from tests.bench.figures import Figures, Goal, percentile
 from tests.bench.servers import Server, scrape, scratch, total
 
-ROWS, ROWS_AN_ARROW_BATCH = 6_000_000, 4_096
-ROUNDS = 7
+ROWS, FILES, ROUNDS = 20_000_000, 16, 7
 PARTITIONS, BATCHES, ROWS_A_BATCH = 4, 1_000, 400
 NOT_OF_A_BATCH = ("Heartbeat", "ReportLogEnds", "JoinGroup", "SyncGroup", "LeaveGroup")
 """Calls that come with time or membership, not with batches."""
@@ -43,10 +42,13 @@ def bench_spark(batches: int | None = None, *, quick: bool = False) -> Figures:
     batches = batches or (20 if quick else BATCHES)
     rows, rounds = (ROWS // 100, 1) if quick else (ROWS, ROUNDS)
     with scratch() as folder:
-        _lay_out(folder, rows, batches)
+        _lay_out(folder, batches)
         spark = make_spark(folder)
         try:
-            figures = _rows_a_second(spark, folder, rows, rounds)
+            made = spark.range(0, rows, 1, FILES).selectExpr("id AS n", "id % 1000 AS v")
+            made.write.parquet(str(folder / "rows"))
+            figures = _beside_spark(spark, folder, rounds)
+            spark.dataSource.register(ConsumerGroupSource)
             flags = ("--data-dir", f"{folder}/store", "--metrics-listen", "127.0.0.1:0")
             with Server(folder, *flags) as server:
                 figures |= _micro_batches(spark, server, folder, batches)
@@ -55,60 +57,101 @@ def bench_spark(batches: int | None = None, *, quick: bool = False) -> Figures:
     return figures
 
 
-# --- Rows a second ----------------------------------------------------------------------------
+# --- Beside `spark.read` ----------------------------------------------------------------------
+
+SHAPES: dict[str, Callable[[DataFrame], Any]] = {
+    "sums": lambda rows: rows.selectExpr("sum(n)", "sum(v)").collect(),
+    "count": lambda rows: rows.count(),
+    "filter": lambda rows: rows.where("v = 7").selectExpr("sum(n)").collect(),
+}
 
 
-class BarePipe(DataSource):
-    """The same batches of the same file, with nothing in between."""
+def _beside_spark(spark: SparkSession, folder: Path, rounds: int) -> Figures:
+    """CPU of Spark's own reads over that of ours, of the same rows, in changing order.
 
-    @classmethod
-    def name(cls) -> str:
-        return "bare_pipe"
-
-    def schema(self) -> StructType:
-        return from_arrow_schema(pa.ipc.open_file(self.options["path"]).schema)
-
-    def reader(self, schema: StructType) -> BareReader:
-        return BareReader(self.options["path"])
-
-
-class BareReader(DataSourceReader):
-    """One task."""
-
-    def __init__(self, path: str) -> None:
-        self._path = path
-
-    def partitions(self) -> Sequence[InputPartition]:
-        return [InputPartition(0)]
-
-    def read(self, partition: InputPartition) -> Iterator[Any]:  # Any: Arrow is untyped.
-        reader = pa.ipc.open_file(pa.memory_map(self._path))
-        for index in range(reader.num_record_batches):
-            yield reader.get_batch(index)
-
-
-def _rows_a_second(spark: SparkSession, folder: Path, rows: int, rounds: int) -> Figures:
-    """Both in turn, the JVM's work included; nothing is committed, so each round reads it all."""
-    spark.dataSource.register(ConsumerGroupSource)
-    spark.dataSource.register(BarePipe)
-    with Server(folder, "--store", "memory") as server:
-        ours = {"coordinator": server.address, "group": "rows", "source": str(folder / "rows")}
-        loads = {
-            "bare": spark.read.format("bare_pipe").option("path", str(folder / "rows/00000.arrow")),
-            "ours": spark.read.format("consumer_group").options(**ours),
+    Spark stands beside itself as the control. Nothing that is read in batches is committed, so
+    each round reads it all; each round of a stream has a group of its own.
+    """
+    path = str(folder / "rows")
+    spent: dict[tuple[str, str], list[float]] = {}
+    with Server(folder, "--store", "memory", "--group-initial-rebalance-delay-ms", "0") as server:
+        ours: Ours = {"coordinator": server.address, "source": f"parquet:{path}", "topic": "rows"}
+        for number in range(rounds + 1):
+            runs = [
+                (shape, who, partial(_batch, spark, path, ours, do, who))
+                for shape, do in SHAPES.items()
+                for who in ("Spark", "control", "ours")
+            ]
+            runs += [
+                ("stream sums", who, partial(_stream, spark, folder, ours, who, number))
+                for who in ("Spark", "control", "ours")
+            ]
+            random.Random(number).shuffle(runs)  # noqa: S311  # An order, and the same each time.
+            for shape, who, run in runs:
+                before = _cpu_s(server.pid)
+                run()
+                spent.setdefault((shape, who), []).append(_cpu_s(server.pid) - before)
+    figures: Figures = {}
+    for shape in (*SHAPES, "stream sums"):
+        spark_s, control_s, ours_s = (
+            statistics.median(spent[shape, who][1:]) for who in ("Spark", "control", "ours")
+        )
+        least = 0.9 if shape == "stream sums" else 0.95
+        figures |= {
+            f"{shape}: CPU of Spark, s": spark_s,
+            f"{shape}: Spark to itself": spark_s / control_s,
+            f"{shape}: Spark to ours, ratio": Goal(spark_s / ours_s, at_least=least),
         }
-        seconds: dict[str, list[float]] = {name: [] for name in loads}
-        for _ in range(rounds + 1):
-            for name, reader in loads.items():
-                began = time.perf_counter()
-                reader.load().write.format("noop").mode("overwrite").save()
-                seconds[name].append(time.perf_counter() - began)
-    bare, mine = (statistics.median(seconds[name][1:]) for name in ("bare", "ours"))
-    return {
-        "bare pipe, rows/s": rows / bare,
-        "Arrow source, rows/s": rows / mine,
-        "Arrow source to bare pipe, ratio": Goal(bare / mine, at_least=0.8),
-    }
+    return figures
+
+
+Ours = dict[str, Any]
+"""Arguments of our reads."""
+
+
+def _batch(
+    spark: SparkSession,
+    path: str,
+    ours: Ours,
+    do: Callable[[DataFrame], Any],
+    who: str,
+) -> None:
+    do(read_assigned(spark, group="rows", **ours) if who == "ours" else spark.read.parquet(path))
+
+
+def _stream(spark: SparkSession, folder: Path, ours: Ours, who: str, number: int) -> None:
+    def sums(rows: DataFrame, _: int) -> None:
+        SHAPES["sums"](rows)
+
+    if who == "ours":
+        writer = streaming(spark, group=f"rows-{number}", **ours).foreach_batch(sums)
+    else:
+        schema = spark.read.parquet(str(folder / "rows")).schema
+        rows = spark.readStream.schema(schema).parquet(str(folder / "rows"))
+        writer = rows.writeStream.foreachBatch(sums)
+    checkpoint = str(folder / f"checkpoint-{who}-{number}")
+    query = writer.option("checkpointLocation", checkpoint).trigger(availableNow=True).start()
+    query.awaitTermination()
+
+
+def _cpu_s(but: int) -> float:
+    """CPU that this process and all below it have used, dead ones included; without one tree."""
+    parents: dict[int, int] = {}
+    ticks: dict[int, int] = {}
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdecimal():
+            try:
+                found = (entry / "stat").read_text().rpartition(")")[2].split()
+            except OSError:
+                continue
+            parents[int(entry.name)] = int(found[1])
+            ticks[int(entry.name)] = sum(map(int, found[11:15]))
+    total_ticks, left = 0, [os.getpid()]
+    while left:
+        process = left.pop()
+        total_ticks += ticks.get(process, 0)
+        left += [p for p, parent in parents.items() if parent == process and p != but]
+    return total_ticks / os.sysconf("SC_CLK_TCK")
 
 
 # --- A micro-batch ----------------------------------------------------------------------------
@@ -202,7 +245,7 @@ def _last(wanted: int, batches: int) -> str:
     return json.dumps({str(partition): begin for partition in range(PARTITIONS)})
 
 
-def _lay_out(folder: Path, rows: int, batches: int) -> None:
+def _lay_out(folder: Path, batches: int) -> None:
     def table(length: int) -> pa.Table:
         return pa.table(
             {
@@ -213,7 +256,6 @@ def _lay_out(folder: Path, rows: int, batches: int) -> None:
             }
         )
 
-    write_log(folder / "rows", 0, table(rows), rows_per_batch=ROWS_AN_ARROW_BATCH)
     for partition in range(PARTITIONS):
         # One batch more, which the first of a reader's calls takes.
         write_log(folder / "log", partition, table((batches + 1) * ROWS_A_BATCH // PARTITIONS))

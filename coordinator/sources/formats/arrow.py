@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any, ClassVar
 
-from coordinator.sources.conditions import Conditions
 from coordinator.sources.file_systems import StorePath
 from coordinator.sources.formats.base import FileFormat, RowFile, pieces
 
@@ -33,9 +32,7 @@ class ArrowFile(RowFile):
     def starts(self) -> list[int]:
         return self._starts
 
-    def read(
-        self, first: int, last: int, schema: Any, conditions: Conditions = ()
-    ) -> Iterator[tuple[int, Any]]:
+    def read(self, first: int, last: int, schema: Any) -> Iterator[tuple[int, Any]]:
         reader = self._open(schema.names)
         for index, skipped, taken in pieces(self._starts, first, last):
             yield self._starts[index] + skipped, reader.get_batch(index).slice(skipped, taken)
@@ -87,9 +84,7 @@ class ArrowStream(RowFile):
                 self._end = file.tell()
         self.rows, self.size = self._starts[-1], self._end
 
-    def read(
-        self, first: int, last: int, schema: Any, conditions: Conditions = ()
-    ) -> Iterator[tuple[int, Any]]:
+    def read(self, first: int, last: int, schema: Any) -> Iterator[tuple[int, Any]]:
         import pyarrow as pa
 
         file = _file(self._path)

@@ -8,7 +8,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from coordinator.sources.conditions import Conditions
 from coordinator.sources.file_systems import StorePath
 
 MODES = ("PERMISSIVE", "DROPMALFORMED", "FAILFAST")
@@ -72,15 +71,12 @@ class RowFile(ABC):
         return (0, self.rows)
 
     @abstractmethod
-    def read(
-        self, first: int, last: int, schema: Any, conditions: Conditions = ()
-    ) -> Iterator[tuple[int, Any]]:
+    def read(self, first: int, last: int, schema: Any) -> Iterator[tuple[int, Any]]:
         """Rows `first` to before `last`, as pyarrow.RecordBatch, each with its first row's number.
 
         Args:
             schema: wanted pyarrow.Schema. A file with types of its own may return those, and
                 leaves out columns that it lacks.
-            conditions: rows that do not meet them may be left out.
         """
         ...
 

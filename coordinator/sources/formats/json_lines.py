@@ -13,7 +13,6 @@ from collections.abc import Iterator
 from typing import Any, ClassVar
 
 from coordinator.sources.base import BadRow
-from coordinator.sources.conditions import Conditions
 from coordinator.sources.file_systems import StorePath
 from coordinator.sources.formats.base import (
     COMPRESSIONS,
@@ -77,9 +76,7 @@ class JsonLinesFile(RowFile):
     def final_rows(self) -> int:
         return self._lines + (self._unfinished > 0)
 
-    def read(
-        self, first: int, last: int, schema: Any, conditions: Conditions = ()
-    ) -> Iterator[tuple[int, Any]]:
+    def read(self, first: int, last: int, schema: Any) -> Iterator[tuple[int, Any]]:
         """See `RowFile`.
 
         Raises:

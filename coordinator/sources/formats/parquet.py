@@ -1,4 +1,4 @@
-"""Parquet: the columns asked for, in small batches, from the row groups that may hold the rows.
+"""Parquet: the columns asked for, in small batches, from the row groups that hold the rows.
 
 Pages are decoded as they are needed, so memory does not grow with row groups. See `positions.py`
 for rows in the middle of one.
@@ -10,7 +10,6 @@ from collections.abc import Iterator
 from itertools import accumulate
 from typing import Any, ClassVar
 
-from coordinator.sources.conditions import Conditions
 from coordinator.sources.file_systems import StorePath
 from coordinator.sources.formats.base import FileFormat, RowFile, pieces
 from coordinator.sources.formats.positions import ParquetPositions
@@ -55,16 +54,13 @@ class ParquetFile(RowFile):
     def starts(self) -> list[int]:
         return self._starts
 
-    def read(
-        self, first: int, last: int, schema: Any, conditions: Conditions = ()
-    ) -> Iterator[tuple[int, Any]]:
+    def read(self, first: int, last: int, schema: Any) -> Iterator[tuple[int, Any]]:
         names = tuple(name for name in schema.names if name in self.schema.names)
         for group, skipped, taken in pieces(self._starts, first, last):
-            if not conditions or self._may_hold(group, conditions):
-                row = self._starts[group] + skipped
-                for batch in self._rows(group, skipped, taken, names):
-                    yield row, batch
-                    row += batch.num_rows
+            row = self._starts[group] + skipped
+            for batch in self._rows(group, skipped, taken, names):
+                yield row, batch
+                row += batch.num_rows
 
     # --- Inside ---
 
@@ -82,27 +78,6 @@ class ParquetFile(RowFile):
         if not reader.is_at_end:
             place = (self, group, skipped + taken, names)
             _positions.keep(place, reader, reader.size_bytes)
-
-    def _may_hold(self, group: int, conditions: Conditions) -> bool:
-        """False if the statistics of a row group say that no row in it meets the conditions."""
-        metadata = self._metadata.row_group(group)
-        for condition in conditions:
-            at = self._leaf_of(condition.column)
-            if at is None:
-                continue
-            found = metadata.column(at).statistics if metadata.column(at).is_stats_set else None
-            kind = self.schema.field(condition.column).type
-            if found is not None and not condition.may_hold(found, kind, metadata.num_rows):
-                return False
-        return True
-
-    def _leaf_of(self, name: str) -> int | None:
-        """Number of the column in row groups, if its values are not nested and keep their type."""
-        schema = self._metadata.schema
-        for i in range(len(schema)):
-            if schema.column(i).path == name and "." not in name:
-                return None if schema.column(i).physical_type == "INT96" else i
-        return None
 
     @property
     def _buffer(self) -> int:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, ClassVar
 
-from coordinator.sources.conditions import Conditions
 from coordinator.sources.file_systems import StorePath
 from coordinator.sources.formats.base import FILES, FileFormat, RowFile
 
@@ -39,9 +38,7 @@ class WholeFile(RowFile):
             ]
         )
 
-    def read(
-        self, first: int, last: int, schema: Any, conditions: Conditions = ()
-    ) -> Iterator[tuple[int, Any]]:
+    def read(self, first: int, last: int, schema: Any) -> Iterator[tuple[int, Any]]:
         import pyarrow as pa
 
         entry = self._path.look()

@@ -27,9 +27,9 @@ from coordinator.operator.admin import GroupAdmin
 from coordinator.sources import BadLayout, LogChanged, NothingFound, open_source
 from coordinator.sources.group import consume
 from coordinator.spark.options import StreamOptions
+from coordinator.spark.planner import Planner
 from coordinator.spark.ranges import MANIFESTS
 from coordinator.spark.stream import GroupStreamReader
-from coordinator.spark.tasks import GroupReader
 from tests.integration.waiting import until, wait_until
 from tests.kit.serving import running
 
@@ -143,18 +143,25 @@ async def test_a_file_that_came_while_nobody_looked_is_read_by_whoever_reads_on(
         write(log / "0" / A, 2)
         query.restart()
         other = Query(server, log)
-        batch = GroupReader(StreamOptions.parse(query.options))
         read_on = {
             "the query, restarted": query.batch,
             "another query": other.batch,
-            "a batch read": lambda: rows_of(batch),
+            "a batch read": lambda: batch_read(query.options),
             "worker": lambda: work(server, log).rows,
         }
         assert read_on[who]() == 2
 
 
-def rows_of(reader: GroupReader) -> int:
-    return sum(b.num_rows for part in reader.partitions() for b in reader.read(part))
+def batch_read(options: dict[str, str]) -> int:
+    """Rows that a batch read plans."""
+    planner = Planner(StreamOptions.parse(options).in_group(), scans_files=True)
+    try:
+        planner.begin(may_store=True)
+        planner.read_until_now()
+        batch = planner.next_batch(1, None)
+        return 0 if batch is None else sum(r.end - r.begin for r in batch.ranges.values())
+    finally:
+        planner.close("read")
 
 
 @pytest.mark.parametrize("who", ["the query, restarted", "another query", "a batch read", "worker"])
@@ -169,7 +176,7 @@ async def test_a_file_that_was_written_over_fails_whoever_reads_on(server, log, 
         read_on = {
             "the query, restarted": query.plan,
             "another query": Query(server, log).plan,
-            "a batch read": GroupReader(StreamOptions.parse(query.options)).partitions,
+            "a batch read": lambda: batch_read(query.options),
             "worker": lambda: work(server, log),
         }
         with pytest.raises(LogChanged, match=f"0/{B} was written over since the group"):
@@ -413,7 +420,7 @@ async def test_a_query_over_nothing_fails_unless_that_is_allowed(server, tmp_pat
         with pytest.raises(NothingFound, match=r"nothing was found in t: .*allowEmpty"):
             query.plan()
         with pytest.raises(NothingFound):
-            GroupReader(StreamOptions.parse(query.options)).partitions()
+            batch_read(query.options)
         query = Query(server, tmp_path, allowEmpty="true")
         assert query.plan() == {}
         query.reader.stop()

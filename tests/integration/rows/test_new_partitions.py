@@ -305,19 +305,6 @@ async def test_minus_one_in_kafkas_form_is_a_moment_too(server, log):
     await asyncio.to_thread(story)
 
 
-async def test_a_batch_read_stores_nothing(server, log):
-    from coordinator.spark.options import StreamOptions
-    from coordinator.spark.stream import GroupReader
-
-    def story():
-        given = {**Query(server, log).options, "startingOffsets": "latest"}
-        parts = GroupReader(StreamOptions.parse(given)).partitions()
-        assert [part.end - part.begin for part in parts] == [0, 0]
-        assert stored(server) == {}
-
-    await asyncio.to_thread(story)
-
-
 async def test_members_of_other_kinds_share_what_a_query_finds(server, log):
     query = Query(server, log, **AT_ONCE, **QUICK)
     await asyncio.to_thread(plan, query)

@@ -23,7 +23,7 @@ from coordinator.spark.options import StreamOptions
 from coordinator.spark.ranges import NOTHING_STORED
 from coordinator.spark.sinks.deciding import Decider, Proposal
 from coordinator.spark.sinks.protocol import Decision
-from coordinator.spark.stream import GroupReader, GroupStreamReader
+from coordinator.spark.stream import GroupStreamReader
 from tests.integration.waiting import wait_until
 from tests.kit.serving import free_port, running
 
@@ -42,8 +42,7 @@ def is_told(caplog, address: str) -> bool:
     return any(r.levelno == logging.WARNING and "unreachable" in r.getMessage() for r in told)
 
 
-@pytest.mark.parametrize("what", ["stream", "batch"])
-def test_a_source_says_so_and_its_error_names_the_address(nobody, caplog, monkeypatch, what):
+def test_a_source_says_so_and_its_error_names_the_address(nobody, caplog, monkeypatch):
     monkeypatch.setattr(asking, "SILENCE_S", 0.01)
     give_up = threading.Event()
     monkeypatch.setattr(asking, "PAUSE_S", 0.01)
@@ -52,11 +51,8 @@ def test_a_source_says_so_and_its_error_names_the_address(nobody, caplog, monkey
 
     def ask() -> None:
         try:
-            if what == "batch":
-                GroupReader(nobody).partitions()
-            else:
-                reader = GroupStreamReader(nobody)
-                reader.latestOffset(reader.initialOffset(), reader.getDefaultReadLimit())
+            reader = GroupStreamReader(nobody)
+            reader.latestOffset(reader.initialOffset(), reader.getDefaultReadLimit())
         except Exception as error:  # noqa: BLE001  # It is looked at below.
             errors.append(error)
 

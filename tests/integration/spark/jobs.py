@@ -29,8 +29,11 @@ class Job:
             **options,
         }
 
+    def sink(self):
+        return ExactlyOnceSink(str(self.folder), self.checkpoint, self.address, "g", "t")
+
     def start(self, **trigger):
-        sink = ExactlyOnceSink(str(self.folder), self.checkpoint, self.address, "g", "t")
+        sink = self.sink()
         if self.by_spark:
             writer = streaming(self.spark, **self.options).foreach_batch(sink)
         else:

@@ -319,7 +319,7 @@ def test_a_schema_of_the_users_counts(spark, ours, tmp_path):
         ({"source": "jsonl:{folder}"}, BadOption, "json counts files"),
         ({"source": "csv:{folder}", "maxRowsPerBatch": "7"}, BadOption, "use maxFilesPerTrigger"),
         ({"read_options": {"pathGlobFilter": "a*"}}, BadOption, "the group says which files"),
-        ({"columns": "n"}, BadOption, r"use select"),
+        ({"columns": "n"}, BadOption, "there is no option columns"),
         ({"minPartition": "7"}, BadOption, "no option minpartition; did you mean minPartitions"),
     ],
 )

@@ -144,8 +144,6 @@ def test_names_of_sparks_kafka_source_work():
         ),
         ({**GIVEN, "endingOffsets": "earliest"}, "endingOffsets=earliest: expected is latest or"),
         ({**GIVEN, "endingOffsets": '{"0": -1}'}, "a JSON object of offsets by partition"),
-        ({**GIVEN, "columns": "a,,b"}, "columns=a,,b: expected are different names with commas"),
-        ({**GIVEN, "columns": "a, a"}, "columns=a, a: expected are different names with commas"),
         ({**GIVEN, "subscribePattern": "a.*"}, "a query reads one topic: name it with subscribe"),
         ({**GIVEN, "assign": "{}"}, "the coordinator assigns partitions"),
         ({**GIVEN, "availableNowRest": "stay"}, "availableNowRest=stay: expected is leave, wait"),

@@ -18,7 +18,6 @@ from coordinator.spark.executor import _Handling
 from coordinator.spark.sinks.staging import _StagingTask
 from coordinator.spark.stream import (
     ConsumerGroupSource,
-    GroupReader,
     GroupStreamReader,
     RangePartition,
 )
@@ -57,9 +56,7 @@ def test_a_python_without_the_library_is_named_and_so_is_the_setting_that_choose
     assert f"The program itself runs in {sys.executable}" in told
 
 
-@pytest.mark.parametrize(
-    "kind", [RangePartition, GroupReader, GroupStreamReader, ExactlyOnce, _StagingTask]
-)
+@pytest.mark.parametrize("kind", [RangePartition, GroupStreamReader, ExactlyOnce, _StagingTask])
 def test_whatever_comes_first_to_a_worker_says_so(kind):
     assert isinstance(kind, ImportedInWorkers)
 
