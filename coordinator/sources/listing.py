@@ -15,6 +15,7 @@ from coordinator.sources.formats import FORMATS, final_facts
 from coordinator.sources.formats.base import FileFormat, may_grow
 from coordinator.sources.layout import EACH, NUMBERS, Listed, dealt_among
 from coordinator.sources.marks import BASE_OFFSET
+from coordinator.sources.progress import one_more
 from coordinator.sources.recorded import Entry, FileOrder, FileRecord, check_of, key_of
 
 Files = dict[int, list[Listed]]
@@ -156,6 +157,7 @@ def _entries(
             if partition in open_here:
                 yield open_here.pop(partition)
             entry = _final(key_of(one.name), partition, one, format)
+            one_more()
             ends[partition] = ends.get(partition, 0) + (entry.rows or 0)
             if may_grow(one.name, kind):
                 open_here[partition] = entry

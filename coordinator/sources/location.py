@@ -33,7 +33,7 @@ def open_source(
         parquet:/logs/flights                    the same of Parquet; jsonl:, segments:
         csv:/logs/flights                        files as units; json:, orc:, avro:, text:, files:
         parquet:s3://bucket/flights              in an object store: see `StorePath`
-        parquet:/logs/flights#filePartitions=hash:8      with settings, see `file_log`
+        parquet:/logs/flights#filePartitions=8      with settings, see `file_log`
         kafka://one:9092,two:9092/flights        a `KafkaTopic`
         sql:postgresql://host/db#table=flights&key=id      a `SqlTable`
 

@@ -30,6 +30,8 @@ CHOOSING = frozenset(
     "path paths basepath pathglobfilter modifiedbefore modifiedafter recursivefilelookup".split()
 )
 """Options that choose files: with them rows would count as read that were not."""
+LOOKED_UP = 32
+"""Paths that Spark looks up without a job (parallelPartitionDiscovery.threshold)."""
 _PATTERN = re.compile(r"[\\{}\[\]*?]")
 """Characters that are a pattern in a path for Hadoop, unless a backslash is in front."""
 _UNESCAPED = "/-_.!~'()*,;:$&+=@"
@@ -97,13 +99,20 @@ class FileReader:
     # --- Inside ---
 
     def _load(self, spark: Any, uris: Iterable[str]) -> Any:
-        # File names are no patterns, whatever characters they have.
-        paths = [_PATTERN.sub(r"\\\g<0>", known_to_spark(uri)) for uri in uris]
+        paths = [known_to_spark(uri) for uri in uris]
         if not paths:
             return spark.createDataFrame([], self.schema)
+        root = known_to_spark(self.root)
         reader = spark.read.format(self.format).options(mergeSchema="true")
-        reader = reader.options(**self.options or {}, basePath=known_to_spark(self.root))
-        return (reader if self.schema is None else reader.schema(self.schema)).load(paths)
+        reader = reader.options(**self.options or {}, basePath=root)
+        reader = reader if self.schema is None else reader.schema(self.schema)
+        if len(paths) > LOOKED_UP:
+            # Spark runs a job to look so many files up; a folder is listed at once.
+            everything = reader.load([_literal(root)])
+            found = {_one_slash(uri) for uri in everything.inputFiles()}
+            if found == {_one_slash(escaped(path)) for path in paths}:
+                return everything
+        return reader.load([_literal(path) for path in paths])
 
     def _between(self, spark: Any, one: FileRange) -> Any:
         return self._load(spark, [one.uri]).where(
@@ -165,6 +174,15 @@ class KeptSchema:
 
 
 _OF_NO_SCHEMA = ("spark.sql.warehouse", "spark.sql.artifact", "spark.sql.streaming.")
+
+
+def _literal(path: str) -> str:
+    """A path that is no pattern, whatever characters it has."""
+    return _PATTERN.sub(r"\\\g<0>", path)
+
+
+def _one_slash(uri: str) -> str:
+    return uri.replace("file:///", "file:/", 1)
 
 
 def known_to_spark(uri: str) -> str:

@@ -25,6 +25,7 @@ from coordinator.sources.base import Snapshot, snapshots_of
 from coordinator.sources.files import PARTS, FileRange, FileSnapshot
 from coordinator.sources.group.commits import commit_told
 from coordinator.sources.group.measures import topics_of_source
+from coordinator.sources.progress import told_to
 from coordinator.spark.options import FAIL, WAIT, StreamOptions
 from coordinator.spark.progress import Share
 from coordinator.spark.ranges import (
@@ -424,7 +425,9 @@ class Planner:
         looked, self._looked = self._looked, {}
         if looked.keys() >= set(owned):
             return {p: looked[p] for p in owned}
-        return snapshots_of(self.options.source, owned)
+        assert self.member is not None
+        with told_to(self.member.alive):
+            return snapshots_of(self.options.source, owned)
 
     def _begin_new(
         self,

@@ -26,7 +26,9 @@ from coordinator.spark.stream import ConsumerGroupSource
 from tests.bench.figures import Figures, Goal, percentile
 from tests.bench.servers import Server, scrape, scratch, total
 
-ROWS, FILES, ROUNDS = 20_000_000, 16, 7
+ROWS, FILES, ROUNDS = 20_000_000, 64, 7
+READS = 4
+"""Batch reads a round of each kind: one alone takes too little CPU to be compared."""
 PARTITIONS, BATCHES, ROWS_A_BATCH = 4, 1_000, 400
 NOT_OF_A_BATCH = ("Heartbeat", "ReportLogEnds", "JoinGroup", "SyncGroup", "LeaveGroup")
 """Calls that come with time or membership, not with batches."""
@@ -47,7 +49,7 @@ def bench_spark(batches: int | None = None, *, quick: bool = False) -> Figures:
         try:
             made = spark.range(0, rows, 1, FILES).selectExpr("id AS n", "id % 1000 AS v")
             made.write.parquet(str(folder / "rows"))
-            figures = _beside_spark(spark, folder, rounds)
+            figures = _beside_spark(spark, folder, rows, rounds)
             spark.dataSource.register(ConsumerGroupSource)
             flags = ("--data-dir", f"{folder}/store", "--metrics-listen", "127.0.0.1:0")
             with Server(folder, *flags) as server:
@@ -66,7 +68,7 @@ SHAPES: dict[str, Callable[[DataFrame], Any]] = {
 }
 
 
-def _beside_spark(spark: SparkSession, folder: Path, rounds: int) -> Figures:
+def _beside_spark(spark: SparkSession, folder: Path, rows: int, rounds: int) -> Figures:
     """CPU of Spark's own reads over that of ours, of the same rows, in changing order.
 
     Spark stands beside itself as the control. Nothing that is read in batches is committed, so
@@ -75,7 +77,12 @@ def _beside_spark(spark: SparkSession, folder: Path, rounds: int) -> Figures:
     path = str(folder / "rows")
     spent: dict[tuple[str, str], list[float]] = {}
     with Server(folder, "--store", "memory", "--group-initial-rebalance-delay-ms", "0") as server:
-        ours: Ours = {"coordinator": server.address, "source": f"parquet:{path}", "topic": "rows"}
+        ours: Ours = {
+            "coordinator": server.address,
+            "source": f"parquet:{path}",
+            "topic": "rows",
+            "filePartitions": "1",
+        }
         for number in range(rounds + 1):
             runs = [
                 (shape, who, partial(_batch, spark, path, ours, do, who))
@@ -83,7 +90,11 @@ def _beside_spark(spark: SparkSession, folder: Path, rounds: int) -> Figures:
                 for who in ("Spark", "control", "ours")
             ]
             runs += [
-                ("stream sums", who, partial(_stream, spark, folder, ours, who, number))
+                (
+                    "stream sums",
+                    who,
+                    partial(_stream, spark, folder, ours, rows * 2 // FILES, who, number),
+                )
                 for who in ("Spark", "control", "ours")
             ]
             random.Random(number).shuffle(runs)  # noqa: S311  # An order, and the same each time.
@@ -116,18 +127,27 @@ def _batch(
     do: Callable[[DataFrame], Any],
     who: str,
 ) -> None:
-    do(read_assigned(spark, group="rows", **ours) if who == "ours" else spark.read.parquet(path))
+    for _ in range(READS):
+        is_ours = who == "ours"
+        do(read_assigned(spark, group="rows", **ours) if is_ours else spark.read.parquet(path))
 
 
-def _stream(spark: SparkSession, folder: Path, ours: Ours, who: str, number: int) -> None:
+def _stream(
+    spark: SparkSession, folder: Path, ours: Ours, rows_at_once: int, who: str, number: int
+) -> None:
+    """A stream from its start to its end, in batches of two files."""
+
     def sums(rows: DataFrame, _: int) -> None:
         SHAPES["sums"](rows)
 
     if who == "ours":
-        writer = streaming(spark, group=f"rows-{number}", **ours).foreach_batch(sums)
+        group, limit = f"rows-{number}", rows_at_once
+        stream = streaming(spark, group=group, maxRowsPerBatch=limit, **ours)
+        writer = stream.foreach_batch(sums)
     else:
         schema = spark.read.parquet(str(folder / "rows")).schema
-        rows = spark.readStream.schema(schema).parquet(str(folder / "rows"))
+        of_spark = spark.readStream.schema(schema).option("maxFilesPerTrigger", 2)
+        rows = of_spark.parquet(str(folder / "rows"))
         writer = rows.writeStream.foreachBatch(sums)
     checkpoint = str(folder / f"checkpoint-{who}-{number}")
     query = writer.option("checkpointLocation", checkpoint).trigger(availableNow=True).start()

@@ -27,11 +27,12 @@ from coordinator.client.worker.policy import ErrorPolicy, Limits, check_number
 from coordinator.client.worker.positions import StartPolicy
 from coordinator.client.worker.running import refuse_running_loop, run_on_new_loop
 from coordinator.client.worker.topics import TOPICS_REFRESH_MS, Topics
-from coordinator.sources.base import Source
+from coordinator.sources.base import Source, snapshots_of
 from coordinator.sources.group.commits import commit
 from coordinator.sources.group.measures import topics_of_source
 from coordinator.sources.group.reading import Chunk, Reading
 from coordinator.sources.group.record import in_group
+from coordinator.sources.progress import told_to
 
 LOOK_S = 0.5
 """Time between two looks whether all is done, or whether a log has grown."""
@@ -118,7 +119,9 @@ def consume(
     source = in_group(source, member.group_address)
     count = topics_of_source(source, allow_empty=allow_empty)
     topics = Topics(count, topics_refresh_ms)
-    ends = {number: source.end_offset(number) for number in range(count()[source.topic])}
+    with told_to(member.alive):
+        numbers = range(count()[source.topic])
+        ends = {n: snapshot.end() for n, snapshot in snapshots_of(source, numbers).items()}
     consumer = _Consumer(
         member, source, work, topics, ends, rows_per_commit, pause_s, forever=forever
     )
@@ -227,7 +230,9 @@ class _Consumer:
         """Process and store the next chunk; it and its rows, or None if there is none now."""
         if not (self._forever or p.key in self._ends):
             self._ends[p.key] = self._source.end_offset(p.number)  # It has appeared since.
-        chunk = reading.next(self._rows_per_commit, None if self._forever else self._ends[p.key])
+        with told_to(self._member.alive):
+            end = None if self._forever else self._ends[p.key]
+            chunk = reading.next(self._rows_per_commit, end)
         if chunk is None:
             return None
         rows = 0

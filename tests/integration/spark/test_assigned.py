@@ -191,6 +191,20 @@ def test_rows_are_read_once_and_files_that_come_later_in_the_next_batch(spark, o
         assert second.rows.where("day = 'x' AND late IS NULL").count() == 1
 
 
+def test_of_many_files_a_folder_is_read_as_a_whole_only_if_all_of_it_is_meant(
+    spark, ours, tmp_path
+):
+    for n in range(40):
+        write(tmp_path / f"day={n % 2}" / f"a b%20{n}.parquet", [n])
+    with reading(spark, **ours()) as everything:
+        assert numbers_of(everything.rows) == list(range(40))
+    for n in range(40, 80):
+        write(tmp_path / f"day={n % 2}" / f"a b%20{n}.parquet", [n])
+    with reading(spark, **ours()) as rest:
+        assert numbers_of(rest.rows) == list(range(40, 80))
+        assert rest.rows.schema == spark.read.parquet(str(tmp_path)).schema
+
+
 STRANGE = [
     "a b",
     "50%",

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from coordinator.sources import BadLayout, FileLog, LogChanged, open_source
 from coordinator.sources.group_files import GroupFiles
+from coordinator.sources.progress import told_to
 from tests.unit.sources.memory_documents import MemoryDocuments
 
 SCHEMA = pa.schema([("n", pa.int64())])
@@ -173,6 +174,19 @@ def test_files_are_dealt_out_by_their_rows(tmp_path):
     assert [log.end_offset(p) for p in log.partitions()] == [10, 10]
     put(tmp_path / "0.parquet", 3)
     assert rows(log, 0)[10:] == [3]
+
+
+def test_each_file_of_a_look_counts_as_progress(tmp_path):
+    log, told = flat(tmp_path, MemoryDocuments(), "2"), []
+    for name in "abc":
+        put(tmp_path / f"{name}.parquet", 1)
+    with told_to(lambda: told.append(1)):
+        log.snapshots(log.partitions())
+        assert len(told) == 3
+        log.snapshots(log.partitions())
+    put(tmp_path / "d.parquet", 1)
+    log.snapshots(log.partitions())
+    assert len(told) == 3
 
 
 def test_a_group_that_forgot_the_order_of_the_files_refuses_what_it_had_read(tmp_path):
