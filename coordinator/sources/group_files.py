@@ -13,9 +13,11 @@ readers that find files at the same moment one is first, and the others read wha
 from __future__ import annotations
 
 import json
+import threading
 import uuid
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, Protocol
 
 from coordinator.sources.recorded import (
@@ -32,7 +34,10 @@ SHORT = 256
 """Entries of the last page up to which it is written again for more."""
 LONG = 4_096
 """The most entries of a page, some 60 kB; and those that are folded into one page."""
-PAGES_A_CALL = 16
+MOST_AT_ONCE = 16
+"""Documents that are written at once."""
+PAGES_AT_ONCE = 8
+"""Pages of entries that are written at once, some 500 kB: stores take a MiB."""
 RECENT = 8_192
 """Entries that are not folded, also if all files are read: offsets may be reset to theirs."""
 TRIES = 3
@@ -70,7 +75,7 @@ class DocumentStore(Protocol):
 
     def put(self, contents: Mapping[str, bytes], expected: Mapping[str, int]) -> Mapping[str, int]:
         """Write all, or none if a version is not the expected one (0: none); at most
-        `PAGES_A_CALL`. Without content it is deleted. Returns the new versions, or nothing."""
+        `MOST_AT_ONCE`. Without content it is deleted. Returns the new versions, or nothing."""
         ...
 
     def committed(self, topic: str) -> Mapping[int, int]:
@@ -102,15 +107,20 @@ class _Loaded:
 
 
 class GroupFiles:
-    """`FileOrder` of a group. It can be pickled; each process loads what it needs."""
+    """`FileOrder` of a group. It can be pickled; each process loads what it needs.
 
-    def __init__(self, store: DocumentStore) -> None:
+    Any thread may ask. States of a record share the keys of its files, so only one is made at a
+    time.
+    """
+
+    def __init__(self, store: DocumentStore, *, is_off: bool = False) -> None:
         self._store = store
         self._loaded: dict[str, _Loaded] = {}
-        self._is_off = False
+        self._is_off = is_off
+        self._lock = threading.RLock()
 
-    def __getstate__(self) -> dict[str, Any]:  # Any: attributes.
-        return {**self.__dict__, "_loaded": {}}
+    def __reduce__(self) -> tuple[Any, ...]:  # Any: of a function and its arguments.
+        return partial(GroupFiles, is_off=self._is_off), (self._store,)
 
     def known(self, topic: str, *, anew: bool = False) -> FileRecord | None:
         """See `FileOrder`.
@@ -120,9 +130,10 @@ class GroupFiles:
         """
         if self._is_off or not self._store.can_be_asked:
             return None
-        if anew or topic not in self._loaded:
-            self._loaded[topic] = self._load(topic)
-        return self._loaded[topic].record
+        with self._lock:
+            if anew or topic not in self._loaded:
+                self._loaded[topic] = self._load(topic)
+            return self._loaded[topic].record
 
     def switch_off(self) -> None:
         """Have files count in order of name, as where nobody can be asked."""
@@ -136,6 +147,30 @@ class GroupFiles:
         Raises:
             ValueError: too many files are unread.
         """
+        with self._lock:
+            return self._append(topic, unit, rule, entries)
+
+    def schema(self, topic: str) -> str | None:
+        """What was kept of the files that are known to be recorded; None: nothing."""
+        if self.known(topic) is None:
+            return None
+        loaded = self._loaded[topic]
+        count, _, text = loaded.schema[1].decode().partition("\n")
+        return text if count == str(loaded.record.count) else None
+
+    def keep_schema(self, topic: str, text: str) -> None:
+        """Keep a text for others that read the files that are recorded now."""
+        loaded = self._loaded.get(topic)
+        if loaded is not None and loaded.record.id:
+            name = _name(topic, "schema")
+            content = f"{loaded.record.count}\n{text}".encode()
+            self._store.put({name: content}, {name: loaded.schema[0]})
+
+    # --- Inside: with the lock ---
+
+    def _append(
+        self, topic: str, unit: str, rule: str, entries: Sequence[Entry]
+    ) -> FileRecord | None:
         loaded = self._loaded[topic]
         record, pages = loaded.record, dict(loaded.pages)
         if (unread := record.unfolded + len(entries)) > MOST_UNREAD:
@@ -156,7 +191,7 @@ class GroupFiles:
         while left:
             expected: dict[str, int] = {}
             here: dict[int, list[Entry]] = {}
-            while left and len(contents) < PAGES_A_CALL:
+            while left and len(here) < PAGES_AT_ONCE:
                 room = LONG - len(last)
                 here[number], left, last = last + left[:room], left[room:], []
                 name = _name(topic, number)
@@ -176,24 +211,6 @@ class GroupFiles:
         )
         self._fold(topic)
         return self._loaded[topic].record
-
-    def schema(self, topic: str) -> str | None:
-        """What was kept of the files that are known to be recorded; None: nothing."""
-        if self.known(topic) is None:
-            return None
-        loaded = self._loaded[topic]
-        count, _, text = loaded.schema[1].decode().partition("\n")
-        return text if count == str(loaded.record.count) else None
-
-    def keep_schema(self, topic: str, text: str) -> None:
-        """Keep a text for others that read the files that are recorded now."""
-        loaded = self._loaded.get(topic)
-        if loaded is not None and loaded.record.id:
-            name = _name(topic, "schema")
-            content = f"{loaded.record.count}\n{text}".encode()
-            self._store.put({name: content}, {name: loaded.schema[0]})
-
-    # --- Inside ---
 
     def _load(self, topic: str) -> _Loaded:
         """The record as it is now."""
@@ -223,7 +240,7 @@ class GroupFiles:
         run: list[int] = []
         for number in sorted(loaded.pages)[:-1]:
             run.append(number)
-            if len(run) == PAGES_A_CALL or sum(len(loaded.pages[n].entries) for n in run) >= LONG:
+            if len(run) == MOST_AT_ONCE or sum(len(loaded.pages[n].entries) for n in run) >= LONG:
                 break
         pages = [loaded.pages[n].entries for n in run]
         folded = loaded.record.fold(pages, self._store.committed(topic))

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import pickle
+import sys
+from concurrent.futures import ThreadPoolExecutor
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -112,12 +116,39 @@ def test_a_look_reads_what_is_new_and_an_append_writes_the_last_page_alone():
     assert len(set(documents.stored.values()) - before) == 1
 
 
-def test_100_000_files_are_recorded_in_two_calls_and_in_60_kb_a_page():
+def test_100_000_files_are_recorded_in_few_calls_of_half_a_mb():
     documents = MemoryDocuments()
     record = append(reader(documents), entries(0, 100_000, 8))
     assert record == record_of(documents)
-    assert documents.puts == 2
+    assert documents.puts == 4
     assert max(len(each.content) for each in documents.stored.values()) < 64_000
+
+
+@pytest.fixture
+def threads_change_often():
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    yield
+    sys.setswitchinterval(before)
+
+
+@pytest.mark.usefixtures("threads_change_often")
+def test_threads_that_share_a_reader_know_every_file_once():
+    documents = MemoryDocuments()
+    shared = reader(documents)
+
+    def look(n: int) -> None:
+        for i in range(20):
+            new = Entry(key_of(f"{n}-{i}"), n % 3, 2, i)
+            while new.key not in shared.known("t", anew=True).keys:
+                shared.append("t", "rows", "3", [new])
+
+    with ThreadPoolExecutor(6) as pool:
+        list(pool.map(look, range(6)))
+    record = record_of(documents)
+    assert record.unfolded == record.count == 120
+    assert shared.known("t") == record
+    assert pickle.loads(pickle.dumps(GroupFiles(MemoryDocuments()))).known("t") == FileRecord()
 
 
 def test_too_many_unread_files_are_refused_with_advice():
