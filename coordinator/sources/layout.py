@@ -114,8 +114,7 @@ def files_below(directory: StorePath, is_data: IsData, suffixes: tuple[str, ...]
 
     Raises:
         BadLayout: a folder is named for no column, or not all files are in folders of the same
-            columns; only files of other formats exist; or a table's metadata says which files
-            count, and they cannot be told.
+            columns; only files of other formats exist; or it is a table.
     """
     strange: list[str] = []
     found = list(_walk(directory, "", is_data, strange))

@@ -48,12 +48,14 @@ class FileReader:
         format: Spark's name of it. schema: a pyspark StructType, or text for
             `DataFrameReader.schema`; None: Spark's, of the files that are read.
         options: of Spark's reader.
+        may_list: many files may be all that there are, as in a first read.
     """
 
     root: str
     format: str
     schema: Any = None  # Any: pyspark is optional.
     options: Mapping[str, str] | None = None
+    may_list: bool = True
 
     @classmethod
     def of_log(
@@ -106,7 +108,7 @@ class FileReader:
         reader = spark.read.format(self.format).options(mergeSchema="true")
         reader = reader.options(**self.options or {}, basePath=root)
         reader = reader if self.schema is None else reader.schema(self.schema)
-        if len(paths) > LOOKED_UP:
+        if self.may_list and len(paths) > LOOKED_UP:
             # Spark runs a job to look so many files up; a folder is listed at once.
             everything = reader.load([_literal(root)])
             found = {_one_slash(uri) for uri in everything.inputFiles()}
@@ -147,9 +149,10 @@ class KeptSchema:
     @classmethod
     def of(cls, spark: Any, log: FileLog, reader: FileReader) -> KeptSchema:
         files = log.order if isinstance(log.order, GroupFiles) else None
-        record = None if files is None else files.known(log.topic, anew=True)
+        record = None if files is None else files.known(log.topic)
         if record is None or record.rule == NUMBERS:
-            files = None  # Of numbered partitions, single files are not recorded.
+            # Of numbered partitions, single files are not recorded.
+            return cls(None, log.topic, "")
         settings = [
             (row.key, row.value)
             for row in spark.sql("SET").collect()

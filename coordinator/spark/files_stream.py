@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from coordinator.spark.announced import announced_files, java_process
@@ -88,7 +89,9 @@ class GroupStream:
         self._spark.dataSource.register(FilesSource)
         ranges = self._spark.readStream.format(FilesSource.name())
         loaded = ranges.options(**self._given, **{STREAM: stream}).load()
-        return loaded.writeStream.foreachBatch(_ReadBySpark(function, self._reader, stream))
+        # A batch of a stream is a small part of its directory.
+        reader = replace(self._reader, may_list=False)
+        return loaded.writeStream.foreachBatch(_ReadBySpark(function, reader, stream))
 
 
 class _ReadBySpark(metaclass=ImportedInWorkers):

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from typing import TypeVar
 
 from coordinator.client.group_address import GroupAddress
 from coordinator.client.transport.surroundings import SURROUNDINGS
@@ -11,6 +12,8 @@ from coordinator.sources.base import Source
 from coordinator.sources.group.asking import asked
 from coordinator.sources.group_files import GroupFiles
 from coordinator.sources.recorded import Recordable
+
+T = TypeVar("T")
 
 
 class GroupDocuments:
@@ -39,16 +42,11 @@ class GroupDocuments:
                     return found, count
                 found += more
 
-        return asked(self._bootstrap, self.group_id, self._address.credentials, ask)
+        return self._asked(ask)
 
     def put(self, contents: Mapping[str, bytes], expected: Mapping[str, int]) -> dict[str, int]:
         """See `DocumentStore`. Raises ValueError too: the documents would be too large."""
-        return asked(
-            self._bootstrap,
-            self.group_id,
-            self._address.credentials,
-            lambda admin: admin.put_documents(self.group_id, contents, expected),
-        )
+        return self._asked(lambda admin: admin.put_documents(self.group_id, contents, expected))
 
     def committed(self, topic: str) -> dict[int, int]:
         """See `DocumentStore`."""
@@ -57,6 +55,9 @@ class GroupDocuments:
             stored = admin.offsets(self.group_id).items()
             return {key.partition: offset for key, offset in stored if key.topic == topic}
 
+        return self._asked(ask)
+
+    def _asked(self, ask: Callable[[GroupAdmin], T]) -> T:
         return asked(self._bootstrap, self.group_id, self._address.credentials, ask)
 
 
