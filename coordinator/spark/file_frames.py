@@ -168,7 +168,9 @@ class KeptSchema:
         from pyspark.sql.types import StructType
 
         text = None if self.files is None else self.files.schema(self.topic)
-        key, _, schema = (text or "").partition("\n")
+        if text is None:
+            return None
+        key, _, schema = text.partition("\n")
         return StructType.fromJson(json.loads(schema)) if key == self.key else None
 
     def write(self, schema: Any) -> None:
