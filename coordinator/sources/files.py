@@ -8,11 +8,11 @@
 
 Row 0 of the first file is at offset 0, and each file goes on where the one before it ends. Files
 follow each other as the group has recorded them (`recorded.py`), so whatever is added goes behind
-what is there. Without a group they follow each other by name, and `marks.py` has a file that comes
-in front of what was read, or that was changed or deleted, refused with its name. A name of twenty
-digits, as Kafka's segments have, says at which offset the file begins; then old files may be
-deleted. Files of Arrow streams and JSON lines may grow while they are the last: what is not yet
-whole at their end does not count. Other layouts are refused (`layout.py`).
+what is there; on virtual time, and without a group, they follow each other by name. What was read
+is compared with what is there (`marks.py`). A name of twenty digits, as Kafka's segments have, says
+at which offset the file begins; then old files may be deleted. Files of Arrow streams and JSON
+lines may grow while they are the last: what is not yet whole at their end does not count. Other
+layouts are refused (`layout.py`).
 
 Of other formats a file is one unit: an offset counts files, and the row at it says where its file
 is, for whoever reads it (`formats/whole.py`).
@@ -270,7 +270,6 @@ class FileLog(GroupReadable):
             known.rows,
             known.size,
             known.digest,
-            known.changed_ns,
             has_base,
             grows,
         )

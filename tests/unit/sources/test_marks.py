@@ -52,11 +52,11 @@ def refused(log: FileLog, mark: str) -> LogChanged:
     return caught.value
 
 
-def test_a_file_in_front_of_what_was_read_is_refused_by_name(log, tmp_path):
+def test_a_file_in_front_of_what_was_read_is_refused(log, tmp_path):
     counted = {offset: mark(log, offset) for offset in (1, 2, 3, 4)}
     parquet(tmp_path / "0" / A, 8, 9)
-    for some in counted.values():
-        assert A in str(refused(log, some))
+    for offset, some in counted.items():
+        assert f"{B if offset < 3 else D} begins at offset" in str(refused(log, some))
         assert not refused(log, some).rows_are_gone
 
 
@@ -66,7 +66,7 @@ def test_a_file_between_two_that_were_read_is_refused_and_one_in_front_of_unread
     at_two, at_three = mark(log, 2), mark(log, 3)
     parquet(tmp_path / "0" / C, 8, 9)
     log.snapshot(0).check(at_two)
-    assert C in str(refused(log, at_three))
+    assert f"{D} begins at offset 4, and began at 2" in str(refused(log, at_three))
 
 
 def test_files_behind_what_was_read_and_in_other_partitions_are_welcome(log, tmp_path):
@@ -83,24 +83,23 @@ def test_nothing_read_is_nothing_to_compare(log):
 
 
 @pytest.mark.parametrize("which", [B, D])
-def test_a_file_that_was_read_and_is_gone_is_refused_by_name(log, tmp_path, which):
+def test_a_file_that_was_read_and_is_gone_is_refused(log, tmp_path, which):
     counted = mark(log, 4)
     (tmp_path / "0" / which).unlink()
-    assert which in str(refused(log, counted))
+    assert D in str(refused(log, counted))
     assert refused(log, counted).rows_are_gone
 
 
-@pytest.mark.parametrize("which", [B, D])
 @pytest.mark.parametrize("numbers", [(7, 8), (7,), (7, 8, 9)])
 def test_a_file_that_was_written_over_is_refused_also_with_as_many_rows_and_bytes(
-    log, tmp_path, which, numbers
+    log, tmp_path, numbers
 ):
     counted = mark(log, 4)
-    before = (tmp_path / "0" / which).stat()
-    parquet(tmp_path / "0" / which, *numbers)
+    before = (tmp_path / "0" / D).stat()
+    parquet(tmp_path / "0" / D, *numbers)
     if len(numbers) == 2:
-        assert (tmp_path / "0" / which).stat().st_size == before.st_size
-    assert which in str(refused(log, counted))
+        assert (tmp_path / "0" / D).stat().st_size == before.st_size
+    assert D in str(refused(log, counted))
 
 
 def test_a_partition_whose_folder_is_gone_is_refused(log, tmp_path):
@@ -154,7 +153,7 @@ def test_the_last_file_may_grow_and_those_in_front_may_not(tmp_path):
     counted = mark(log, 5)
     with (tmp_path / "0/a.jsonl").open("a") as file:
         file.write('{"n": 5}\n')
-    assert "0/a.jsonl was written over" in str(refused(log, counted))
+    assert "0/b.jsonl begins at offset" in str(refused(log, counted))
 
 
 @pytest.mark.parametrize("numbers", [(1,), (2, 1), (3, 4, 5, 6), (100, 200, 300), ()])
@@ -186,27 +185,14 @@ def test_segments_grow_are_continued_and_are_deleted_from_the_front(tmp_path):
             log.snapshot(0).check(earlier)
 
 
-def test_a_segment_that_fills_a_gap_in_what_was_read_is_refused(tmp_path):
-    parquet(tmp_path / "0" / f"{0:020}.parquet", 1, 2)
-    parquet(tmp_path / "0" / f"{10:020}.parquet", 3, 4)
-    log = FileLog(str(tmp_path), "t", "parquet")
-    counted = mark(log, 12)
-    parquet(tmp_path / "0" / f"{5:020}.parquet", 7)
-    assert f"{5:020}.parquet" in str(refused(log, counted))
-    (tmp_path / "0" / f"{5:020}.parquet").unlink()
-    log.snapshot(0).check(counted)
-    parquet(tmp_path / "0" / f"{0:020}.parquet", 7)
-    assert f"{0:020}.parquet" in str(refused(log, counted))
-
-
-# --- Many files -------------------------------------------------------------------------------
+# --- Any files, and any marks ---------------------------------------------------------------
 
 
 def segments(names: list[str], rows: dict[str, int] | None = None) -> list[Segment]:
     found, start = [], 0
-    for number, name in enumerate(sorted(names)):
+    for name in sorted(names):
         count = (rows or {}).get(name, 2)
-        found.append(Segment(name, start, count, 10, "d", number, has_base=False, grows=False))
+        found.append(Segment(name, start, count, 10, "d", has_base=False, grows=False))
         start += count
     return found
 
@@ -225,7 +211,6 @@ def test_any_file_more_less_or_other_in_front_of_an_offset_is_noticed_and_only_t
     names = [f"{number:04}" for number in sorted(numbers)]
     offset = data.draw(st.integers(1, 2 * len(names)))
     counted = make_mark(segments(names), offset)
-    assert len(counted) < 2_500
     assert not is_refused(counted, segments(names))
     last = names[(offset - 1) // 2]
     more = data.draw(st.integers(0, 300).map(lambda n: f"{n:04}x"))
@@ -237,31 +222,11 @@ def test_any_file_more_less_or_other_in_front_of_an_offset_is_noticed_and_only_t
     assert bool(is_refused(counted, changed)) == (less < last)
 
 
-@pytest.mark.parametrize("late", ["0000x", "4999x", "9990x", "9997x"])
-def test_of_ten_thousand_files_the_late_one_is_named(late):
-    names = [f"{number:04}" for number in range(10_000)]
-    counted = make_mark(segments(names), 20_000)
-    assert len(counted) < 600
-    now = segments([*names, late])
-    newest = [
-        Segment(s.name, s.start, s.rows, s.size, s.digest, 10**9, has_base=False, grows=False)
-        if s.name == late
-        else s
-        for s in now
-    ]
-    assert f"log/{late} came in front" in is_refused(counted, newest)
-
-
-def test_a_mark_stays_short_whatever_the_names():
-    names = [f"{number:04}" + "é" * 120 for number in range(300)]
-    assert len(make_mark(segments(names), 600)) < 2_500
-
-
 @pytest.mark.parametrize(
     "mark",
     ["nonsense", "[]", "7", "null", '{"v": 2}', '{"v": 1}', "[" * 100_000,
-     json.dumps({"v": 1, "file": 1, "start": 0, "size": 0, "digest": "", "files": 1,
-                 "near": [], "far": []})],
+     json.dumps({"v": 2, "record": "", "at": 1, "gone": 0, "file": 1, "start": 0, "size": 0,
+                 "digest": ""})],
 )  # fmt: skip
 def test_a_mark_of_somebody_else_is_none(mark):
     assert not is_refused(mark, segments(["a"]))
@@ -278,7 +243,7 @@ def test_whatever_somebody_else_has_stored_beside_an_offset_is_borne():
         ],
     ]
     marks = [make_mark(log, offset).encode() for log in logs for offset in (1, 7, 60)]
-    torn = json.loads(marks[-1]) | {"far": [[0, "x"], [-1, "x"], [8, "x"]]}
+    torn = json.loads(marks[-1]) | {"gone": -1, "start": -1}
     for data in islice(mutations([*filter(None, marks), json.dumps(torn).encode()], seed=1), 3_000):
         text = data.decode(errors="replace")
         for mark in (text, parsed(text).mark):
