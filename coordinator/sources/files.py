@@ -39,18 +39,16 @@ from coordinator.sources.formats import (
     final_facts,
     opened,
 )
-from coordinator.sources.formats.base import FileFormat, may_grow
+from coordinator.sources.formats.base import may_grow
 from coordinator.sources.layout import (
-    CHOOSE,
-    EACH,
-    EXPECTED,
     NUMBERS,
     Listed,
-    check_layout,
+    check_numbered,
     checked_rule,
     dealt_among,
-    files_below,
-    files_in,
+    dealt_files,
+    expected,
+    numbered_files,
     places_of,
     rule_of,
 )
@@ -90,7 +88,6 @@ class FileLog(GroupReadable):
             which for JSON lines is guessed from the first rows; then the folders' columns.
         file_partitions: rule by which files belong to partitions, see `layout.py`; by default by
             the layout.
-        reading: the format's settings, if they are not its defaults.
         order: the group's record of the files; see `sources.group.in_group`.
     Raises:
         ValueError: there is no such format or rule.
@@ -101,7 +98,6 @@ class FileLog(GroupReadable):
     format: str = "arrow"
     given_schema: Any = None
     file_partitions: str = ""
-    reading: FileFormat | None = None
     order: FileOrder | None = field(default=None, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -119,18 +115,15 @@ class FileLog(GroupReadable):
         rule = self._rule()
         if rule == NUMBERS:
             places = places_of(self.root, self._is_data)
-            check_layout(self.root, places, self._suffixes, self._is_data)
+            check_numbered(self.root, places, self._is_data, self._suffixes)
             record = self._record()
             # One whose files were all read and deleted stays.
             known = record.partitions.keys() if record and places else set()
             return list(range(max({*places, *known}, default=-1) + 1))
-        if rule == EACH:
-            return sorted(self._in_order(rule))
         record = self._record()
-        if record is not None and record.count:
-            return list(range(dealt_among(rule)))
-        found = files_below(self.root, self._is_data, self._suffixes)
-        return list(range(dealt_among(rule))) if found else []
+        is_known = record is not None and record.count
+        is_there = is_known or dealt_files(self.root, self._is_data, self._suffixes)
+        return list(range(dealt_among(rule))) if is_there else []
 
     @property
     def unit(self) -> str:
@@ -140,7 +133,7 @@ class FileLog(GroupReadable):
     @property
     def expected(self) -> str:
         """Expected layout, for messages."""
-        return f"{EXPECTED.format(suffix=self.format)}; {CHOOSE}"
+        return expected(self._suffixes)
 
     def begin_offset(self, partition: int) -> int:
         return self.snapshot(partition).begin()
@@ -190,11 +183,6 @@ class FileLog(GroupReadable):
     def _suffixes(self) -> tuple[str, ...]:
         return FORMATS[self.format].suffixes
 
-    @property
-    def reads_as(self) -> FileFormat:
-        """Format with its settings."""
-        return self.reading or FileFormat(self.format)
-
     def _is_data(self, name: str) -> bool:
         return name.endswith(self._suffixes)
 
@@ -212,7 +200,7 @@ class FileLog(GroupReadable):
         self, rule: str, partitions: Collection[int] | None = None
     ) -> dict[int, OrderedFiles]:
         look = partial(self._look, rule, partitions)
-        return in_order(look, rule, self.topic, self.reads_as, self.order)
+        return in_order(look, rule, self.topic, self.format, self.order)
 
     def _look(self, rule: str, partitions: Collection[int] | None) -> Files:
         """The files of partitions as they are now; of all, if the rule needs that."""
@@ -220,9 +208,10 @@ class FileLog(GroupReadable):
             places = places_of(self.root, self._is_data)
             wanted = places if partitions is None else partitions & places.keys()
             return {
-                p: files_in(places[p], self.root / places[p], self._is_data) for p in sorted(wanted)
+                p: numbered_files(places[p], self.root / places[p], self._is_data)
+                for p in sorted(wanted)
             }
-        return {0: files_below(self.root, self._is_data, self._suffixes)}
+        return {0: dealt_files(self.root, self._is_data, self._suffixes)}
 
     def _snapshot(self, ordered: OrderedFiles | None, rule: str) -> FileSnapshot:
         files = [one.file for one in ordered.files if one.file is not None] if ordered else []
@@ -245,9 +234,9 @@ class FileLog(GroupReadable):
     def _segment(self, one: Listed, end: int, prefix: str, *, is_last: bool) -> Segment:
         """A file in order of name. `end`: the offset behind the one before it."""
         grows = may_grow(one.name, FORMATS[self.format])
-        known = facts(one.path, self.reads_as, one.entry)
+        known = facts(one.path, self.format, one.entry)
         if grows and not is_last:
-            final = final_facts(one.path, self.reads_as, one.entry)
+            final = final_facts(one.path, self.format, one.entry)
             known = final if final.rows != known.rows else known
         stem = one.path.name.rpartition(".")[0]
         has_base = BASE_OFFSET.fullmatch(stem) is not None
@@ -285,7 +274,7 @@ class FileLog(GroupReadable):
                 gone.append(range(start, end))
                 continue
             if entry.rows is None:
-                known = facts(one.path, self.reads_as, one.entry)
+                known = facts(one.path, self.format, one.entry)
                 end = start + known.rows
             else:
                 known = self._as_recorded(one, entry)
@@ -304,7 +293,7 @@ class FileLog(GroupReadable):
             looked.size, looked.changed_ns
         ):  # fmt: skip
             return known
-        known = final_facts(one.path, self.reads_as, looked, entry.rows)
+        known = final_facts(one.path, self.format, looked, entry.rows)
         if check_of(known.rows, known.size, known.digest) != entry.check:
             raise LogChanged(
                 f"{one.path} was written over since the group has recorded it, and has "
@@ -326,8 +315,6 @@ class FileLog(GroupReadable):
         schema = self._schema_of(files)
         for name in values_of(files[0].name):
             schema = _with_field(schema, name)
-        if self.reads_as.mode == "PERMISSIVE":
-            schema = _with_field(schema, self.reads_as.corrupt_column)
         return schema
 
     def _all_files(self) -> list[Listed]:
@@ -339,7 +326,7 @@ class FileLog(GroupReadable):
 
         found = []
         for some in (files, files[::-1]):
-            schemas = ((one.path, opened(one.path, self.reads_as).schema) for one in some)
+            schemas = ((one.path, opened(one.path, self.format).schema) for one in some)
             found += list(islice((both for both in schemas if both[1] is not None), 1))
         if not found:
             raise NothingFound(
@@ -389,7 +376,7 @@ class FileSnapshot:
         for segment in self.segments:
             rows: Sequence[int] = (0,)
             if kind.has_groups:
-                rows = opened(self._folder / segment.name, self.log.reads_as).starts
+                rows = opened(self._folder / segment.name, self.log.format).starts
             found += [segment.start + row for row in rows if row < segment.rows]
         return found
 
@@ -435,7 +422,7 @@ class FileSnapshot:
             return end
         groups: Sequence[int] = (0,)
         if FORMATS[self.log.format].has_groups:
-            groups = opened(self._folder / segment.name, self.log.reads_as).starts
+            groups = opened(self._folder / segment.name, self.log.format).starts
         starts = (segment.start + row for row in (*groups, segment.rows))
         near = min((at for at in starts if at > begin), key=lambda at: abs(at - end))
         if abs(near - end) * 10 <= end - begin:
@@ -478,7 +465,7 @@ class FileSnapshot:
         if segment.grows:
             is_same = entry.size >= segment.size and digest_of(path, segment.size) == segment.digest
         else:
-            known = final_facts(path, self.log.reads_as, entry, segment.rows)
+            known = final_facts(path, self.log.format, entry, segment.rows)
             is_same = (known.size, known.digest) == (segment.size, segment.digest)
         if not is_same:
             raise LogChanged(f"{path} was written over since it was listed")
@@ -492,7 +479,7 @@ class FileSnapshot:
         inside = pa.schema([field for field in schema if field.name not in values])
         at = segment.start + first
         try:
-            for row, batch in opened(path, self.log.reads_as).read(first, last, inside):
+            for row, batch in opened(path, self.log.format).read(first, last, inside):
                 at = segment.start + row
                 if batch.num_rows:
                     yield with_values(conformed(batch, inside, allow_missing=True), values, schema)

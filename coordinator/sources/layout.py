@@ -1,10 +1,9 @@
-"""Mapping of folders and files to partitions, and refusal of layouts that would be misread.
+"""Which file belongs to which partition, and refusal of directories that would be misread.
 
 A rule says which partition a file belongs to:
 
     numbers    the number that names a file or folder at the top: 0.parquet, 1/, part=2/
     8          one of 8 partitions: the one with the fewest rows when the group records the file
-    each       every file is a partition of its own
 
 `numbers` is the default where names are numbers, and else, as for `part-00000-….parquet`,
 `date=2026-11-21/`, `day=20261121/` and `a=1/b=2/`, it is 8. A directory with an unknown layout is
@@ -15,24 +14,22 @@ or never.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 from coordinator.sources.base import BadLayout
 from coordinator.sources.file_stores import Entry
 from coordinator.sources.file_systems import StorePath
 
-NUMBERS, EACH, DEALT = "numbers", "each", "8"
+NUMBERS, DEALT = "numbers", "8"
 PARTITION = re.compile(r"(?:[^=]*=)?(\d{1,9})")
 _NUMBERED_FILE = re.compile(PARTITION.pattern + r"(?:\.[a-z]\w*)+")
 EXPECTED = (
-    "expected are files (a.{suffix}), also in folders that are named for values of columns "
-    "(date=2026-11-21/), or one file for each partition (0.{suffix}, 1.{suffix}, ...) or one "
-    "folder of files for each (0/, 1/, ... or part=0/, part=1/, ...), numbered from 0 on"
-)
-CHOOSE = (
-    "to read files whatever they are called, set filePartitions=8, which deals them out among so "
-    "many partitions, or filePartitions=each, which makes a partition of every file"
+    "expected are files (a{suffix}), also in folders that are named for values of columns "
+    "(date=2026-11-21/), or one file for each partition (0{suffix}, 1{suffix}, ...) or one "
+    "folder of files for each (0/, 1/, ... or part=0/, part=1/, ...), numbered from 0 on; to read "
+    "files whatever they are called, set filePartitions=8, which deals them out among so many "
+    "partitions"
 )
 SPARSE_FROM, SPARSE_RATIO = 1_000, 10
 """Above the first, one partition in ten must exist: else the number is a date or an id."""
@@ -74,12 +71,12 @@ def checked_rule(text: str) -> str:
         ValueError: it is none.
     """
     word = text.strip().lower()
-    if word in (NUMBERS, EACH):
+    if word == NUMBERS:
         return word
     if re.fullmatch(r"[1-9]\d{0,4}", word) and int(word) <= MOST_PARTITIONS:
         return word
     raise ValueError(
-        f"filePartitions={text[:80]}: expected is numbers, each, or a whole number from 1 to "
+        f"filePartitions={text[:80]}: expected is numbers, or a whole number from 1 to "
         f"{MOST_PARTITIONS:,}"
     )
 
@@ -104,40 +101,38 @@ def rule_of(directory: StorePath, is_data: IsData) -> str:
     return DEALT if any(map(_is_of_column, inside)) else NUMBERS
 
 
-def _is_of_column(entry: Entry) -> bool:
-    """True for a folder that is named for a column and its value."""
-    return entry.is_folder and "=" in entry.name and is_visible(entry.name)
-
-
-def files_below(directory: StorePath, is_data: IsData, suffixes: tuple[str, ...]) -> list[Listed]:
+def dealt_files(directory: StorePath, is_data: IsData, suffixes: tuple[str, ...]) -> list[Listed]:
     """All files of rows in a directory and its folders, in order of path.
 
     Raises:
         BadLayout: a folder is named for no column, or not all files are in folders of the same
             columns; only files of other formats exist; or it is a table.
     """
-    strange: list[str] = []
-    found = list(_walk(directory, "", is_data, strange))
-    if strange and not found:
-        raise BadLayout(
-            f"{strange[0]} is not of the format asked for, whose suffix is "
-            f"{' or '.join(suffixes)}: name the source's format in front, as in parquet:/directory"
-        )
-    columns = [tuple(f.partition("=")[0] for f in one.name.split("/")[:-1]) for one in found]
-    for one, names in zip(found, columns, strict=True):
-        if names != columns[0]:
+    found = _files_below(directory, is_data, suffixes)
+    first: list[str] | None = None
+    for one in found:
+        folders = one.name.split("/")[:-1]
+        if unnamed := [folder for folder in folders if "=" not in folder]:
+            raise BadLayout(
+                f"{one.path} is in the folder {unnamed[0]}, which is named for no column: folders "
+                "are to be named for a column and its value, as in date=2026-11-21/"
+            )
+        columns = [folder.partition("=")[0] for folder in folders]
+        first = columns if first is None else first
+        if columns != first:
             raise BadLayout(
                 f"{one.path} and {found[0].path} are in folders of different columns "
-                f"({'/'.join(names) or 'none'} and {'/'.join(columns[0]) or 'none'}), so their "
-                "rows would not have the same columns: read them as two sources"
+                f"({'/'.join(columns) or 'none'} and {'/'.join(first) or 'none'}), so their rows "
+                "would not have the same columns: read them as two sources"
             )
     return found
 
 
-def files_in(name: str, place: StorePath, is_data: IsData) -> list[Listed]:
+def numbered_files(name: str, place: StorePath, is_data: IsData) -> list[Listed]:
     """The files of a numbered partition, in order of name. `name`: of its file or folder."""
-    entries = _entries_of(place)
-    if entries is None:
+    try:
+        entries = place.entries()
+    except NotADirectoryError:
         entry = place.look()
         return [] if entry is None else [Listed(name, place, entry)]
     return [
@@ -167,73 +162,84 @@ def places_of(directory: StorePath, is_data: IsData) -> dict[int, str]:
     return places
 
 
-def check_layout(
-    directory: StorePath, places: dict[int, str], suffixes: tuple[str, ...], is_data: IsData
+def check_numbered(
+    directory: StorePath, places: dict[int, str], is_data: IsData, suffixes: tuple[str, ...]
 ) -> None:
     """Check that all files of rows belong to numbered partitions. Walks the directory.
 
     Raises:
         BadLayout: names the file and the expected layout.
     """
-    expected = EXPECTED.format(suffix=suffixes[0][1:] or "csv")
     taken = set(places.values())
-    for entry in directory.entries():
-        if entry.name in TABLE_LOGS:
-            _refuse_table(directory / entry.name)
-        if entry.name in taken or not is_visible(entry.name):
-            continue
-        # Beside partitions, files of another format may be whatever they are.
-        wanted = frozenset(suffixes) if places else DATA_SUFFIXES
-        found = _first_data(directory / entry.name, entry, wanted)
-        if found is not None:
-            raise BadLayout(f"{found} belongs to no partition: {expected}; {CHOOSE}")
-    if _is_sparse(list(places)):
+    for one in _files_below(directory, is_data, suffixes, has_others_beside=bool(places)):
+        top, *below = one.name.split("/")
+        if top not in taken:
+            raise BadLayout(f"{one.path} belongs to no partition: {expected(suffixes)}")
+        if len(below) > 1:
+            raise BadLayout(
+                f"{one.path} is in a folder of its own in a numbered partition, and would not be "
+                f"read: {expected(suffixes)}"
+            )
+    if _is_sparse(places):
         highest = max(places)
         raise BadLayout(
             f"{directory / places[highest]} would be partition {highest:,} of a log of which "
-            f"{len(places):,} partitions are there: {expected}; {CHOOSE}"
+            f"{len(places):,} partitions are there: {expected(suffixes)}"
         )
-    for number, name in places.items():
-        _check_folder(number, directory / name, suffixes, is_data, expected)
+
+
+def expected(suffixes: tuple[str, ...]) -> str:
+    """The layouts that are expected, for messages."""
+    return EXPECTED.format(suffix=suffixes[0] or ".csv")
+
+
+def _files_below(
+    directory: StorePath,
+    is_data: IsData,
+    suffixes: tuple[str, ...],
+    *,
+    has_others_beside: bool = False,
+) -> list[Listed]:
+    """All files of rows. `has_others_beside`: files at the top may be whatever they are."""
+    strange: list[StorePath] = []
+    found = list(_walk(directory, "", is_data, strange))
+    if has_others_beside:
+        strange = [path for path in strange if path.parent != directory]
+    if strange and not found:
+        raise BadLayout(
+            f"{strange[0]} is not of the format asked for, whose suffix is "
+            f"{' or '.join(suffixes)}: name the source's format in front, as in parquet:/directory"
+        )
+    return found
 
 
 def _walk(
-    folder: StorePath, prefix: str, is_data: IsData, strange: list[str], depth: int = 0
+    folder: StorePath, prefix: str, is_data: IsData, strange: list[StorePath], depth: int = 0
 ) -> Iterator[Listed]:
-    """Files of rows below a folder. strange: gets the others that may hold rows."""
+    """Files of rows in a folder and those below. strange: gets the others that may hold rows."""
     if depth > DEEPEST:
         raise BadLayout(f"{folder} is more than {DEEPEST} folders deep")
     for entry in folder.entries():
         path = folder / entry.name
         if entry.name in TABLE_LOGS:
-            _refuse_table(path)
+            what, reader = TABLE_LOGS[entry.name]
+            raise BadLayout(
+                f"{path}: this is {what}, whose files are not all rows that count: read it with "
+                f"{reader}"
+            )
         if not is_visible(entry.name):
             continue
         if entry.is_folder:
-            below = _walk(path, f"{prefix}{entry.name}/", is_data, strange, depth + 1)
-            if "=" not in entry.name:
-                _refuse_rows(path, below)
-            yield from below
+            yield from _walk(path, f"{prefix}{entry.name}/", is_data, strange, depth + 1)
         elif is_data(entry.name):
             yield Listed(prefix + entry.name, path, entry)
-        elif _suffix(entry.name) in DATA_SUFFIXES:
-            strange.append(str(path))
+        elif "." + entry.name.lower().rpartition(".")[2] in DATA_SUFFIXES:
+            strange.append(path)
 
 
-def _refuse_rows(folder: StorePath, below: Iterator[Listed]) -> None:
-    first = next(below, None)
-    if first is not None:
-        raise BadLayout(
-            f"{first.path} is in the folder {folder.name}, which is named for no column: folders "
-            "are to be named for a column and its value, as in date=2026-11-21/"
-        )
-
-
-def _refuse_table(path: StorePath) -> None:
-    what, reader = TABLE_LOGS[path.name]
-    raise BadLayout(
-        f"{path}: this is {what}, whose files are not all rows that count: read it with {reader}"
-    )
+def _is_of_column(entry: Entry) -> bool:
+    """True for a folder that is named for a column and its value."""
+    return entry.is_folder and "=" in entry.name and is_visible(entry.name)
 
 
 def _number(entry: Entry, is_data: IsData) -> int | None:
@@ -246,63 +252,7 @@ def _number(entry: Entry, is_data: IsData) -> int | None:
     return None if found is None else int(found[1])
 
 
-def _is_sparse(numbers: list[int]) -> bool:
-    highest = max(numbers, default=0)
-    return highest >= SPARSE_FROM and highest >= SPARSE_RATIO * len(set(numbers))
-
-
-def _check_folder(
-    number: int, folder: StorePath, suffixes: tuple[str, ...], is_data: IsData, expected: str
-) -> None:
-    """Look for folders in a partition's folder, and for rows in other formats only."""
-    strange: StorePath | None = None
-    has_rows = False
-    for entry in _entries_of(folder) or ():
-        if not is_visible(entry.name):
-            continue
-        path = folder / entry.name
-        if entry.is_folder:
-            found = _first_data(path, entry, frozenset(suffixes))
-            if found is not None:
-                raise BadLayout(
-                    f"{found} is in a folder of its own in partition {number}, and would not "
-                    f"be read: numbered partitions are not nested; {expected}"
-                )
-        elif is_data(entry.name):
-            has_rows = True
-        elif entry.name.lower().endswith(suffixes):
-            raise BadLayout(f"{path}: the suffix is to be {suffixes[0]}, in small letters")
-        elif strange is None and _suffix(entry.name) in DATA_SUFFIXES:
-            strange = path
-    if strange is not None and not has_rows:
-        raise BadLayout(
-            f"{strange} is not of the format asked for, whose suffix is {' or '.join(suffixes)}, "
-            f"and partition {number} holds no other: name the source's format in front, as in "
-            "parquet:/directory"
-        )
-
-
-def _entries_of(place: StorePath) -> list[Entry] | None:
-    """Entries of a folder; None: it is a file."""
-    try:
-        return place.entries()
-    except NotADirectoryError:
-        return None
-
-
-def _first_data(path: StorePath, entry: Entry, wanted: frozenset[str]) -> StorePath | None:
-    """A file with one of the suffixes: the path itself, or one below it."""
-    if not entry.is_folder:
-        return path if any(path.name.lower().endswith(s) for s in wanted) else None
-    entries = path.entries()
-    for folders in (False, True):
-        for inner in entries:
-            if is_visible(inner.name) and inner.is_folder is folders:
-                found = _first_data(path / inner.name, inner, wanted)
-                if found is not None:
-                    return found
-    return None
-
-
-def _suffix(name: str) -> str:
-    return "." + name.lower().rpartition(".")[2]
+def _is_sparse(numbers: Iterable[int]) -> bool:
+    there = set(numbers)
+    highest = max(there, default=0)
+    return highest >= SPARSE_FROM and highest >= SPARSE_RATIO * len(there)

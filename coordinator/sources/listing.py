@@ -12,8 +12,8 @@ from typing import NamedTuple
 
 from coordinator.sources.base import BadLayout, LogChanged
 from coordinator.sources.formats import FORMATS, final_facts
-from coordinator.sources.formats.base import FileFormat, may_grow
-from coordinator.sources.layout import EACH, NUMBERS, Listed, dealt_among
+from coordinator.sources.formats.base import may_grow
+from coordinator.sources.layout import NUMBERS, Listed, dealt_among
 from coordinator.sources.marks import BASE_OFFSET
 from coordinator.sources.progress import one_more
 from coordinator.sources.recorded import Entry, FileOrder, FileRecord, check_of, key_of
@@ -45,7 +45,7 @@ def in_order(
     look: Callable[[], Files],
     rule: str,
     topic: str,
-    format: FileFormat,
+    format: str,
     order: FileOrder | None,
 ) -> dict[int, OrderedFiles]:
     """Files of each partition in order.
@@ -56,7 +56,7 @@ def in_order(
         LogChanged: a file that was growing is gone. BadLayout: the group has read the log by
             another rule, or has counted something else.
     """
-    unit = FORMATS[format.name].unit
+    unit = FORMATS[format].unit
     anew = False
     while order is not None:
         record = order.known(topic, anew=anew)
@@ -95,7 +95,7 @@ def _by_name(rule: str, files: Files) -> dict[int, OrderedFiles]:
     if rule == NUMBERS:
         found = {p: [PlacedFile(one, None) for one in some] for p, some in files.items()}
     else:
-        partitions = len(files[0]) if rule == EACH else dealt_among(rule)
+        partitions = dealt_among(rule)
         found = {p: [] for p in range(partitions)}
         for i, one in enumerate(files[0]):
             found[i % partitions].append(PlacedFile(one, None))
@@ -138,10 +138,10 @@ def _new(record: FileRecord, rule: str, files: Files) -> Files:
 
 
 def _entries(
-    record: FileRecord, rule: str, new: Files, by_key: dict[int, Listed], format: FileFormat
+    record: FileRecord, rule: str, new: Files, by_key: dict[int, Listed], format: str
 ) -> Iterator[Entry]:
     """Entries of new files, and those that close what they follow."""
-    kind = FORMATS[format.name]
+    kind = FORMATS[format]
     ends = {p: record.end(p) for p in record.partitions.keys() | record.bases.keys()}
     open_there = {
         p: found[-1] for p, found in record.partitions.items() if found and found[-1].rows is None
@@ -170,12 +170,10 @@ def _partition(rule: str, given: int, ends: dict[int, int]) -> int:
     """The partition of a new file: of a dealt log the one with the fewest rows."""
     if rule == NUMBERS:
         return given
-    if rule == EACH:
-        return max(ends, default=-1) + 1
     return min(range(dealt_among(rule)), key=lambda p: (ends.get(p, 0), p))
 
 
-def _closed(entry: Entry, by_key: dict[int, Listed], format: FileFormat) -> Entry:
+def _closed(entry: Entry, by_key: dict[int, Listed], format: str) -> Entry:
     """The entry of a file that grew, and that another one follows now."""
     one = by_key.get(entry.key)
     if one is None:
@@ -187,7 +185,7 @@ def _closed(entry: Entry, by_key: dict[int, Listed], format: FileFormat) -> Entr
     return _final(entry.key, entry.partition, one, format)
 
 
-def _final(key: int, partition: int, one: Listed, format: FileFormat) -> Entry:
+def _final(key: int, partition: int, one: Listed, format: str) -> Entry:
     known = final_facts(one.path, format, one.entry)
     return Entry(key, partition, known.rows, check_of(known.rows, known.size, known.digest))
 
@@ -199,7 +197,7 @@ def _recorded(
     there = record.partitions.keys() | record.bases.keys()
     if rule == NUMBERS:
         there |= files.keys()
-    elif rule != EACH:
+    else:
         there = set(range(dealt_among(rule)))
     for partition in there:
         found = files.get(partition, []) if rule == NUMBERS else []

@@ -11,16 +11,14 @@ from urllib.parse import parse_qsl
 from coordinator.sources.file_systems import StorePath
 from coordinator.sources.files import FileLog
 from coordinator.sources.formats import FORMATS
-from coordinator.sources.formats.base import MODES, FileFormat
 from coordinator.sources.layout import checked_rule
 
 if TYPE_CHECKING:
     from coordinator.sources.kafka import KafkaTopic
     from coordinator.sources.sql import SqlTable
 
-_OF_LINES = ("mode", "columnNameOfCorruptRecord")
-FILE_SETTINGS = ("filePartitions", *_OF_LINES)
-"""Settings of directories. Those of lines are named as those of Spark's reader of JSON."""
+FILE_SETTINGS = ("filePartitions",)
+"""Settings of directories."""
 _FRAGMENT = re.compile(r"(.+)#(\w+=.*)", re.DOTALL)
 
 
@@ -103,36 +101,19 @@ def file_log(
 ) -> FileLog:
     """A log of files with settings from text.
 
-    filePartitions: how partitions are made of files, see `sources.layout`. Of JSON lines: mode
-    (PERMISSIVE, DROPMALFORMED or FAILFAST, which is the default) and columnNameOfCorruptRecord.
+    filePartitions: how partitions are made of files, see `sources.layout`.
 
     Raises:
-        ValueError: there is no such setting, or not for this format; or its value is invalid.
+        ValueError: there is no such setting, or its value is invalid.
     """
     values = dict(settings or {})
-    for name in values:
-        if name not in FILE_SETTINGS:
-            raise ValueError(
-                f"{name} is no setting of a directory{nearest(name, FILE_SETTINGS)}; there are "
-                f"{', '.join(FILE_SETTINGS)}"
-            )
-        if name in _OF_LINES and kind != "jsonl":
-            raise ValueError(f"{name} is for jsonl alone")
     rule = values.pop("filePartitions", "")
-    return FileLog(
-        directory,
-        topic,
-        kind,
-        file_partitions=checked_rule(rule) if rule else "",
-        reading=_file_format(kind, values) if values else None,
-    )
-
-
-def _file_format(kind: str, values: Mapping[str, str]) -> FileFormat:
-    mode = values.get("mode", "FAILFAST").upper()
-    if mode not in MODES:
-        raise ValueError(f"mode={values['mode']}: expected is one of {', '.join(MODES)}")
-    return FileFormat(kind, mode, values.get("columnNameOfCorruptRecord", "_corrupt_record"))
+    for name in values:
+        raise ValueError(
+            f"{name} is no setting of a directory{nearest(name, FILE_SETTINGS)}; there is "
+            f"{', '.join(FILE_SETTINGS)}"
+        )
+    return FileLog(directory, topic, kind, file_partitions=checked_rule(rule) if rule else "")
 
 
 def nearest(given: str, known: Collection[str]) -> str:

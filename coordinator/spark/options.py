@@ -115,12 +115,11 @@ class StreamOptions:
     the same for the end of a batch read; latest by default. failOnDataLoss:
     when rows between the stored offset and the first one there are gone, the log ends before
     the stored offset, or a file or a partition that was read has shrunk or is gone; else the query
-    warns and goes on with what is there. A file that came in front of what was read, or was
-    written over, fails it always. allowEmpty: a source without any partition is no mistake.
-    availableNowRest: what a query with the trigger AvailableNow does about rows of partitions that
-    other members own: leave (them to their owners, the default), wait until they are committed,
-    taking over what becomes free, or fail. filePartitions, mode, columnNameOfCorruptRecord:
-    of directories, see `sources.location.file_log`.
+    warns and goes on with what is there. A file that was written over fails it always. allowEmpty:
+    a source without any partition is no mistake. availableNowRest: what a query with the trigger
+    AvailableNow does about rows of partitions that other members own: leave (them to their owners,
+    the default), wait until they are committed, taking over what becomes free, or fail.
+    filePartitions: of directories, see `sources.location.file_log`.
     protocol: "classic", or "session": the coordinator assigns, under leases of sessionTimeoutMs.
     sessionTimeoutMs, rebalanceTimeoutMs (which is the hand-over deadline), maxPollIntervalMs
     (the longest batch): see `MemberSettings`. tls, tlsCa, tlsCert, tlsKey, tokenFile,

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from coordinator.sources.file_stores import Entry
 from coordinator.sources.file_systems import StorePath
 from coordinator.sources.formats.arrow import ArrowFile, ArrowStream
-from coordinator.sources.formats.base import FILES, FileFormat, RowFile, may_grow
+from coordinator.sources.formats.base import FILES, RowFile, may_grow
 from coordinator.sources.formats.json_lines import BadText, JsonLinesFile
 from coordinator.sources.formats.parquet import ParquetFile
 from coordinator.sources.formats.whole import WholeFile
@@ -35,7 +35,7 @@ EDGE = 4_096
 """Bytes at either end of a file that its digest covers."""
 
 _Stamp = tuple[int, int, int]
-_Key = tuple[FileFormat, StorePath]
+_Key = tuple[str, StorePath]
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +57,7 @@ _digests: OrderedDict[_Key, tuple[_Stamp, str]] = OrderedDict()
 _lock = threading.Lock()
 
 
-def opened(path: StorePath, format: FileFormat) -> RowFile:
+def opened(path: StorePath, format: str) -> RowFile:
     """Open a file as it is now.
 
     Raises:
@@ -71,7 +71,7 @@ def opened(path: StorePath, format: FileFormat) -> RowFile:
         return _index(path, format, entry)
 
 
-def facts(path: StorePath, format: FileFormat, entry: Entry) -> FileFacts:
+def facts(path: StorePath, format: str, entry: Entry) -> FileFacts:
     """Facts of a file that may grow, or has its last form; cached if it has not changed.
 
     Raises:
@@ -87,9 +87,7 @@ def facts(path: StorePath, format: FileFormat, entry: Entry) -> FileFacts:
         return known
 
 
-def final_facts(
-    path: StorePath, format: FileFormat, entry: Entry, rows: int | None = None
-) -> FileFacts:
+def final_facts(path: StorePath, format: str, entry: Entry, rows: int | None = None) -> FileFacts:
     """Facts of a file to which nothing is added any more, all of whose bytes count.
 
     Args:
@@ -137,11 +135,11 @@ def _stamp(entry: Entry) -> _Stamp:
     return (entry.file_id, entry.size, entry.modified_ns)
 
 
-def _index(path: StorePath, format: FileFormat, entry: Entry) -> RowFile:
+def _index(path: StorePath, format: str, entry: Entry) -> RowFile:
     """Index of a file, cached or extended if it is still valid. Call with the lock held."""
     key, stamp = (format, path), _stamp(entry)
     earlier_stamp, earlier = _files.get(key, (None, None))
-    grows = may_grow(path.name, FORMATS[format.name])
+    grows = may_grow(path.name, FORMATS[format])
     if earlier is None or earlier_stamp is None or stamp != earlier_stamp:
         has_grown = (
             grows
@@ -153,14 +151,14 @@ def _index(path: StorePath, format: FileFormat, entry: Entry) -> RowFile:
             and _digest_known(key) == digest_of(path, earlier.size)
         )
         try:
-            earlier = FORMATS[format.name](path, entry.size, earlier if has_grown else None, format)
+            earlier = FORMATS[format](path, entry.size, earlier if has_grown else None)
         except BadText as error:
             raise BadText(f"{path}: {error}") from error
         except (ValueError, OSError) as error:
             if isinstance(error, OSError) and error.errno is not None:
                 raise  # It is gone, or may not be read.
             raise ValueError(
-                f"{path} is not a whole file of the format {format.name} ({error}): write files "
+                f"{path} is not a whole file of the format {format} ({error}): write files "
                 "under a name that begins with . or _, and rename them when they are whole"
             ) from error
         _files[key] = (stamp, earlier)
@@ -176,9 +174,9 @@ def _index(path: StorePath, format: FileFormat, entry: Entry) -> RowFile:
     return earlier
 
 
-def _digest(path: StorePath, format: FileFormat, entry: Entry) -> str:
+def _digest(path: StorePath, format: str, entry: Entry) -> str:
     """Digest of a file that has its last form."""
-    if FORMATS[format.name].unit == FILES:
+    if FORMATS[format].unit == FILES:
         content = b"%d:%d" % (entry.size, entry.modified_ns)
         return hashlib.blake2b(content, digest_size=6).hexdigest()
     return digest_of(path, entry.size, entry)

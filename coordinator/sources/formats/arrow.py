@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, ClassVar
 
 from coordinator.sources.file_systems import StorePath
-from coordinator.sources.formats.base import FileFormat, RowFile, pieces
+from coordinator.sources.formats.base import RowFile, pieces
 
 
 class ArrowFile(RowFile):
@@ -16,9 +16,7 @@ class ArrowFile(RowFile):
     grows: ClassVar = False
     has_groups: ClassVar = True
 
-    def __init__(
-        self, path: StorePath, size: int, earlier: RowFile | None, format: FileFormat
-    ) -> None:
+    def __init__(self, path: StorePath, size: int, earlier: RowFile | None) -> None:
         self._path = path
         self.size = size
         reader = self._open()
@@ -52,9 +50,7 @@ class ArrowStream(RowFile):
     suffixes: ClassVar = (".arrows",)
     grows: ClassVar = True
 
-    def __init__(
-        self, path: StorePath, size: int, earlier: RowFile | None, format: FileFormat
-    ) -> None:
+    def __init__(self, path: StorePath, size: int, earlier: RowFile | None) -> None:
         import pyarrow as pa
 
         self._path = path

@@ -5,28 +5,12 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from coordinator.sources.file_systems import StorePath
 
-MODES = ("PERMISSIVE", "DROPMALFORMED", "FAILFAST")
 COMPRESSIONS = {".gz": "gzip", ".bz2": "bz2", ".zst": "zstd"}
 """Suffixes of compressed text that can be read, and pyarrow's names."""
-
-
-@dataclass(frozen=True, slots=True)
-class FileFormat:
-    """Format of a log's files. All but `name` is about JSON lines.
-
-    Args:
-        mode: for rows that do not fit the schema: FAILFAST raises, DROPMALFORMED leaves them out,
-            PERMISSIVE gives them as nulls, with their text in the column `corrupt_column`.
-    """
-
-    name: str
-    mode: str = "FAILFAST"
-    corrupt_column: str = "_corrupt_record"
 
 
 ROWS, FILES = "rows", "files"
@@ -56,9 +40,7 @@ class RowFile(ABC):
     """pyarrow.Schema; None if there are no rows to infer it from."""
 
     @abstractmethod
-    def __init__(
-        self, path: StorePath, size: int, earlier: RowFile | None, format: FileFormat
-    ) -> None: ...
+    def __init__(self, path: StorePath, size: int, earlier: RowFile | None) -> None: ...
 
     @property
     def final_rows(self) -> int:

@@ -3,7 +3,8 @@
 Lines are counted once, and the place of every 1,024th is kept, so that reading from any row
 touches little more than what is asked for. Compressed text can only be read from its beginning,
 so each read decompresses what is in front. An empty line has an offset and no row; one that
-holds several objects has one offset for all of them.
+holds several objects has one offset for all of them. Rows are parsed by pyarrow. Where no schema is
+given, times are texts, as for Spark; where one asks for times, those without a zone are in UTC.
 """
 
 from __future__ import annotations
@@ -16,11 +17,9 @@ from coordinator.sources.base import BadRow
 from coordinator.sources.file_systems import StorePath
 from coordinator.sources.formats.base import (
     COMPRESSIONS,
-    FileFormat,
     RowFile,
     compression_of,
 )
-from coordinator.sources.formats.times import times_in, timestamps, without_times, zoned
 
 STRIDE = 1_024
 READ_ROWS, READ_BYTES = 65_536, 16 << 20
@@ -44,10 +43,8 @@ class JsonLinesFile(RowFile):
     )
     grows: ClassVar = True
 
-    def __init__(
-        self, path: StorePath, size: int, earlier: RowFile | None, format: FileFormat
-    ) -> None:
-        self._path, self._format = path, format
+    def __init__(self, path: StorePath, size: int, earlier: RowFile | None) -> None:
+        self._path = path
         self._compression = compression_of(path.name)
         self._marks: list[int] = []  # Where line 0, STRIDE, 2 * STRIDE … begin.
         self._lines, self._end = 0, 0  # Whole lines, and where the last one ends.
@@ -80,8 +77,9 @@ class JsonLinesFile(RowFile):
         """See `RowFile`.
 
         Raises:
-            BadRow: a row does not fit the schema, and the mode is FAILFAST.
+            BadRow: a row does not fit the schema. ValueError: of types that JSON does not have.
         """
+        _check_types(schema)
         for row, text in self._texts(first, last):
             yield from self._parsed(row, text, schema)
 
@@ -157,85 +155,44 @@ class JsonLinesFile(RowFile):
     def _guess(self) -> Any:
         import pyarrow as pa
 
-        for row, text in self._texts(0, min(self.rows or self.final_rows, GUESSED_FROM)):
-            tables = []
-            for at, table, error in self._sorted_out(row, text, None):
-                if table is not None:
-                    tables.append(table)
-                elif self._format.mode == "FAILFAST":
-                    raise BadText(f"{self._path}: the schema cannot be told by row {at}: {error}")
-            if tables:
+        for _, text in self._texts(0, min(self.rows or self.final_rows, GUESSED_FROM)):
+            if text.strip():
                 try:
-                    joined = pa.concat_tables(tables, promote_options="permissive")
-                except (pa.ArrowTypeError, pa.ArrowInvalid) as error:
+                    guessed = _parse(text, None).schema
+                except (pa.ArrowException, ValueError) as error:
                     raise BadText(
                         f"{self._path}: the schema cannot be told by the first rows ({error}): "
                         "give one, with .schema(...) in Spark or with_schema in Python"
                     ) from error
-                guessed = times_in(joined).schema
-                parts = self._sorted_out(row, text, without_times(guessed))
-                texts = [table for _, table, _ in parts if table is not None]
-                return zoned(guessed, pa.concat_tables(texts))
+                return pa.schema([(field.name, _without_times(field.type)) for field in guessed])
         return None
 
     def _parsed(self, row: int, text: bytes, schema: Any) -> Iterator[tuple[int, Any]]:
-        """Record batches of whole records, by the mode."""
+        """Record batches of lines.
+
+        Raises:
+            BadRow: names the first line that does not fit the schema.
+        """
         import pyarrow as pa
 
         if not text.strip():
             return
-        corrupt = self._format.corrupt_column
-        wanted = pa.schema([field for field in schema if field.name != corrupt])
-        for at, table, error in self._sorted_out(row, text, wanted):
-            if table is not None:
-                for batch in table.to_batches():
-                    yield at, batch
-            elif self._format.mode == "FAILFAST":
-                raise BadRow(str(error), row=at)
-            elif self._format.mode == "PERMISSIVE":
-                line = _lines_of(text)[at - row].rstrip(b"\r\n")
-                yield at, self._corrupt(line.decode(errors="replace"), schema)
+        try:
+            batches = _parse(text, schema).to_batches()
+        except (pa.ArrowException, ValueError):
+            for at, line in enumerate(_lines_of(text), row):
+                try:
+                    yield from self._parsed_line(at, line, schema)
+                except (pa.ArrowException, ValueError) as error:
+                    raise BadRow(str(error), row=at) from error
+            return
+        for batch in batches:
+            yield row, batch
 
-    def _sorted_out(
-        self, row: int, text: bytes, schema: Any
-    ) -> Iterator[tuple[int, Any, Exception | None]]:
-        """Parts of a text that can be parsed, as large as possible, and single rows that cannot.
-
-        Yields:
-            (first row, pyarrow.Table, None), or (row, None, why it cannot be parsed).
-        """
-        import pyarrow as pa
-
-        lines = _lines_of(text)
-        parts = [(0, len(lines))]
-        while parts:
-            begin, end = parts.pop()
-            some = b"".join(lines[begin:end])
-            if not some.strip():
-                continue
-            try:
-                table = _parse(some, None) if schema is None else _typed(some, schema)
-            except BadText:
-                raise
-            except (pa.ArrowException, ValueError) as error:
-                if end - begin == 1:
-                    yield row + begin, None, error
-                else:
-                    middle = (begin + end) // 2
-                    parts += [(middle, end), (begin, middle)]
-            else:
-                yield row + begin, table, None
-
-    def _corrupt(self, text: str, schema: Any) -> Any:
-        import pyarrow as pa
-
-        values = {
-            field.name: pa.array(
-                [text if field.name == self._format.corrupt_column else None], field.type
-            )
-            for field in schema
-        }
-        return pa.record_batch(values, schema=schema)
+    def _parsed_line(self, row: int, line: bytes, schema: Any) -> Iterator[tuple[int, Any]]:
+        if line.strip():
+            for batch in _parse(line, schema).to_batches():
+                yield row, batch
 
 
 def _read_exactly(file: Any, size: int) -> bytes:
@@ -269,5 +226,36 @@ def _parse(text: bytes, schema: Any) -> Any:
     )
 
 
-def _typed(text: bytes, schema: Any) -> Any:
-    return timestamps(_parse(text, without_times(schema)), schema)
+def _without_times(kind: Any) -> Any:
+    """A pyarrow.DataType with times as texts."""
+    import pyarrow as pa
+
+    if pa.types.is_timestamp(kind):
+        return pa.string()
+    if pa.types.is_list(kind):
+        return pa.list_(_without_times(kind.value_type))
+    if pa.types.is_struct(kind):
+        return pa.struct([(field.name, _without_times(field.type)) for field in kind])
+    return kind
+
+
+def _check_types(schema: Any) -> None:
+    """Refuse types for which pyarrow has another form in JSON than Spark, or none.
+
+    Raises:
+        ValueError: names the column.
+    """
+    import pyarrow as pa
+
+    types = pa.types
+    for field in schema:
+        inner = field.type
+        while types.is_list(inner):
+            inner = inner.value_type
+        if types.is_struct(inner):
+            _check_types(list(inner))
+        elif types.is_binary(inner) or types.is_date(inner) or types.is_map(inner):
+            raise ValueError(
+                f"the column {field.name} is to be {field.type}, which lines of JSON are not read "
+                "as: ask for a text, or have Spark read json:"
+            )

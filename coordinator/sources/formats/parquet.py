@@ -11,7 +11,7 @@ from itertools import accumulate
 from typing import Any, ClassVar
 
 from coordinator.sources.file_systems import StorePath
-from coordinator.sources.formats.base import FileFormat, RowFile, pieces
+from coordinator.sources.formats.base import RowFile, pieces
 from coordinator.sources.formats.positions import ParquetPositions
 
 MOST_ROWS, WANTED_BYTES = 65_536, 4 << 20
@@ -35,9 +35,7 @@ class ParquetFile(RowFile):
     grows: ClassVar = False
     has_groups: ClassVar = True
 
-    def __init__(
-        self, path: StorePath, size: int, earlier: RowFile | None, format: FileFormat
-    ) -> None:
+    def __init__(self, path: StorePath, size: int, earlier: RowFile | None) -> None:
         self._path = path
         self.size = size
         with self._open() as file:

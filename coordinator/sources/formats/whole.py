@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any, ClassVar
 
 from coordinator.sources.file_systems import StorePath
-from coordinator.sources.formats.base import FILES, FileFormat, RowFile
+from coordinator.sources.formats.base import FILES, RowFile
 
 
 class WholeFile(RowFile):
@@ -21,9 +21,7 @@ class WholeFile(RowFile):
     grows: ClassVar = False
     rows = 1
 
-    def __init__(
-        self, path: StorePath, size: int, earlier: RowFile | None, format: FileFormat
-    ) -> None:
+    def __init__(self, path: StorePath, size: int, earlier: RowFile | None) -> None:
         self._path, self.size = path, size
 
     @property

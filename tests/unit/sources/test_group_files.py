@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from coordinator.sources import FileLog, LogChanged
 from coordinator.sources.file_stores import Entry as Looked
 from coordinator.sources.file_systems import StorePath
-from coordinator.sources.formats.base import FileFormat
 from coordinator.sources.group_files import LONG, MOST_UNREAD, RECENT, GroupFiles
 from coordinator.sources.layout import Listed
 from coordinator.sources.listing import in_order
@@ -237,7 +236,7 @@ def long_read() -> tuple[MemoryDocuments, list[str]]:
 
 def look(documents: MemoryDocuments, names: list[str]):
     files = {0: listed(*sorted(names))}
-    return in_order(lambda: files, "1", "t", FileFormat("files"), reader(documents))[0]
+    return in_order(lambda: files, "1", "t", "files", reader(documents))[0]
 
 
 @pytest.mark.parametrize("name", ["a-new-one", "f-000000b", "z"])

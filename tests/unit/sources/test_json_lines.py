@@ -33,30 +33,26 @@ def lines(*numbers: object) -> str:
     return "".join(json.dumps({"n": n}) + "\n" for n in numbers)
 
 
-# --- Modes ------------------------------------------------------------------------------------
-
-CORRUPT = pa.schema([("n", pa.int64()), ("_corrupt_record", pa.string())])
+# --- Lines that do not fit --------------------------------------------------------------------
 
 
-def test_rows_that_do_not_fit_are_told_left_out_or_kept_as_text(tmp_path):
-    bad = {1: '{"n": "x"}', 3: "{"}
+def test_rows_that_do_not_fit_are_told_and_the_others_can_be_read(tmp_path):
     (tmp_path / "0.jsonl").write_text(lines(1, "x", 3) + "{\n" + lines(5))
-    failing = log_of(tmp_path, "jsonl:", N)
-    assert failing.end_offset(0) == 5
+    log = log_of(tmp_path, "jsonl:", N)
+    assert log.end_offset(0) == 5
     with pytest.raises(BadRow, match=r"0\.jsonl, offset 1: "):
-        rows(failing)
-    assert rows(failing, 2, 3) == [{"n": 3}], "the others can be read"
+        rows(log)
+    assert rows(log, 2, 3) == [{"n": 3}]
     with pytest.raises(BadRow, match=r"0\.jsonl, offset 3: "):
-        rows(failing, 2)
-    dropping = log_of(tmp_path, "jsonl:#mode=dropmalformed", N)
-    assert rows(dropping) == [{"n": 1}, {"n": 3}, {"n": 5}]
-    keeping = log_of(tmp_path, "jsonl:#mode=PERMISSIVE", CORRUPT)
-    assert rows(keeping) == [
-        {"n": None if i in bad else i + 1, "_corrupt_record": bad.get(i)} for i in range(5)
-    ]
-    assert rows(log_of(tmp_path, "jsonl:#mode=PERMISSIVE", N)) == [
-        {"n": None if i in bad else i + 1} for i in range(5)
-    ]
+        rows(log, 2)
+
+
+def test_rows_in_front_of_one_that_does_not_fit_are_read(tmp_path):
+    (tmp_path / "0.jsonl").write_text(lines(1, 2) + "\n" + lines("x"))
+    batches = log_of(tmp_path, "jsonl:", N).read(0, 0, 4)
+    assert [next(batches).to_pylist() for _ in range(2)] == [[{"n": 1}], [{"n": 2}]]
+    with pytest.raises(BadRow, match=r"offset 3: "):
+        next(batches)
 
 
 def test_offsets_in_errors_count_over_files(tmp_path):
@@ -67,31 +63,35 @@ def test_offsets_in_errors_count_over_files(tmp_path):
         rows(log_of(tmp_path, "jsonl:", N))
 
 
-@pytest.mark.parametrize("mode", ["PERMISSIVE", "DROPMALFORMED"])
-def test_a_column_of_two_kinds_needs_a_schema_and_says_so(tmp_path, mode):
-    (tmp_path / "0.jsonl").write_text(lines(1) + lines("x") + "no JSON\n")
-    with pytest.raises(BadText, match=r"0.jsonl: the schema .* incompatible types.*schema\("):
-        log_of(tmp_path, f"jsonl:#mode={mode}").schema()
-    found = rows(log_of(tmp_path, f"jsonl:#mode={mode}", N))
-    assert found == ([{"n": 1}, {"n": None}, {"n": None}] if mode == "PERMISSIVE" else [{"n": 1}])
-
-
-def test_a_schema_is_guessed_from_the_rows_that_are_well_formed(tmp_path):
-    (tmp_path / "0.json").write_text(lines(1) + "nonsense\n" + lines(3))
-    log = log_of(tmp_path, "jsonl:#mode=PERMISSIVE&columnNameOfCorruptRecord=bad")
-    assert log.schema().names == ["n", "bad"]
-    assert rows(log)[1] == {"n": None, "bad": "nonsense"}
-    with pytest.raises(BadText, match=r"0\.json: the schema cannot be told by row 1"):
+def test_a_column_of_two_kinds_needs_a_schema_and_says_so(tmp_path):
+    (tmp_path / "0.jsonl").write_text(lines(1) + lines("x"))
+    with pytest.raises(BadText, match=r"0.jsonl: the schema cannot be told .*schema\("):
         log_of(tmp_path, "jsonl:").schema()
+    assert rows(log_of(tmp_path, "jsonl:", N), 0, 1) == [{"n": 1}]
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        pa.binary(),
+        pa.date32(),
+        pa.list_(pa.binary()),
+        pa.map_(pa.string(), pa.int64()),
+        pa.struct([("deep", pa.list_(pa.date32()))]),
+    ],
+    ids=str,
+)
+def test_types_that_spark_writes_otherwise_are_refused(tmp_path, kind):
+    (tmp_path / "0.jsonl").write_text(lines(None))
+    with pytest.raises(BadRow, match="which lines of JSON are not read as: ask for a text"):
+        rows(log_of(tmp_path, "jsonl:", pa.schema([("n", kind)])))
 
 
 @pytest.mark.parametrize(
     ("location", "told"),
     [
-        ("jsonl:#mode=lenient", "expected is one of PERMISSIVE, DROPMALFORMED, FAILFAST"),
-        ("parquet:#mode=FAILFAST", "mode is for jsonl alone"),
-        ("csv:#header=true", "no setting of a directory; there are"),
-        ("jsonl:#Mode=x", "did you mean mode"),
+        ("csv:#header=true", "no setting of a directory; there is filePartitions"),
+        ("jsonl:#filepartitions=2", "did you mean filePartitions"),
     ],
 )
 def test_settings_that_cannot_be_are_refused(tmp_path, location, told):
@@ -142,22 +142,23 @@ AT = dt.datetime(2026, 11, 21, 9, 30, 0, 120_000, dt.UTC)
 
 
 @pytest.mark.parametrize(
-    ("written", "kind", "read"),
+    ("written", "read"),
     [
-        ("2026-11-21T09:30:00.120Z", "timestamp[us, tz=UTC]", AT),
-        ("2026-11-21T10:30:00.120+01:00", "timestamp[us, tz=UTC]", AT),
-        ("2026-11-21T09:30:00+00:00", "timestamp[us, tz=UTC]", AT.replace(microsecond=0)),
-        ("2026-11-21T09:30:00.120", "timestamp[us]", AT.replace(tzinfo=None)),
-        ("2026-11-21 09:30:00.12", "timestamp[us]", AT.replace(tzinfo=None)),
+        ("2026-11-21T09:30:00.120Z", AT),
+        ("2026-11-21T10:30:00.120+01:00", AT),
+        ("2026-11-21T09:30:00+00:00", AT.replace(microsecond=0)),
+        ("2026-11-21T09:30:00.120", AT),
+        ("2026-11-21 09:30:00.12", AT),
     ],
 )
-def test_times_as_spark_writes_them_are_times(tmp_path, written, kind, read):
-    (tmp_path / "0.json").write_text(json.dumps({"t": written}) + "\n")
+def test_times_are_texts_until_times_are_asked_for(tmp_path, written, read):
+    row = {"t": written, "deep": {"t": [written]}}
+    (tmp_path / "0.json").write_text(json.dumps(row) + "\n")
     log = log_of(tmp_path, "jsonl:")
-    assert str(log.schema().field("t").type) == kind
-    assert rows(log)[0]["t"] == read
-    asked = log.with_schema(pa.schema([("t", pa.timestamp("us", "UTC"))]))
-    assert rows(asked)[0]["t"] == read.replace(tzinfo=dt.UTC)
+    assert rows(log) == [row]
+    time = pa.timestamp("us", "UTC")
+    asked = log.with_schema(pa.schema([("t", time), ("deep", pa.struct([("t", pa.list_(time))]))]))
+    assert rows(asked) == [{"t": read, "deep": {"t": [read]}}]
 
 
 def test_a_date_is_a_time_where_one_is_asked_for(tmp_path):

@@ -67,7 +67,7 @@ def test_what_is_no_location_is_refused(location, words):
 @pytest.mark.parametrize(
     ("location", "settings"),
     [
-        ("kafka://b:9092/t#sasl.password=hush", {"filePartitions": "each"}),
+        ("kafka://b:9092/t#sasl.password=hush", {"filePartitions": "8"}),
         ("kafka://b:9092/#sasl.password=hush", {}),
         ("sql:postgresql://me:hush@host/db#tabel=x", {}),
         ("sql:postgresql://host/db?password=hush#table=x&spread=0", {}),

@@ -147,9 +147,8 @@ def test_names_of_sparks_kafka_source_work():
         ({**GIVEN, "subscribePattern": "a.*"}, "a query reads one topic: name it with subscribe"),
         ({**GIVEN, "assign": "{}"}, "the coordinator assigns partitions"),
         ({**GIVEN, "availableNowRest": "stay"}, "availableNowRest=stay: expected is leave, wait"),
-        ({**GIVEN, "mode": "FAILFAST"}, "mode is for jsonl alone"),
-        ({**GIVEN, "filePartitions": "hash:8"}, "expected is numbers, each, or a whole number"),
-        ({**KAFKA, "group": "g", "mode": "FAILFAST"}, "mode is a setting of directories"),
+        ({**GIVEN, "filePartitions": "hash:8"}, "expected is numbers, or a whole number"),
+        ({**KAFKA, "group": "g", "filePartitions": "8"}, "is a setting of directories"),
     ],
 )
 def test_options_that_say_two_things_or_would_have_no_effect_are_refused(options, words):
