@@ -67,6 +67,7 @@ class Planning:
     last_record_ms: time of the newest record that the owner before has written; NO_TIME: none.
     failures: plans in a row that the planner has failed to make; the next is not made before
         `retry_at_ms`.
+    told_to_wait: members that have nothing, and were told to wait for the next plan.
     """
 
     partitions: int = 0
@@ -95,6 +96,7 @@ class Planning:
     last_record_ms: int = NO_TIME
     failures: int = 0
     retry_at_ms: int = NO_TIME
+    told_to_wait: set[str] = field(default_factory=set)
 
     @property
     def is_busy(self) -> bool:

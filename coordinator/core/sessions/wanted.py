@@ -24,7 +24,10 @@ from coordinator.core.session_values.records import Phase
 from coordinator.core.sessions.group import SessionGroup
 from coordinator.core.sessions.handoff.phases import DRAINING, remaining_ms
 from coordinator.core.sessions.member import SessionMember, Untold
+from coordinator.core.sessions.step import Step
 
+WINDOW = "window"
+"""Reason for which a member has nothing until the next plan."""
 PART = 10_000
 """Partitions that are told at a time, in 40 ms."""
 
@@ -79,6 +82,8 @@ def _part(group: SessionGroup, member: SessionMember, rest: Untold, now_ms: int)
     member.mailbox.rest = rest if rest.places else None
     orders = tuple(_ordered(group, member, place, now_ms) for place in places)
     why, is_part = why_empty(group, member), bool(rest.places)
+    if why == WINDOW:
+        group.planning.told_to_wait.add(member.member_id)
     return Wanted(rest.version, rest.based_on, orders, rest.answers, why, is_part)
 
 
@@ -103,7 +108,22 @@ def why_empty(group: SessionGroup, member: SessionMember) -> str:
         return "not ready"
     if member.record.capacity <= 0:
         return "capacity"
-    return "window" if group.planning.call_at_ms >= 0 else "nothing free"
+    planning = group.planning
+    return WINDOW if planning.call_at_ms >= 0 or planning.is_busy else "nothing free"
+
+
+def tell_who_waits(group: SessionGroup, step: Step) -> None:
+    """Tell members that wait for a plan that it has nothing for them."""
+    planning = group.planning
+    is_planned = planning.call_at_ms == NO_TIME and not planning.is_busy
+    if not planning.told_to_wait or not is_planned or group.written_partitions:
+        return
+    for member_id in planning.told_to_wait:
+        member = group.members.get(member_id)
+        if member is not None and not member.mailbox.dirty and why_empty(group, member):
+            member.mailbox.whole = True
+            step.out.wake(member.stream_id)
+    planning.told_to_wait.clear()
 
 
 def _ordered(

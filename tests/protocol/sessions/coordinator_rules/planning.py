@@ -56,6 +56,18 @@ async def capacity_of_zero_says_why(group: GroupTrial) -> None:
 
 
 @cases("7")
+async def more_members_than_partitions(group: GroupTrial) -> None:
+    """A member for which a plan has nothing is told so, and that it need not wait."""
+    members = [await group.attached(f"w-{name}", 1) for name in "abc"]
+
+    def are_told() -> bool:
+        return all(m.active or m.wanted[-1].why == "nothing free" for m in members)
+
+    await group.until(are_told, "each has the partition, or knows that none is left")
+    group.check(sum(len(m.active) for m in members) == 1, "one has it")
+
+
+@cases("7")
 async def at_most_so_many(group: GroupTrial) -> None:
     """`max_partitions` is hard; what has no room is free until a member comes."""
     a = await group.attached("w-a", 5, max_partitions=2)
