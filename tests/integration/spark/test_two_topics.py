@@ -1,4 +1,4 @@
-"""Queries and batch reads of different topics in one group: each row is read once."""
+"""Queries of different topics in one group: each row is read once."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from coordinator.spark import committed, read_assigned, streaming
+from coordinator.spark import streaming
+from coordinator.spark.stream import ConsumerGroupSource
 from tests.integration.spark.test_files_stream import given, server
 from tests.integration.waiting import wait_until
 from tests.kit.patience import HANG_S
@@ -49,13 +50,17 @@ def test_two_queries_of_one_driver_read_all_of_their_topics(spark, topics, tmp_p
     assert seen == {"t": 2 * ROWS, "u": 5 * ROWS}
 
 
-def test_batch_reads_of_two_topics_that_are_open_at_a_time(spark, topics):
-    frames = [read_assigned(spark, **options) for options in topics]
-    assert [frame.count() for frame in frames] == [2 * ROWS, 5 * ROWS]
-    for frame in frames:
-        committed(frame)
-    for options in topics:
-        frame = read_assigned(spark, **options)
-        assert frame.count() == 0
-        committed(frame)
-    assert HANG_S
+def test_one_query_reads_two_topics_through_a_union(spark, topics, tmp_path):
+    spark.dataSource.register(ConsumerGroupSource)
+    t, u = (
+        spark.readStream.format("consumer_group")
+        .options(**options)
+        .load()
+        .selectExpr(f"{options['topic']} AS n", f"'{options['topic']}' AS topic")
+        for options in topics
+    )
+    writer = t.union(u).writeStream.format("parquet").option("path", f"{tmp_path}/out")
+    query = writer.option("checkpointLocation", f"{tmp_path}/c").trigger(availableNow=True).start()
+    assert query.awaitTermination(2 * HANG_S)
+    found = spark.read.parquet(f"{tmp_path}/out").groupBy("topic").count().collect()
+    assert dict(found) == {"t": 2 * ROWS, "u": 5 * ROWS}
