@@ -13,6 +13,7 @@ readers that find files at the same moment one is first, and the others read wha
 from __future__ import annotations
 
 import json
+import logging
 import threading
 import uuid
 from collections.abc import Collection, Mapping, Sequence
@@ -29,6 +30,7 @@ from coordinator.sources.recorded import (
     page_read,
 )
 
+LOGGER = logging.getLogger(__name__)
 VERSION = 1
 SHORT = 256
 """Entries of the last page up to which it is written again for more."""
@@ -209,6 +211,14 @@ class GroupFiles:
         self._loaded[topic] = replace(
             loaded, record=record.extended(entries), documents=documents, pages=pages
         )
+        if not loaded.record.id:
+            LOGGER.info(
+                "offsets of %s in group %s count %s, with filePartitions=%s",
+                topic,
+                self._store.group_id,
+                unit,
+                rule,
+            )
         self._fold(topic)
         return self._loaded[topic].record
 

@@ -158,10 +158,14 @@ def test_a_file_that_is_gone_leaves_a_gap_and_is_told_unless_it_was_read(tmp_pat
         log.snapshot(0).check(snapshot.mark(3))
 
 
-def test_what_offsets_count_is_recorded_and_another_unit_is_refused(tmp_path):
+def test_what_offsets_count_is_recorded_and_another_unit_is_refused(tmp_path, caplog):
+    caplog.set_level("INFO")
     documents = MemoryDocuments()
     put(tmp_path / "a.parquet", 1, 2)
     assert rows(flat(tmp_path, documents, "1"), 0) == [1, 2]
+    put(tmp_path / "b.parquet", 3)
+    assert rows(flat(tmp_path, documents, "1"), 0, 2) == [3]
+    assert caplog.messages == ["offsets of t in group g count rows, with filePartitions=1"]
     with pytest.raises(BadLayout, match="count rows in this group, and this format's count files"):
         flat(tmp_path, documents, "1", "files").snapshot(0)
 
