@@ -85,17 +85,23 @@ class SqlTable(GroupReadable):
 
         schema = self.schema()
         columns = [_selected(self._table.c[name]) for name in schema.names]
-        rows = (
-            sa.select(*columns)
-            .where(self._is_in(partition), self._key >= begin, self._key < end)
-            .order_by(self._key)
-        )
+        rows = sa.select(*columns).where(self._within(partition, begin, end)).order_by(self._key)
         with _engine(os.getpid(), self.url).connect() as connection:
             stream = connection.execution_options(stream_results=True).execute(rows)
             for some in stream.partitions(ROWS_A_BATCH):
                 values = zip(*some, strict=True)
                 arrays = [pa.array(v, f.type) for v, f in zip(values, schema, strict=True)]
                 yield pa.record_batch(arrays, schema=schema)
+
+    def condition(self, partition: int, begin: int, end: int) -> str:
+        """The condition for rows at these offsets, as SQL."""
+        condition = self._within(partition, begin, end)
+        return str(condition.compile(dialect=self._dialect, compile_kwargs={"literal_binds": True}))
+
+    def quoted(self) -> str:
+        """The table's name as SQL."""
+        name: str = self._dialect.identifier_preparer.format_table(self._table)
+        return name
 
     # --- Inside ---
 
@@ -124,6 +130,19 @@ class SqlTable(GroupReadable):
                 f"{', '.join(table.c.keys())}"
             )
         return table.c[name]
+
+    @property
+    def _dialect(self) -> Any:
+        """The database's, without a driver's way to write parameters, which doubles `%`."""
+        import sqlalchemy as sa
+
+        kind: Any = sa.make_url(self.url).get_dialect()
+        return kind(paramstyle="named")
+
+    def _within(self, partition: int, begin: int, end: int) -> Any:
+        import sqlalchemy as sa
+
+        return sa.and_(self._is_in(partition), self._key >= begin, self._key < end)
 
     def _is_in(self, partition: int) -> Any:
         if self.partition_by is not None:

@@ -1,4 +1,4 @@
-"""Batch reads by Spark's own reader: rows of a group's files that the group has not read yet.
+"""Batch reads by Spark's own readers: rows of files or a table that a group has not read yet.
 
     with reading(spark, coordinator="127.0.0.1:7400", group="billing",
                  source="parquet:/logs/flights", topic="flights") as batch:
@@ -17,10 +17,9 @@ from contextlib import contextmanager
 from typing import Any
 
 from coordinator.assignors import TopicPartition
-from coordinator.spark.file_frames import FileReader
-from coordinator.spark.file_options import file_options
 from coordinator.spark.planner import Planner, files_within
 from coordinator.spark.ranges import NO_BATCH, BatchRanges
+from coordinator.spark.spark_reads import RowsReader, options_of_read, reader_of
 
 HOUR_MS = 3_600_000
 DEFAULTS = {"maxPollIntervalMs": HOUR_MS, "rebalanceTimeoutMs": HOUR_MS}
@@ -35,13 +34,13 @@ class AssignedRows:
     """
 
     def __init__(
-        self, spark: Any, planner: Planner, batch: BatchRanges | None, reader: FileReader
+        self, spark: Any, planner: Planner, batch: BatchRanges | None, reader: RowsReader
     ) -> None:
         self._planner = planner
         self._batch = batch or NO_BATCH
         self._is_committed = batch is None
         files = files_within(self._batch, planner.snapshots(self._batch))
-        self.rows: Any = reader.frame(spark, files)  # Any: pyspark's types.
+        self.rows: Any = reader.frame(spark, self._batch, files)  # Any: pyspark's types.
 
     @property
     def ranges(self) -> dict[TopicPartition, range]:
@@ -80,8 +79,10 @@ def reading(
     """Read, and commit when the block ends without an error.
 
     Args:
-        group: its id. source: a directory with its format, such as `parquet:/logs/flights`.
-        schema: as `DataFrameReader.schema` takes it; by default Spark's, of all files together.
+        group: its id. source: a directory with its format, such as `parquet:/logs/flights`, or a
+            table, such as `sql:postgresql+psycopg://host/db#table=flights`.
+        schema: as `DataFrameReader.schema` takes it; by default Spark's, of all files together, or
+            the table's.
         read_options: of Spark's reader, such as `{"datetimeRebaseMode": "CORRECTED"}`.
         options: see `StreamOptions`: `coordinator`, `topic`, `startingOffsets`, `endingOffsets`,
             `maxRowsPerBatch`, `failOnDataLoss` and others. `maxPollIntervalMs`, the longest time
@@ -159,7 +160,7 @@ def _close_all() -> None:
 def _begun(
     spark: Any, schema: Any, read_options: Mapping[str, str] | None, told: Mapping[str, Any]
 ) -> AssignedRows:
-    _, parsed = file_options({**DEFAULTS, **told})
+    _, parsed = options_of_read({**DEFAULTS, **told})
     options = parsed.in_group()
     planner = Planner(options, scans_files=True)
     try:
@@ -167,7 +168,7 @@ def _begun(
         planner.read_until_now()
         batch = planner.next_batch(1, options.max_in_batch)
         # After the plan: a file that has come meanwhile may add columns, and none is missing.
-        reader = FileReader.of_log(spark, options, schema, read_options)
+        reader = reader_of(spark, options, schema, read_options)
         return AssignedRows(spark, planner, batch, reader)
     except BaseException:
         planner.close("batch read failed")

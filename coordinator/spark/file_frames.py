@@ -20,10 +20,21 @@ from coordinator.sources.base import NothingFound
 from coordinator.sources.files import FileLog, FileRange
 from coordinator.sources.group_files import GroupFiles
 from coordinator.sources.layout import NUMBERS
-from coordinator.spark.file_options import FORMATS
 from coordinator.spark.options import StreamOptions
+from coordinator.spark.ranges import BatchRanges
 from coordinator.spark.refusals import BadOption
 
+FORMATS = {
+    "parquet": "parquet",
+    "orc": "orc",
+    "json": "json",
+    "csv": "csv",
+    "avro": "avro",
+    "text": "text",
+    "files": "binaryFile",
+}
+"""Formats of sources that Spark can read for a group, and its names of them. The rows of all but
+the first are not numbered, so their offsets count files."""
 MOST_FRAMES = 8
 """Cut files up to which each is a scan of its own; above, they are one scan and a join."""
 CHOOSING = frozenset(
@@ -59,7 +70,13 @@ class FileReader:
 
     @classmethod
     def of_log(
-        cls, spark: Any, options: StreamOptions, schema: Any, read_options: Mapping[str, str] | None
+        cls,
+        spark: Any,
+        options: StreamOptions,
+        schema: Any,
+        read_options: Mapping[str, str] | None,
+        *,
+        may_list: bool,
     ) -> FileReader:
         """The reader of a source's directory, with the schema of all its files.
 
@@ -76,7 +93,7 @@ class FileReader:
                 raise BadOption(f"{name} is not for this reader: the group says which files count")
         log = options.source
         assert isinstance(log, FileLog)
-        reader = cls(log.root.uri, FORMATS[log.format], schema, read_options)
+        reader = cls(log.root.uri, FORMATS[log.format], schema, read_options, may_list)
         kept = KeptSchema.of(spark, log, reader)
         if (known := kept.read()) is not None:
             return replace(reader, schema=known)
@@ -87,10 +104,10 @@ class FileReader:
         kept.write(found)
         return replace(reader, schema=found)
 
-    def frame(self, spark: Any, ranges: Sequence[FileRange]) -> Any:
-        """The rows of the ranges, of which no two are of one file, as a pyspark DataFrame."""
-        whole = [one.uri for one in ranges if one.is_whole]
-        cut = [one for one in ranges if not one.is_whole]
+    def frame(self, spark: Any, batch: BatchRanges, files: Sequence[FileRange]) -> Any:
+        """See `RowsReader`. No two of the ranges are of one file."""
+        whole = [one.uri for one in files if one.is_whole]
+        cut = [one for one in files if not one.is_whole]
         frames = [self._load(spark, whole)] if whole or not cut else []
         if len(cut) <= MOST_FRAMES:
             frames += (self._between(spark, one) for one in cut)

@@ -1,4 +1,4 @@
-"""Streams by Spark's own reader: a function is called with each batch's rows of a group's files.
+"""Streams by Spark's own readers: a function is called with each batch's rows.
 
     query = (
         streaming(spark, coordinator="127.0.0.1:7400", group="delays",
@@ -9,24 +9,23 @@
     )
 
 The stream that Spark runs has no rows. Its source is a member of the group, plans a batch as
-`format("consumer_group")` does, and announces the files that hold its rows; the function gets a
-DataFrame of Spark's reader of these. Rows never pass through Python, and executors need no library.
+`format("consumer_group")` does, and announces it with the files that hold its rows; the function
+gets a DataFrame of Spark's reader of these, or of the keys of a table. Rows never pass through
+Python, and executors need no library.
 """
 
 from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from typing import Any
 
 from coordinator.spark.announced import announced_files, java_process
 from coordinator.spark.exactly_once import ExactlyOnce
-from coordinator.spark.file_frames import FileReader
-from coordinator.spark.file_options import file_options
 from coordinator.spark.files_source import STREAM, FilesSource
 from coordinator.spark.options import StreamOptions
 from coordinator.spark.refusals import BadOption
+from coordinator.spark.spark_reads import RowsReader, options_of_read, reader_of
 from coordinator.spark.worker_imports import ImportedInWorkers
 
 BatchFunction = Callable[[Any, int], None]  # Any: a pyspark DataFrame.
@@ -51,10 +50,10 @@ def streaming(
     Raises:
         BadOption, NothingFound, BadLayout: options or files are not as expected.
     """
-    given, parsed = file_options({"group": group, "source": source, **options})
+    given, parsed = options_of_read({"group": group, "source": source, **options})
     parsed.check_stream()
     parsed.partitions()
-    reader = FileReader.of_log(spark, parsed.in_group(), schema, read_options)
+    reader = reader_of(spark, parsed.in_group(), schema, read_options, is_stream=True)
     return GroupStream(spark, parsed, given, reader)
 
 
@@ -62,7 +61,7 @@ class GroupStream:
     """A stream that is not started yet; see `streaming`."""
 
     def __init__(
-        self, spark: Any, parsed: StreamOptions, given: Mapping[str, str], reader: FileReader
+        self, spark: Any, parsed: StreamOptions, given: Mapping[str, str], reader: RowsReader
     ) -> None:
         self._spark = spark
         self._parsed = parsed
@@ -89,22 +88,20 @@ class GroupStream:
         self._spark.dataSource.register(FilesSource)
         ranges = self._spark.readStream.format(FilesSource.name())
         loaded = ranges.options(**self._given, **{STREAM: stream}).load()
-        # A batch of a stream is a small part of its directory.
-        reader = replace(self._reader, may_list=False)
-        return loaded.writeStream.foreachBatch(_ReadBySpark(function, reader, stream))
+        return loaded.writeStream.foreachBatch(_ReadBySpark(function, self._reader, stream))
 
 
 class _ReadBySpark(metaclass=ImportedInWorkers):
     """Function for Spark's `foreachBatch` that reads the announced files."""
 
-    def __init__(self, function: BatchFunction, reader: FileReader, stream: str) -> None:
+    def __init__(self, function: BatchFunction, reader: RowsReader, stream: str) -> None:
         self._function = function
         self._reader = reader
         self._stream = stream
 
     def __call__(self, nothing: Any, batch_id: int) -> None:  # Any: a pyspark DataFrame.
         batch, files = announced_files(java_process(nothing), self._stream)
-        rows = self._reader.frame(nothing.sparkSession, files)
+        rows = self._reader.frame(nothing.sparkSession, batch, files)
         if isinstance(self._function, ExactlyOnce):
             self._function.add(rows, batch)
         else:

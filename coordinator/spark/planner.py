@@ -22,7 +22,7 @@ from coordinator.client.offsets import OffsetAndMetadata
 from coordinator.client.worker.topics import TopicCounts
 from coordinator.commit_metadata import fingerprint, new_id, parsed
 from coordinator.sources.base import Snapshot, snapshots_of
-from coordinator.sources.files import PARTS, FileRange, FileSnapshot
+from coordinator.sources.files import PARTS, FileLog, FileRange, FileSnapshot
 from coordinator.sources.group.commits import commit_told
 from coordinator.sources.group.measures import topics_of_source
 from coordinator.sources.progress import told_to
@@ -64,7 +64,7 @@ class Planner:
 
     def __init__(self, options: StreamOptions, *, scans_files: bool = False) -> None:
         self.options = options
-        self._scans_files = scans_files
+        self._scans_files = scans_files and isinstance(options.source, FileLog)
         self._has_exceeded = False
         self.share: Share | None = None
         """The share of the log that it owned when a batch was last looked for."""
@@ -520,18 +520,16 @@ class Planner:
 
 
 def files_within(batch: BatchRanges, snapshots: Mapping[int, Snapshot]) -> list[FileRange]:
-    """The files that hold the rows of a batch.
+    """The files that hold the rows of a batch; none, if they are not in files.
 
-    Args:
-        snapshots: of partitions that are logs of files.
     Raises:
         LogChanged: a file is no longer the one that was listed.
     """
     files: list[FileRange] = []
     for partition, r in batch.ranges.items():
         snapshot = snapshots[partition]
-        assert isinstance(snapshot, FileSnapshot)
-        files += snapshot.file_ranges(r.begin, r.end)
+        if isinstance(snapshot, FileSnapshot):
+            files += snapshot.file_ranges(r.begin, r.end)
     return files
 
 

@@ -34,6 +34,7 @@ def settings_of(cluster: standalone.Cluster, local: Path) -> dict[str, str]:
         "spark.sql.shuffle.partitions": "2",
         "spark.local.dir": str(local),
         "spark.archives": f"{cluster.archive}#library",
+        **({"spark.jars": str(standalone.JDBC_JAR)} if standalone.JDBC_JAR.exists() else {}),
         # Workers of a Connect session start in a folder below.
         "spark.executorEnv.PYTHONPATH": "./library:../library",
     }

@@ -20,6 +20,7 @@ MASTER = "org.apache.spark.deploy.master.Master"
 WORKER = "org.apache.spark.deploy.worker.Worker"
 SUBMIT = "org.apache.spark.deploy.SparkSubmit"
 CONNECT = "org.apache.spark.sql.connect.service.SparkConnectServer"
+JDBC_JAR = Path("/usr/share/java/postgresql.jar")
 WORKERS, CORES = 2, 3
 """More cores than there are: several applications share the cluster."""
 
@@ -39,7 +40,11 @@ def pack(folder: Path) -> tuple[Path, Path]:
     command = [str(ROOT / "deploy/spark/pack"), str(archive)]
     done = subprocess.run(
         command,
-        env={**os.environ, "PYTHON": sys.executable, "EXTRAS": "connect,delta,iceberg,kafka,sql"},
+        env={
+            **os.environ,
+            "PYTHON": sys.executable,
+            "EXTRAS": "connect,delta,iceberg,kafka,postgres,sql",
+        },
         capture_output=True,
         text=True,
         check=False,
