@@ -10,7 +10,8 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import reduce
 from typing import Any
@@ -41,8 +42,9 @@ CHOOSING = frozenset(
     "path paths basepath pathglobfilter modifiedbefore modifiedafter recursivefilelookup".split()
 )
 """Options that choose files: with them rows would count as read that were not."""
-LOOKED_UP = 32
-"""Paths that Spark looks up without a job (parallelPartitionDiscovery.threshold)."""
+LOOKED_UP = 10_000
+"""Local paths that Spark looks up without a job; each takes a tenth of a millisecond."""
+_THRESHOLD = "spark.sql.sources.parallelPartitionDiscovery.threshold"
 _PATTERN = re.compile(r"[\\{}\[\]*?]")
 """Characters that are a pattern in a path for Hadoop, unless a backslash is in front."""
 _UNESCAPED = "/-_.!~'()*,;:$&+=@"
@@ -59,24 +61,16 @@ class FileReader:
         format: Spark's name of it. schema: a pyspark StructType, or text for
             `DataFrameReader.schema`; None: Spark's, of the files that are read.
         options: of Spark's reader.
-        may_list: many files may be all that there are, as in a first read.
     """
 
     root: str
     format: str
     schema: Any = None  # Any: pyspark is optional.
     options: Mapping[str, str] | None = None
-    may_list: bool = True
 
     @classmethod
     def of_log(
-        cls,
-        spark: Any,
-        options: StreamOptions,
-        schema: Any,
-        read_options: Mapping[str, str] | None,
-        *,
-        may_list: bool,
+        cls, spark: Any, options: StreamOptions, schema: Any, read_options: Mapping[str, str] | None
     ) -> FileReader:
         """The reader of a source's directory, with the schema of all its files.
 
@@ -93,7 +87,7 @@ class FileReader:
                 raise BadOption(f"{name} is not for this reader: the group says which files count")
         log = options.source
         assert isinstance(log, FileLog)
-        reader = cls(log.root.uri, FORMATS[log.format], schema, read_options, may_list)
+        reader = cls(log.root.uri, FORMATS[log.format], schema, read_options)
         kept = KeptSchema.of(spark, log, reader)
         if (known := kept.read()) is not None:
             return replace(reader, schema=known)
@@ -125,13 +119,8 @@ class FileReader:
         reader = spark.read.format(self.format).options(mergeSchema="true")
         reader = reader.options(**self.options or {}, basePath=root)
         reader = reader if self.schema is None else reader.schema(self.schema)
-        if self.may_list and len(paths) > LOOKED_UP:
-            # Spark runs a job to look so many files up; a folder is listed at once.
-            everything = reader.load([_literal(root)])
-            found = {_one_slash(uri) for uri in everything.inputFiles()}
-            if found == {_one_slash(escaped(path)) for path in paths}:
-                return everything
-        return reader.load([_literal(path) for path in paths])
+        with _looked_up_at_once(spark, root):
+            return reader.load([_literal(path) for path in paths])
 
     def _between(self, spark: Any, one: FileRange) -> Any:
         return self._load(spark, [one.uri]).where(
@@ -171,9 +160,9 @@ class KeptSchema:
             # Of numbered partitions, single files are not recorded.
             return cls(None, log.topic, "")
         settings = [
-            (row.key, row.value)
-            for row in spark.sql("SET").collect()
-            if row.key.startswith("spark.sql.") and not row.key.startswith(_OF_NO_SCHEMA)
+            each
+            for each in _settings(spark)
+            if each.startswith("spark.sql.") and not each.startswith(_OF_NO_SCHEMA)
         ]
         schema = reader.schema if isinstance(reader.schema, str | None) else reader.schema.json()
         facts = [reader.format, schema, sorted((reader.options or {}).items()), spark.version]
@@ -198,13 +187,33 @@ class KeptSchema:
 _OF_NO_SCHEMA = ("spark.sql.warehouse", "spark.sql.artifact", "spark.sql.streaming.")
 
 
+@contextmanager
+def _looked_up_at_once(spark: Any, root: str) -> Iterator[None]:
+    """Have the driver look local files up, which takes less than the job that Spark makes of it."""
+    before = spark.conf.get(_THRESHOLD)
+    if not root.startswith("file:") or int(before) > LOOKED_UP:
+        yield
+        return
+    spark.conf.set(_THRESHOLD, str(LOOKED_UP))
+    try:
+        yield
+    finally:
+        spark.conf.set(_THRESHOLD, before)
+
+
+def _settings(spark: Any) -> Iterable[str]:
+    """The session's settings, as NAME=VALUE."""
+    java = getattr(spark.conf, "_jconf", None)
+    if java is None:  # Spark Connect.
+        return [f"{name}={value}" for name, value in spark.conf.getAll.items()]
+    # One call to Java, where `getAll` makes some for each setting.
+    text: str = java.getAllAsJava().toString()
+    return re.split(r", (?=spark\.)", text[1:-1])
+
+
 def _literal(path: str) -> str:
     """A path that is no pattern, whatever characters it has."""
     return _PATTERN.sub(r"\\\g<0>", path)
-
-
-def _one_slash(uri: str) -> str:
-    return uri.replace("file:///", "file:/", 1)
 
 
 def known_to_spark(uri: str) -> str:

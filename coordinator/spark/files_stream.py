@@ -53,7 +53,7 @@ def streaming(
     given, parsed = options_of_read({"group": group, "source": source, **options})
     parsed.check_stream()
     parsed.partitions()
-    reader = reader_of(spark, parsed.in_group(), schema, read_options, is_stream=True)
+    reader = reader_of(spark, parsed.in_group(), schema, read_options)
     return GroupStream(spark, parsed, given, reader)
 
 

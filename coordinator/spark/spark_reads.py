@@ -39,19 +39,17 @@ def reader_of(
     options: StreamOptions,
     schema: Any,
     read_options: Mapping[str, str] | None,
-    *,
-    is_stream: bool = False,
 ) -> RowsReader:
     """Spark's reader of a source.
 
     Args:
-        schema, read_options: see `reading`. is_stream: each batch is a small part of the source.
+        schema, read_options: see `reading`.
     Raises:
         BadOption, NothingFound: see `FileReader.of_log` and `TableReader.of_table`.
     """
     if isinstance(options.source, SqlTable):
         return TableReader.of_table(spark, options.source, schema, read_options)
-    return FileReader.of_log(spark, options, schema, read_options, may_list=not is_stream)
+    return FileReader.of_log(spark, options, schema, read_options)
 
 
 def options_of_read(given: Mapping[str, Any]) -> tuple[dict[str, str], StreamOptions]:

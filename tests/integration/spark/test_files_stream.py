@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import shutil
-import signal
-
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -15,32 +11,11 @@ from coordinator.spark import streaming
 from coordinator.spark.exactly_once import ExactlyOnce
 from coordinator.spark.refusals import BadOption
 from coordinator.spark.sinks.parquet import ParquetSink
-from tests.campaigns.faults.spark.processes import send, source_processes
 from tests.integration.spark.jobs import Job, committed
-from tests.integration.waiting import wait_until
+from tests.integration.spark.test_stream import ENDS, EVERYTHING, ROWS, log, server
 from tests.kit.patience import HANG_S
-from tests.kit.serving import Process
 
-PARTITIONS, ROWS = 4, 1_500
-EVERYTHING = PARTITIONS * ROWS
-ENDS = dict.fromkeys(range(PARTITIONS), ROWS)
-
-
-@pytest.fixture(scope="module")
-def log(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("log")
-    for number in range(PARTITIONS):
-        rows = pa.table({"partition": [number] * ROWS, "n": range(ROWS)})
-        pq.write_table(rows, folder / f"{number}.parquet", row_group_size=500)
-    return f"parquet:{folder}"
-
-
-@pytest.fixture
-def server():
-    with Process(
-        "--group-min-session-timeout-ms", "1000", "--group-initial-rebalance-delay-ms", "500"
-    ) as process:
-        yield process
+__all__ = ["log", "server"]  # Fixtures.
 
 
 def given(server, folder, **more):
@@ -57,9 +32,8 @@ def run_until_all_is_read(stream, function, checkpoint) -> None:
     assert query.exception() is None
 
 
-@pytest.mark.parametrize("protocol", ["classic", "session"])
-def test_all_that_is_there_is_read_once_and_then_nothing(spark, log, server, tmp_path, protocol):
-    job = Job(spark, log, server, tmp_path, by_spark=True, protocol=protocol)
+def test_a_session_group_reads_all_that_is_there_once(spark, log, server, tmp_path):
+    job = Job(spark, log, server, tmp_path, by_spark=True, protocol="session")
     for _ in range(2):
         assert job.start(availableNow=True).awaitTermination(2 * HANG_S)
         assert job.result() == (EVERYTHING, EVERYTHING)
@@ -85,27 +59,6 @@ def test_files_that_spark_appends_come_back_as_spark_reads_them(
         ours, theirs = spark.read.parquet(results), spark.read.format(kind).load(folder)
         assert ours.schema == theirs.schema
         assert sorted(map(str, ours.collect())) == sorted(map(str, theirs.collect()))
-
-
-def test_queries_share_a_group_and_one_that_dies_costs_no_row(spark, log, server, tmp_path):
-    names = ("one", "two")
-    one, two = (
-        Job(spark, log, server, tmp_path, n, by_spark=True, maxRowsPerBatch="400") for n in names
-    )
-    before = set(source_processes(os.getpid()))
-    first = one.start(processingTime="0 seconds")
-    wait_until(lambda: sum(committed(server).values()) > 0)
-    victims = set(source_processes(os.getpid())) - before
-    second = two.start(processingTime="0 seconds")
-    wait_until(lambda: sum(committed(server).values()) > EVERYTHING // 4)
-    send(victims, signal.SIGKILL)
-    wait_until(lambda: first.exception() is not None)  # Its source's process has crashed.
-    shutil.rmtree(one.checkpoint)
-    third = one.start(processingTime="0 seconds")
-    wait_until(lambda: committed(server) == ENDS)
-    for query in (second, third):
-        query.stop()
-    assert one.result() == (EVERYTHING, EVERYTHING)
 
 
 def test_a_batch_that_fails_is_read_again_from_its_checkpoint(spark, log, server, tmp_path):

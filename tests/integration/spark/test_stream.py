@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 
 import pyarrow as pa
@@ -20,17 +21,17 @@ from tests.kit.serving import Process
 
 PARTITIONS, ROWS = 4, 1_500
 EVERYTHING = PARTITIONS * ROWS
+ENDS = dict.fromkeys(range(PARTITIONS), ROWS)
+BY_SPARK = pytest.mark.parametrize("by_spark", [True, False], ids=["by Spark", "in Python"])
 
 
 @pytest.fixture(scope="module")
 def log(tmp_path_factory):
-    import pyarrow as pa
-
     folder = tmp_path_factory.mktemp("log")
     for number in range(PARTITIONS):
-        rows = {"partition": [number] * ROWS, "n": range(ROWS)}
-        write_log(folder, number, pa.table(rows), rows_per_batch=500)
-    return folder
+        rows = pa.table({"partition": [number] * ROWS, "n": range(ROWS)})
+        pq.write_table(rows, folder / f"{number}.parquet", row_group_size=500)
+    return f"parquet:{folder}"
 
 
 @pytest.fixture
@@ -45,12 +46,14 @@ def generation_changes(server) -> int:
     return sum(line["event"] == "rebalance_completed" for line in server.lines)
 
 
-def test_all_that_is_there_is_read_once_and_then_nothing(spark, log, server, tmp_path):
-    job = Job(spark, log, server, tmp_path, instance="job-1", sessionTimeoutMs="120000")
+@BY_SPARK
+def test_all_that_is_there_is_read_once_and_then_nothing(spark, log, server, tmp_path, by_spark):
+    static = {"instance": "job-1", "sessionTimeoutMs": "120000"}
+    job = Job(spark, log, server, tmp_path, by_spark=by_spark, **static)
     query = job.start(availableNow=True)
     assert query.awaitTermination(2 * HANG_S)
     assert job.result() == (EVERYTHING, EVERYTHING)
-    assert committed(server) == dict.fromkeys(range(PARTITIONS), ROWS)
+    assert committed(server) == ENDS
     before = generation_changes(server)
     again = job.start(availableNow=True)
     assert again.awaitTermination(2 * HANG_S)
@@ -83,9 +86,14 @@ def test_a_batch_read_is_refused_with_the_call_that_reads(spark, log, server, tm
         spark.read.format("consumer_group").options(**options).load().count()
 
 
-def test_two_queries_share_the_group_and_one_that_dies_costs_no_row(spark, log, server, tmp_path):
-    one = Job(spark, log, server, tmp_path, "one", maxRowsPerBatch="200")
-    two = Job(spark, log, server, tmp_path, "two", maxRowsPerBatch="200")
+@BY_SPARK
+def test_two_queries_share_the_group_and_one_that_dies_costs_no_row(
+    spark, log, server, tmp_path, by_spark
+):
+    one, two = (
+        Job(spark, log, server, tmp_path, name, by_spark=by_spark, maxRowsPerBatch="400")
+        for name in ("one", "two")
+    )
     before = set(source_processes(os.getpid()))
     first = one.start(processingTime="0 seconds")
     wait_until(lambda: sum(committed(server).values()) > 0)
@@ -94,8 +102,9 @@ def test_two_queries_share_the_group_and_one_that_dies_costs_no_row(spark, log, 
     wait_until(lambda: sum(committed(server).values()) > EVERYTHING // 4)
     send(victims, signal.SIGKILL)
     wait_until(lambda: first.exception() is not None)  # Its source's process has crashed.
+    shutil.rmtree(one.checkpoint)
     third = one.start(processingTime="0 seconds")
-    wait_until(lambda: committed(server) == dict.fromkeys(range(PARTITIONS), ROWS))
+    wait_until(lambda: committed(server) == ENDS)
     for query in (second, third):
         query.stop()
     assert one.result() == (EVERYTHING, EVERYTHING)
@@ -110,7 +119,7 @@ def test_a_task_that_is_run_again_causes_no_rebalance(spark, log, server, tmp_pa
         done = sum(committed(server).values())
         wait_until(lambda: send(python_workers(app), signal.SIGKILL))
         wait_until(lambda done=done: sum(committed(server).values()) > done + 400)
-    wait_until(lambda: committed(server) == dict.fromkeys(range(PARTITIONS), ROWS))
+    wait_until(lambda: committed(server) == ENDS)
     assert generation_changes(server) == before
     query.stop()
     assert job.result() == (EVERYTHING, EVERYTHING)
@@ -217,10 +226,13 @@ def test_what_spark_writes_and_appends_comes_back_as_it_was(
     writer.mode("append").save(str(folder))
     assert job.start(availableNow=True).awaitTermination(2 * HANG_S)
     found = job.rows().selectExpr(*rows.columns)
-    widened = {"int": "bigint"} if kind != "parquet" else {}
-    types = {c: "string" if c in by else widened.get(t, t) for c, t in rows.dtypes}
-    assert dict(found.dtypes) == types
-    as_named = rows.selectExpr(*(f"string({c}) as {c}" if c in by else c for c in rows.columns))
+    # As `spark.read` has it, but for the folders' columns, which are texts.
+    theirs = dict(spark.read.format(kind).load(str(folder)).dtypes)
+    assert dict(found.dtypes) == theirs | dict.fromkeys(by, "string")
+    texts = {c: f"string({c})" for c in by}
+    if kind == "json":
+        texts["at"] = f"""date_format(at, "{TIMES["timestampFormat"]}")"""
+    as_named = rows.selectExpr(*(f"{texts.get(c, c)} as {c}" for c in rows.columns))
     wanted = sorted(map(str, as_named.collect() * 2))
     assert sorted(map(str, found.collect())) == wanted
 
