@@ -50,6 +50,7 @@ from coordinator.sources.layout import (
     expected,
     numbered_files,
     places_of,
+    refuse_table,
     rule_of,
 )
 from coordinator.sources.listing import Files, OrderedFiles, in_order
@@ -112,6 +113,7 @@ class FileLog(GroupReadable):
         Raises:
             BadLayout: files exist that would be misread or not read at all.
         """
+        _ = self._is_no_table
         rule = self._rule()
         if rule == NUMBERS:
             places = places_of(self.root, self._is_data)
@@ -185,6 +187,16 @@ class FileLog(GroupReadable):
 
     def _is_data(self, name: str) -> bool:
         return name.endswith(self._suffixes)
+
+    @cached_property
+    def _is_no_table(self) -> bool:
+        """Looked at once.
+
+        Raises:
+            BadLayout: it is one, or in one.
+        """
+        refuse_table(self.root)
+        return True
 
     def _rule(self) -> str:
         """The rule that is given, or that the group has recorded, or that the layout suggests."""

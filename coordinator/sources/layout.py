@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 
 from coordinator.sources.base import BadLayout
@@ -35,12 +36,16 @@ SPARSE_FROM, SPARSE_RATIO = 1_000, 10
 """Above the first, one partition in ten must exist: else the number is a date or an id."""
 MOST_PARTITIONS = 10_000
 DEEPEST = 32
-TABLE_LOGS = {
+TABLES = {
     "_delta_log": ("a Delta table", 'spark.readStream.format("delta")'),
     "_spark_metadata": ("output of a streaming query", "spark.readStream of its format"),
     ".hoodie": ("a Hudi table", 'spark.readStream.format("hudi")'),
+    "metadata": ("an Iceberg table", 'spark.readStream.format("iceberg")'),
+    "manifests": ("results of an exactly-once query", "read_exactly_once"),
 }
-"""Folders of table formats, whose metadata says which files count; what each is, and its reader."""
+"""Folders whose content says which files of a table count; what each is of, and its reader."""
+_CONTENT = {"metadata": ".metadata.json", "manifests": ".json"}
+"""What a folder of a common name holds, if it is one of those."""
 DATA_SUFFIXES = frozenset(
     ".arrow .feather .arrows .parquet .jsonl .ndjson .json .csv .tsv .orc .avro "
     ".gz .bz2 .zst .lz4 .snappy .deflate".split()
@@ -193,6 +198,36 @@ def expected(suffixes: tuple[str, ...]) -> str:
     return EXPECTED.format(suffix=suffixes[0] or ".csv")
 
 
+def refuse_table(directory: StorePath) -> None:
+    """Refuse a directory that is a table, or is in one. Looks at it and at all that hold it.
+
+    Raises:
+        BadLayout: names the table, and what reads it.
+    """
+    folder = directory.absolute
+    while True:
+        with suppress(PermissionError):  # Where nobody may look, it cannot be told.
+            for name in TABLES:
+                _refuse_mark(folder / name)
+        if not folder.path.strip("/"):
+            return
+        folder = folder.parent
+
+
+def _refuse_mark(path: StorePath) -> None:
+    """Refuse a folder that marks a table, if it is one."""
+    entry = path.look()
+    if entry is None or not entry.is_folder:
+        return
+    suffix = _CONTENT.get(path.name)
+    if suffix is None or any(inner.name.endswith(suffix) for inner in path.entries()):
+        what, reader = TABLES[path.name]
+        raise BadLayout(
+            f"{path.parent} is {what}, whose files are not all rows that count ({path.name}): "
+            f"read it with {reader}"
+        )
+
+
 def _files_below(
     directory: StorePath,
     is_data: IsData,
@@ -221,12 +256,8 @@ def _walk(
         raise BadLayout(f"{folder} is more than {DEEPEST} folders deep")
     for entry in folder.entries():
         path = folder / entry.name
-        if entry.name in TABLE_LOGS:
-            what, reader = TABLE_LOGS[entry.name]
-            raise BadLayout(
-                f"{path}: this is {what}, whose files are not all rows that count: read it with "
-                f"{reader}"
-            )
+        if entry.name in TABLES:
+            _refuse_mark(path)
         if not is_visible(entry.name):
             continue
         if entry.is_folder:

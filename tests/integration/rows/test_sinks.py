@@ -18,6 +18,7 @@ import pytest
 
 from coordinator.assignors import TopicPartition
 from coordinator.operator.admin import GroupAdmin
+from coordinator.sources import BadLayout, FileLog
 from coordinator.spark.ranges import MANIFESTS, BatchRanges, Range
 from coordinator.spark.sinks.deciding import STEPS
 from coordinator.spark.sinks.protocol import Decision, SinkRefused
@@ -301,6 +302,21 @@ def test_places_of_iceberg_tables_tell_catalogs_apart_and_keep_their_secrets(tmp
     bare = IcebergSink("ns.table", "lake")
     bare._catalog = SimpleNamespace(properties={"uri": "https://me:secret@host/v1?token=secret"})
     assert bare.place == "iceberg:https://host/v1#lake.ns.table"
+
+
+@pytest.mark.parametrize("kind", ["parquet", "delta", "iceberg"])
+async def test_what_a_sink_has_written_is_no_source_of_files_from_inside_neither(
+    server, tmp_path, kind
+):
+    place = Place(kind, str(tmp_path))
+    await asyncio.to_thread(query(place, server.address).write, rows_of(FIRST), FIRST)
+    files = list(tmp_path.rglob("*.parquet"))
+    assert files
+    for folder in {
+        parent for file in files for parent in file.parents if tmp_path in parent.parents
+    }:
+        with pytest.raises(BadLayout, match=r"files are not all rows that count .*: read it with"):
+            FileLog(str(folder), "t", "parquet").partitions()
 
 
 async def test_another_table_of_the_same_group_is_refused(server, place):

@@ -39,9 +39,12 @@ def lay_out(folder: Path, *names: str) -> FileLog:
     ("names", "named"),
     [
         # Layouts that Spark writes.
-        (["0/" + PART, "_delta_log/0.json"], "_delta_log: this is a Delta table"),
+        (["0/" + PART, "_delta_log/0.json"], "is a Delta table"),
+        (["data/" + PART, "metadata/v1.metadata.json"], "is an Iceberg table"),
+        (["a=1/" + PART, ".hoodie/hoodie.properties"], "is a Hudi table"),
+        (["0/" + PART, "0/metadata/00001-x.metadata.json"], "0 is an Iceberg table"),
         ([PART, "_delta_log/0.json"], 'read it with spark.readStream.format("delta")'),
-        (["p=0/" + PART, "_spark_metadata/0"], "_spark_metadata: this is output of a stream"),
+        (["p=0/" + PART, "_spark_metadata/0"], "is output of a streaming query"),
         (["0/a.parquet", "date=2026-11-21/" + PART], "0/a.parquet is in the folder 0, which is"),
         (["a=0/x.parquet", "a=0/b=2/" + PART], "are in folders of different columns (a and a/b)"),
         (["a=1/x.parquet", "b=x/x.parquet"], "b=x/x.parquet and "),
@@ -87,6 +90,7 @@ def test_a_layout_that_would_be_misread_is_refused(tmp_path, names, named):
         (["day=3/a.parquet", "day=3/_SUCCESS", "day=3/.a.parquet.crc"], 4),
         (["0/", "1/"], 2),
         (["0/", "1/", "schema.json"], 2),
+        (["0/a.parquet", "metadata/notes.md", "_delta_log"], 1),
         (["0/a.parquet", "1/a.csv"], 2),
         (["0/a.parquet", "1/"], 2),
         (["0/a.parquet", "0/b.parquet.inprogress", "1/a.parquet.inprogress"], 2),
@@ -97,6 +101,27 @@ def test_a_layout_that_would_be_misread_is_refused(tmp_path, names, named):
 )
 def test_a_layout_that_is_read_as_meant_is_welcome(tmp_path, names, partitions):
     assert lay_out(tmp_path, *names).partitions() == list(range(partitions))
+
+
+@pytest.mark.parametrize(
+    ("mark", "what"),
+    [
+        ("_delta_log/0.json", "a Delta table"),
+        ("metadata/v1.metadata.json", "an Iceberg table"),
+        (".hoodie/hoodie.properties", "a Hudi table"),
+        ("_spark_metadata/0", "output of a streaming query"),
+    ],
+)
+@pytest.mark.parametrize("inside", ["data", "data/day=1", "data/2026"])
+def test_a_table_is_recognised_from_inside(tmp_path, mark, what, inside):
+    lay_out(tmp_path, "t/" + mark, f"t/{inside}/{PART}")
+    with pytest.raises(BadLayout, match=rf"{tmp_path}/t is {what}.*: read it with spark\.read"):
+        FileLog(str(tmp_path / "t" / inside), "t", "parquet").partitions()
+
+
+def test_a_table_that_is_no_table_of_ours_does_not_hide_what_is_beside_it(tmp_path):
+    lay_out(tmp_path, "other/_delta_log/0.json", f"log/{PART}", "metadata/notes.json")
+    assert FileLog(str(tmp_path / "log"), "t", "parquet").partitions() == list(range(8))
 
 
 # --- Columns that folders are named for -------------------------------------------------------
