@@ -206,7 +206,8 @@ def refuse_table(directory: StorePath) -> None:
     """
     folder = directory.absolute
     while True:
-        with suppress(PermissionError):  # Where nobody may look, it cannot be told.
+        # Where nobody may look it cannot be told; stores say so by errors of any kind.
+        with suppress(OSError):
             for name in TABLES:
                 _refuse_mark(folder / name)
         if not folder.path.strip("/"):

@@ -17,6 +17,7 @@ from coordinator.sources import (
     open_source,
     partitions_of,
 )
+from coordinator.sources.file_systems import StorePath
 
 PART = "part-00000-1c1e9b0e-6d3c-4b0c-9df1-b0b0b0b0b0b0-c000.snappy.parquet"
 EXPECTED = "0.parquet, 1.parquet, ...) or one folder of files for each"
@@ -117,6 +118,18 @@ def test_a_table_is_recognised_from_inside(tmp_path, mark, what, inside):
     lay_out(tmp_path, "t/" + mark, f"t/{inside}/{PART}")
     with pytest.raises(BadLayout, match=rf"{tmp_path}/t is {what}.*: read it with spark\.read"):
         FileLog(str(tmp_path / "t" / inside), "t", "parquet").partitions()
+
+
+def test_folders_above_that_may_not_be_looked_at_are_no_error(tmp_path, monkeypatch):
+    log, look = lay_out(tmp_path / "log", PART), StorePath.look
+
+    def denied(path: StorePath):
+        if Path(path.path).parent != tmp_path / "log":
+            raise OSError(5, "AWS Error ACCESS_DENIED during HeadObject operation")
+        return look(path)
+
+    monkeypatch.setattr(StorePath, "look", denied)
+    assert log.partitions() == list(range(8))
 
 
 def test_a_table_that_is_no_table_of_ours_does_not_hide_what_is_beside_it(tmp_path):

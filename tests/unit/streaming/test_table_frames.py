@@ -39,4 +39,5 @@ def test_a_url_that_is_not_known_is_asked_for(url):
     with pytest.raises(BadOption, match=r"give it as read_options .*url") as caught:
         jdbc(url, None)
     assert "secret" not in str(caught.value)
-    assert jdbc(url, "jdbc:told")[0] == "jdbc:told"
+    assert jdbc(url, "jdbc:told:x")[0] == "jdbc:told:x"
+    assert jdbc(url, "jdbc:mysql://db/")[1]["driver"] == DRIVERS["mysql"]
