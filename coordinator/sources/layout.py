@@ -46,6 +46,8 @@ TABLES = {
 """Folders whose content says which files of a table count; what each is of, and its reader."""
 _CONTENT = {"metadata": ".metadata.json", "manifests": ".json"}
 """What a folder of a common name holds, if it is one of those."""
+_FILES_IN = {"manifests": "data"}
+"""The one folder beside it that has the files; else everything beside it belongs to the table."""
 DATA_SUFFIXES = frozenset(
     ".arrow .feather .arrows .parquet .jsonl .ndjson .json .csv .tsv .orc .avro "
     ".gz .bz2 .zst .lz4 .snappy .deflate".split()
@@ -204,15 +206,16 @@ def refuse_table(directory: StorePath) -> None:
     Raises:
         BadLayout: names the table, and what reads it.
     """
-    folder = directory.absolute
+    folder, inside = directory.absolute, ""
     while True:
         # Where nobody may look it cannot be told; stores say so by errors of any kind.
         with suppress(OSError):
             for name in TABLES:
-                _refuse_mark(folder / name)
+                if not inside or inside == _FILES_IN.get(name, inside):
+                    _refuse_mark(folder / name)
         if not folder.path.strip("/"):
             return
-        folder = folder.parent
+        folder, inside = folder.parent, folder.name
 
 
 def _refuse_mark(path: StorePath) -> None:

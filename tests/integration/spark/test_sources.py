@@ -113,7 +113,7 @@ def test_rows_come_once_and_with_their_types(load, folder, write):
     types = dict(rows.dtypes)
     assert types.pop("half", "string") == "string", "a column that the folders are named for"
     # SQLite keeps no zones.
-    at = "timestamp_ntz" if write is sql else "timestamp"
+    at = {sql: "timestamp_ntz", jsonl: "string"}.get(write, "timestamp")
     assert types == {"n": "bigint", "at": at, "late": "boolean", "carrier": "string"}
     found = rows.selectExpr(
         "count(*)", "count(distinct n)", "sum(n)", "sum(int(late))", "count(carrier)",
