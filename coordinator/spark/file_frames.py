@@ -189,9 +189,12 @@ _OF_NO_SCHEMA = ("spark.sql.warehouse", "spark.sql.artifact", "spark.sql.streami
 
 @contextmanager
 def _looked_up_at_once(spark: Any, root: str) -> Iterator[None]:
-    """Have the driver look local files up, which takes less than the job that Spark makes of it."""
+    """Have the driver look local files up, which takes less than the job that Spark makes of it.
+
+    Of threads that share a session, the first one sets and restores.
+    """
     before = spark.conf.get(_THRESHOLD)
-    if not root.startswith("file:") or int(before) > LOOKED_UP:
+    if not root.startswith("file:") or int(before) >= LOOKED_UP:
         yield
         return
     spark.conf.set(_THRESHOLD, str(LOOKED_UP))
