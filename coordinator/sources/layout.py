@@ -223,7 +223,9 @@ def _refuse_mark(path: StorePath) -> None:
     entry = path.look()
     if entry is None or not entry.is_folder:
         return
-    suffix = _CONTENT.get(path.name)
+    suffix, beside = _CONTENT.get(path.name), _FILES_IN.get(path.name)
+    if beside is not None and (path.parent / beside).look() is None:
+        return
     if suffix is None or any(inner.name.endswith(suffix) for inner in path.entries()):
         what, reader = TABLES[path.name]
         raise BadLayout(

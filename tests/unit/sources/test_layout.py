@@ -139,6 +139,11 @@ def test_a_table_that_is_no_table_of_ours_does_not_hide_what_is_beside_it(tmp_pa
     assert FileLog(str(tmp_path / "log"), "t", "parquet").partitions() == list(range(8))
 
 
+def test_a_folder_named_manifests_is_no_table_without_its_data(tmp_path):
+    log = lay_out(tmp_path, "manifests/1.json", PART)
+    assert log.partitions() == list(range(8))
+
+
 # --- Columns that folders are named for -------------------------------------------------------
 
 

@@ -181,7 +181,7 @@ class Run:
         deadline = time.monotonic() + PATIENCE_S
         while not self._try_to_hit(kind, dice):
             assert time.monotonic() < deadline, f"there is no {kind} to kill"
-            self._look_after_the_feed()
+            self._look_after_all()
             time.sleep(0.2)
         self.killed[kind] = self.killed.get(kind, 0) + 1
 
@@ -220,7 +220,7 @@ class Run:
         before = self.coordinator.offsets()
         deadline = time.monotonic() + PATIENCE_S
         while all(self.coordinator.offsets().get(p) == before.get(p) for p in owned):
-            self._look_after_the_feed()
+            self._look_after_all()
             if time.monotonic() > deadline:
                 break  # The other one is being started; the next claim says whether it comes.
             time.sleep(0.1)
@@ -233,11 +233,14 @@ class Run:
         goal = self.coordinator.committed() + rows
         while self.coordinator.committed() < goal:
             assert time.monotonic() < deadline, "nothing is committed any more"
-            self._look_after_the_feed()
+            self._look_after_all()
             time.sleep(0.2)
 
-    def _look_after_the_feed(self) -> None:
-        """Let it have some batches for each driver that nobody has read."""
+    def _look_after_all(self) -> None:
+        """Let the feed have some batches for each driver that nobody has read."""
+        for driver in self.drivers:
+            status = driver.process.poll()
+            assert status is None, f"driver {driver.settings.name} has ended by itself: {status}"
         committed = self.coordinator.committed()
         if self.feed.rows < committed + 4 * ROWS_A_BATCH:
             self.feed.grow(ROWS_A_BATCH // 2)
