@@ -120,11 +120,13 @@ class StreamOptions:
     AvailableNow does about rows of partitions that other members own: leave (them to their owners,
     the default), wait until they are committed, taking over what becomes free, or fail.
     filePartitions: of directories, see `sources.location.file_log`.
-    protocol: "classic", or "session": the coordinator assigns, under leases of sessionTimeoutMs.
-    sessionTimeoutMs, rebalanceTimeoutMs (which is the hand-over deadline), maxPollIntervalMs
-    (the longest batch): see `MemberSettings`. tls, tlsCa, tlsCert, tlsKey, tokenFile,
-    proxy: see
-    `Credentials`; files as the driver sees them; without them, what its environment says.
+    protocol: "classic", or "session": the coordinator assigns, under leases of sessionTimeoutMs,
+    and a partition goes from one query to another between two batches of each.
+    sessionTimeoutMs, rebalanceTimeoutMs (time within which a batch under way gives partitions back;
+    in session groups maxPollIntervalMs by default), maxPollIntervalMs (the longest batch; whoever
+    takes longer loses its partitions): see `MemberSettings`. tls, tlsCa, tlsCert, tlsKey,
+    tokenFile, proxy: see `Credentials`; files as the driver sees them; without them, what its
+    environment says.
 
     Names of Spark's Kafka source work too: kafka.bootstrap.servers with subscribe for source (other
     kafka.* options are librdkafka's settings), subscribe for topic, maxOffsetsPerTrigger for
@@ -187,6 +189,9 @@ class StreamOptions:
                 f"availableNowRest={rest[:80]}: expected is {LEAVE}, {WAIT} or {FAIL}"
                 f"{nearest(rest[:80], (LEAVE, WAIT, FAIL))}"
             )
+        protocol = _protocol(given.get("protocol", CLASSIC))
+        longest_ms = whole_number(given, "maxPollIntervalMs", 300_000)
+        handover_ms = longest_ms if protocol == SESSION else 60_000
         starting, ending = (
             given.get("startingoffsets", EARLIEST),
             given.get("endingoffsets", LATEST),
@@ -204,10 +209,10 @@ class StreamOptions:
             fail_on_data_loss=truth(given, "failOnDataLoss", default=True),
             allow_empty=truth(given, "allowEmpty", default=False),
             topics_refresh_ms=whole_number(given, "topicsRefreshMs", TOPICS_REFRESH_MS),
-            protocol=_protocol(given.get("protocol", CLASSIC)),
+            protocol=protocol,
             session_timeout_ms=whole_number(given, "sessionTimeoutMs", 45_000),
-            rebalance_timeout_ms=whole_number(given, "rebalanceTimeoutMs", 60_000),
-            max_poll_interval_ms=whole_number(given, "maxPollIntervalMs", 300_000),
+            rebalance_timeout_ms=whole_number(given, "rebalanceTimeoutMs", handover_ms),
+            max_poll_interval_ms=longest_ms,
             credentials=_credentials(given),
         )
 
@@ -245,7 +250,10 @@ class StreamOptions:
                 "give_back": "poll",
                 "wishes": {
                     "lease_ms": self.session_timeout_ms,
+                    "mode": "warm",
                     "drain_timeout_ms": self.rebalance_timeout_ms,
+                    "max_idle_ms": self.max_poll_interval_ms,
+                    "on_stall": "release",
                 },
             }
         return {

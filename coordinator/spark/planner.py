@@ -60,10 +60,16 @@ class Planner:
 
     Args:
         scans_files: whoever reads the rows scans a file as a whole, so that batches cut few.
+        warms_up: it is ready for partitions of others once a batch has run, and has one run for
+            that: Spark's code is loaded then, and its processes are up.
     """
 
-    def __init__(self, options: StreamOptions, *, scans_files: bool = False) -> None:
+    def __init__(
+        self, options: StreamOptions, *, scans_files: bool = False, warms_up: bool = False
+    ) -> None:
         self.options = options
+        self._is_warm = not warms_up
+        self._warming: dict[TopicPartition, Holding] = {}
         self._scans_files = scans_files and isinstance(options.source, FileLog)
         self._has_exceeded = False
         self.share: Share | None = None
@@ -112,6 +118,8 @@ class Planner:
         held = _held(member)
         owned = sorted(p.partition for p in held)
         snapshots = self._look(owned)
+        if self._is_warm:
+            self._say_ready(member)
         self._begin_new(member, held, snapshots)
         for partition, snapshot in snapshots.items():
             self._check(partition, snapshot)
@@ -131,7 +139,7 @@ class Planner:
             {p: snapshots[p].end() for p in owned},
             {p: r.end for p, r in ranges.items()},
         )
-        if not ranges:
+        if not ranges and not self._warming:
             return None
         batch = BatchRanges(
             number,
@@ -167,6 +175,8 @@ class Planner:
         rows of all of them, which are then read again. With a plain sink, the other partitions
         are committed afterwards.
         """
+        if self._planned.id is not None and batch.id == self._planned.id:
+            self._is_warm = True
         if batch.number <= self._finished or not batch.ranges:
             return
         planned = self._planned_for(batch)
@@ -421,6 +431,13 @@ class Planner:
             )
         return found
 
+    def _say_ready(self, member: BlockingMember) -> None:
+        """Tell that the next batch may have the partitions that are prepared, after a look."""
+        warming, self._warming = self._warming, {}
+        if warming:
+            self._look([p.partition for p in warming])
+            member.ready(warming.values())
+
     def _look(self, owned: Sequence[int]) -> Mapping[int, Snapshot]:
         looked, self._looked = self._looked, {}
         if looked.keys() >= set(owned):
@@ -478,8 +495,9 @@ class Planner:
             while events := member.poll(timeout=0.0):
                 for event in events:
                     if isinstance(event, Warming):
-                        member.ready(event.holdings)  # There is nothing to prepare.
+                        self._warming |= {each.partition: each for each in event.holdings}
                 for partition in handed_out_or_lost(events):
+                    self._warming.pop(partition, None)
                     self._positions.pop(partition.partition, None)
             # A member that lost all and joins again has no assignment yet, not an empty one.
             is_known = bool(member.assignment) or not member.is_between_assignments

@@ -159,7 +159,7 @@ class GroupStreamReader(
 
     def _planning(self) -> Planner:
         if self._planner is None:
-            self._planner = Planner(self._options, scans_files=bool(self._stream))
+            self._planner = Planner(self._options, scans_files=bool(self._stream), warms_up=True)
             if threading.current_thread() is threading.main_thread():
                 # Spark ends this process with SIGTERM, perhaps while it calls `stop`.
                 signal.signal(signal.SIGTERM, self._terminated)

@@ -331,6 +331,7 @@ class SessionStream:
             self._take_whole(pages, self._pages_sent_ms, now_ms)
         elif pages[0].based_on == self._version:
             self._version = wanted.version
+            self.why = pages[0].why
             self.partitions.carry_out(orders_of(pages), now_ms, is_fresh=False)
         elif wanted.version > self._version:
             self._ask_for_whole(now_ms)

@@ -387,6 +387,17 @@ def test_a_member_is_revoking_until_the_last_drain_is_released(it):
     assert it.machine.state == "stable"
 
 
+def test_a_member_knows_its_assignment_once_a_difference_tells_what_it_prepares():
+    it = Driven()
+    nothing = wanted(2)
+    nothing.why = "window"
+    it.hear(100, wanted=nothing)
+    it.machine.hand_out(100)
+    assert not it.part.is_assigned
+    it.hear(200, wanted=wanted(3, (0, WARM, 0, 5), based_on=2))
+    assert it.part.is_assigned
+
+
 def test_what_is_granted_and_drained_is_told_in_a_line_each(it):
     assert it.logs[-1] == "INFO member m of group g: granted t-0…1"
     it.logs.clear()
