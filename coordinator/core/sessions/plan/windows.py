@@ -324,7 +324,8 @@ def open_next(group: SessionGroup, step: Step) -> None:
         if holder is None or holder.is_ended or holder.member_id == target:
             done.append(place)
         elif target and not _may_begin(group, place, target, loads):
-            done.append(place)  # Planned again: its receiver has changed, or was given others.
+            done.append(place)  # Its receiver has changed, or was given others.
+            call(group, step)
         elif holder.is_suspect:
             continue
         elif reason is not MoveReason.BALANCE or room.admits(target):

@@ -227,6 +227,25 @@ def test_a_move_whose_receiver_has_lost_its_stream_is_not_begun():
     assert not list(world.group.open_handoffs())
 
 
+def test_moves_to_a_receiver_that_was_without_a_stream_for_a_moment_are_planned_again():
+    world = World(with_policy(mode=Mode.WARM))
+    a = world.member("w-a", {"t": 12}).attach()
+    world.to(5_000)
+    b = world.member("w-b", {"t": 12}).attach()
+    world.to(6_100)
+    assert len(warming(b)) == 2
+    b.cut()
+    world.to(6_200)
+    b.beats = True
+    b.attach()
+    for at in range(6_300, 20_000, 100):
+        for place in warming(b):
+            b.ack(place, "ready")
+        settle(world, a)
+        world.to(at)
+    assert (len(a.active), len(b.active)) == (6, 6)
+
+
 def test_a_leave_whose_record_is_late_is_planned_all_the_same():
     world, a, b = g2()
     world.to(5_000)
