@@ -243,6 +243,8 @@ class SessionStream:
 
     def subscribe(self, topics: Collection[tuple[str, int]], now_ms: int) -> None:
         """Declare other topics or other numbers of partitions, with a new Attach."""
+        if dict(topics) == self.topics:
+            return
         del self._attach.topics[:]
         for name, partitions in topics:
             self._attach.topics.add(name=name, partitions=partitions)

@@ -314,6 +314,14 @@ def test_what_the_owner_was_told_can_be_told_again_to_another_one(it):
     assert told == [Granted(P, 1), Granted(Q, 2), Revoking(P, 1, 30_100), Warming(third, 6)]
 
 
+def test_the_same_topics_leave_the_stream_as_it_is(it):
+    it.sent.clear()
+    it.part.subscribe(dict(it.part.topics), 100)
+    it.turn(100)
+    assert it.sent == []
+    assert it.part.stream.has_stream
+
+
 def test_new_topics_end_the_stream_before_them(it):
     before = it.stream
     it.part.subscribe({"t": 3}, 100)
