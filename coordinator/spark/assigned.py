@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from coordinator.assignors import TopicPartition
-from coordinator.spark.planner import Planner, files_within
+from coordinator.spark.planner import Planner
 from coordinator.spark.ranges import NO_BATCH, BatchRanges
 from coordinator.spark.spark_reads import RowsReader, options_of_read, reader_of
 
@@ -39,7 +39,7 @@ class AssignedRows:
         self._planner = planner
         self._batch = batch or NO_BATCH
         self._is_committed = batch is None
-        files = files_within(self._batch, planner.snapshots(self._batch))
+        files = planner.files(self._batch)
         self.rows: Any = reader.frame(spark, self._batch, files)  # Any: pyspark's types.
 
     @property

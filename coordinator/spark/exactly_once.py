@@ -103,9 +103,9 @@ class ExactlyOnce(metaclass=ImportedInWorkers):
         Raises:
             SinkRefused, grpc.RpcError: see `__call__`.
         """
-        if not batch.ranges:
-            return True
         token = self.sink.stage(rows, f"{int(time.time()):012}-{uuid.uuid4().hex}")
+        if not batch.ranges:
+            return True  # It had no rows: the sink has looked at its table, and is warm.
         self.decider.at("staged")
         commits = batch.commits(self.topic)
         return self.decider.decide(

@@ -123,6 +123,8 @@ class FileReader:
             return reader.load([_literal(path) for path in paths])
 
     def _between(self, spark: Any, one: FileRange) -> Any:
+        if one.first == one.last:  # Spark does not see that this is nothing, and reads.
+            return self._load(spark, [one.uri]).where("spark_partition_id() < 0")
         return self._load(spark, [one.uri]).where(
             f"_metadata.row_index >= {one.first} AND _metadata.row_index < {one.last}"
         )

@@ -139,8 +139,10 @@ class Planner:
             {p: snapshots[p].end() for p in owned},
             {p: r.end for p, r in ranges.items()},
         )
-        if not ranges and not self._warming:
-            return None
+        if not ranges:
+            if not self._warming:
+                return None
+            snapshots = self._look([p.partition for p in self._warming])
         batch = BatchRanges(
             number,
             ranges,
@@ -149,8 +151,25 @@ class Planner:
             {p: self._stored[p] for p in ranges},
         )
         planned = {p: held[p] for p in map(self.options.key, ranges)}
-        self._planned = _Planned(batch.id, planned, {p: snapshots[p] for p in ranges})
+        self._planned = _Planned(batch.id, planned, {p: snapshots[p] for p in ranges or snapshots})
         return batch
+
+    def files(self, batch: BatchRanges) -> list[FileRange]:
+        """The files that hold the rows of a batch; none, if they are not in files.
+
+        Of a batch without rows that is run for the sake of partitions to come it is a file of
+        theirs, and no row of it: whoever reads it is warm then.
+
+        Raises:
+            LogChanged: a file is no longer the one that was listed, or see `snapshots`.
+        """
+        if batch.ranges:
+            return files_within(batch, self.snapshots(batch))
+        for snapshot in self._planned.snapshots.values() if batch.id == self._planned.id else ():
+            if isinstance(snapshot, FileSnapshot) and snapshot.begin() < snapshot.end():
+                (newest,) = snapshot.file_ranges(snapshot.end() - 1, snapshot.end())
+                return [newest._replace(last=newest.first)]
+        return []
 
     def snapshots(self, batch: BatchRanges) -> Mapping[int, Snapshot]:
         """Snapshots of the partitions of a batch: those by which it was planned, if it was here.

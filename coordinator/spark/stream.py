@@ -40,7 +40,7 @@ from coordinator.sources.files import FileRange
 from coordinator.spark.announced import Announcement
 from coordinator.spark.logs import log_like_spark
 from coordinator.spark.options import StreamOptions
-from coordinator.spark.planner import Planner, files_within
+from coordinator.spark.planner import Planner
 from coordinator.spark.ranges import NO_BATCH, BatchRanges
 from coordinator.spark.refusals import BadOption, told_plainly
 from coordinator.spark.sinks.protocol import SinkRefused
@@ -207,5 +207,5 @@ class FilesReader(GroupStreamReader):
     @told_plainly()
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[RangePartition]:
         batch = NO_BATCH if start == end else BatchRanges.from_offset(end)
-        self._announced(batch.to_offset(), files_within(batch, self._planning().snapshots(batch)))
+        self._announced(batch.to_offset(), self._planning().files(batch))
         return []

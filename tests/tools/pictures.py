@@ -2,8 +2,8 @@
 
 `deploy/explain.svg` and `deploy/timeline.svg` show what `coordinator explain` and `timeline` say of
 an incident that is played on virtual time, so they are the same on every machine.
-`deploy/workers.svg` and `deploy/owners.svg` are drawn from recorded runs, of the README's worker
-(`tests/integration/clients/recorded_workers.py`) and of `deploy/demo delays`.
+`deploy/workers.svg` is a run of the README's worker, drawn by
+`tests/integration/clients/recorded_workers.py`, and `deploy/owners.svg` that of a `deploy/demo`.
 The pictures of the console (`tests/integration/browser/pictures.py`) are photographs of a real one.
 """
 
@@ -19,22 +19,11 @@ from html import escape
 from coordinator.client.member.calls import Join, Sync
 from coordinator.observe.timeline_svg import as_svg
 from coordinator.v1 import admin_pb2
-from flights.history import load
-from flights.picture import draw
 from tests.kit.documents import ROOT
 from tests.unit.client.kit import Player, World
 
 EXPLAIN = ROOT / "deploy/explain.svg"
 TIMELINE = ROOT / "deploy/timeline.svg"
-WORKERS = ROOT / "deploy/workers.svg"
-OWNERS = ROOT / "deploy/owners.svg"
-RECORDED_WORKERS = ROOT / "deploy/examples/workers.json"
-"""The run that `python -m tests.integration.clients.recorded_workers FILE` has recorded."""
-RECORDED = ROOT / "deploy/spark/flights/owners.json"
-"""`.demo/delays/owners.json` of a run of `deploy/demo delays`."""
-WORKERS_TITLE = "Two workers share twelve partitions; one is killed, and a third one comes"
-TITLE = "Version 2 of a query takes over from version 1"
-PARTITIONS = 12
 GROUP = "orders"
 COLUMNS = 96
 CHARACTER, LINE, MARGIN, BAR = 8.4, 21, 20, 40
@@ -131,21 +120,9 @@ def draw_timeline() -> str:
     return as_svg(incident()) + "\n"
 
 
-def draw_workers() -> str:
-    """The picture of the README's worker."""
-    return draw(load(RECORDED_WORKERS), WORKERS_TITLE, PARTITIONS)
-
-
-def draw_owners() -> str:
-    """The picture of the demo."""
-    return draw(load(RECORDED), TITLE, PARTITIONS)
-
-
 DRAWN = {
     EXPLAIN: draw_explain,
     TIMELINE: draw_timeline,
-    WORKERS: draw_workers,
-    OWNERS: draw_owners,
 }
 
 

@@ -20,7 +20,7 @@ A query has written the rows of a batch, and not decided yet that they count; th
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """`at_s`: seconds of `time.monotonic`. `kind`: `TAKES`, `WORKS`, `STAGED` or `REFUSED`."""
+    """`at_s`: seconds. `kind`: `TAKES`, `WORKS`, `STAGED` or `REFUSED`."""
 
     at_s: float
     member: str
@@ -48,8 +48,8 @@ class Notebook:
         self._file.write(json.dumps(line) + "\n")
 
 
-def read_notes(folder: Path) -> list[Note]:
-    """Notes of all workers in the order of their times."""
+def read_notes(folder: Path, since_s: float) -> list[Note]:
+    """Notes of all workers in the order of their times, which count from `since_s`."""
     lines = [
         json.loads(line)
         for path in folder.glob("*.jsonl")
@@ -57,7 +57,7 @@ def read_notes(folder: Path) -> list[Note]:
         if line.endswith("\n")  # A kill may cut the last one.
     ]
     notes = [
-        Note(at_s, member, kind, partition)
+        Note(at_s - since_s, member, kind, partition)
         for at_s, member, kind, partitions in lines
         for partition in partitions
     ]

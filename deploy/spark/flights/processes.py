@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
+
+import psutil
 
 STOP_PATIENCE_S = 15
 
@@ -90,34 +91,7 @@ def kill(process: subprocess.Popen[bytes]) -> None:
 
 def send(process: subprocess.Popen[bytes], number: signal.Signals) -> None:
     """Send a signal to a process and all below it: Spark's are not of one process group."""
-    for pid in family(process.pid):
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(pid, number)
-
-
-def family(pid: int) -> list[int]:
-    """A process and all below it, parents first."""
-    children: dict[int, list[int]] = {}
-    for child, parent in _parents():
-        children.setdefault(parent, []).append(child)
-    found = [pid]
-    for member in found:
-        found += children.get(member, [])
-    return found
-
-
-def _parents() -> Iterator[tuple[int, int]]:
-    """Processes of this machine with their parents."""
-    if not Path("/proc/self/stat").exists():  # Not Linux.
-        command = ["/bin/ps", "-A", "-o", "pid=,ppid="]
-        told = subprocess.run(command, stdout=subprocess.PIPE, check=True)
-        for line in told.stdout.splitlines():
-            child, parent = map(int, line.split())
-            yield child, parent
-        return
-    for folder in Path("/proc").iterdir():
-        if folder.name.isdigit():
-            with contextlib.suppress(OSError):
-                # The name in front may have blanks and brackets.
-                status = (folder / "stat").read_text().rpartition(")")[2].split()
-                yield int(folder.name), int(status[1])
+    first = psutil.Process(process.pid)
+    for each in [first, *first.children(recursive=True)]:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            each.send_signal(number)

@@ -11,7 +11,7 @@ import sys
 
 from coordinator.client import BlockingMember
 from coordinator.sources import FileLog, partitions_of
-from coordinator.sources.group import consume, ends_of
+from coordinator.sources.group import consume
 from flights.counting import Counting
 
 
@@ -19,7 +19,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     for name in ("bootstrap", "group", "log", "topic", "results", "client-id"):
         parser.add_argument(f"--{name}", required=True)
-    parser.add_argument("--session-timeout-ms", type=int, required=True)
+    parser.add_argument("--lease-ms", type=int, required=True)
     parser.add_argument("--rows-per-commit", type=int, required=True)
     parser.add_argument("--pause", type=float, required=True)
     options = parser.parse_args()
@@ -29,11 +29,9 @@ def main() -> None:
         options.bootstrap,
         options.group,
         {options.topic: len(partitions_of(source))},
-        assignors=("cooperative-sticky",),
+        protocol="session",
         client_id=options.client_id,
-        log_ends=ends_of(source),
-        session_timeout_ms=options.session_timeout_ms,
-        heartbeat_interval_ms=options.session_timeout_ms // 6,
+        wishes={"lease_ms": options.lease_ms},
     ) as member:
         consume(
             member,

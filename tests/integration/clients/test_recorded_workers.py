@@ -1,22 +1,28 @@
-"""The run that the README's first picture shows can be recorded again."""
+"""The run that the README's first picture shows can be played and drawn again."""
 
-import os
-import sys
 from pathlib import Path
 
-from flights.history import load
-from tests.integration.operations.shell import Shell
-from tests.kit.documents import ROOT
-from tests.tools.test_pictures import check_workers
+import pytest
 
-ENVIRONMENT = {"PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT}/deploy/spark"}
+pytest.importorskip("matplotlib", reason="pictures need the extra `demo`")
+
+from tests.integration.clients import recorded_workers
+from tests.integration.clients.recorded_workers import PARTITIONS, TITLE
 
 
-def test_a_run_of_the_readmes_worker_is_recorded(tmp_path: Path) -> None:
-    recorded = tmp_path / "workers.json"
-    with Shell(ROOT, ENVIRONMENT) as shell:
-        status = shell.run(
-            f"{sys.executable} -m tests.integration.clients.recorded_workers {recorded} --pause 0"
-        )
-        assert status == 0, shell.output()
-    check_workers(load(recorded))
+def test_a_run_of_the_readmes_worker_shows_who_went_on(tmp_path: Path, monkeypatch) -> None:
+    drawn = []
+    draw = recorded_workers.draw
+    monkeypatch.setattr(recorded_workers, "draw", lambda *told: drawn.append(told) or draw(*told))
+    recorded_workers.main([str(tmp_path / "workers.svg"), "--pause", "0"])
+    assert TITLE in (tmp_path / "workers.svg").read_text()
+    ((_, _, histories, steps),) = drawn
+    (history,) = histories.values()
+    assert history.owners == ["worker 1", "worker 2", "worker 3"]
+    taken = [rest for rest in history.rests if rest.strike is not None]
+    assert len(taken) == PARTITIONS // 2
+    assert {(rest.former, rest.owner) for rest in taken} == {("worker 2", "worker 1")}
+    assert all(rest.length_s > 5 for rest in taken), "nobody can go on before its session ends"
+    came = [stint for stint in history.stints if stint.owner == "worker 3"]
+    assert len(came) == PARTITIONS // 2
+    assert all(stint.begin_s > steps[-1][0] for stint in came)

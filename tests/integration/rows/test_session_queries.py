@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import sys
 from pathlib import Path
 
@@ -12,10 +13,13 @@ import pytest
 pytest.importorskip("pyspark", reason="streams need the extra `spark`")
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 from coordinator.sources import write_log
+from coordinator.spark import announced
+from coordinator.spark.announced import announced_files
 from coordinator.spark.options import StreamOptions
-from coordinator.spark.stream import GroupStreamReader
+from coordinator.spark.stream import FilesReader, GroupStreamReader
 from tests.integration.rows.test_stream_reader import next_batch, ranges
 from tests.integration.waiting import wait_until
 from tests.kit.serving import running
@@ -54,7 +58,9 @@ class Readers:
 
 
 @pytest.fixture
-async def readers(tmp_path):
+async def readers(tmp_path, tmp_path_factory, monkeypatch):
+    # Processes that run tests side by side have one parent, by which batches are announced.
+    monkeypatch.setattr(announced.tempfile, "tempdir", str(tmp_path_factory.mktemp("announced")))
     for partition in (0, 1):
         write_log(tmp_path, partition, pa.table({"n": range(ROWS)}))
     async with running() as server:
@@ -89,6 +95,31 @@ async def test_a_partition_stays_until_the_next_query_has_run_a_batch(readers):
         (moved,) = {"0", "1"} - {kept}
         wait_until(lambda: next_batch(new, cold) != cold)
         assert ranges(next_batch(new, cold))[moved][0] == served[-2][moved][1]
+
+    await asyncio.to_thread(story)
+
+
+async def test_the_batch_before_is_of_a_file_of_the_partitions_to_come_and_of_no_row(
+    readers, tmp_path
+):
+    for partition in (0, 1):
+        (tmp_path / "p" / str(partition)).mkdir(parents=True)
+        pq.write_table(pa.table({"n": range(ROWS)}), tmp_path / "p" / f"{partition}/1.parquet")
+    options = StreamOptions.parse(readers.options(source=f"parquet:{tmp_path / 'p'}"))
+    old, new = FilesReader(options, "old"), FilesReader(options, "new")
+    readers.made += [old, new]
+
+    def story():
+        next_batch(old)
+        begin = new.initialOffset()
+        cold = next_batch(new)
+        new.partitions(begin, cold)
+        batch, (file,) = announced_files(os.getppid(), "new")
+        assert not batch.ranges
+        assert (file.first, file.rows) == (file.last, ROWS)
+        warm = next_batch(new, cold)
+        new.partitions(cold, warm)
+        assert announced_files(os.getppid(), "new").files == []
 
     await asyncio.to_thread(story)
 

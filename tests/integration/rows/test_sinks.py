@@ -19,7 +19,7 @@ import pytest
 from coordinator.assignors import TopicPartition
 from coordinator.operator.admin import GroupAdmin
 from coordinator.sources import BadLayout, FileLog
-from coordinator.spark.ranges import MANIFESTS, BatchRanges, Range
+from coordinator.spark.ranges import MANIFESTS, NO_BATCH, BatchRanges, Range
 from coordinator.spark.sinks.deciding import STEPS
 from coordinator.spark.sinks.protocol import Decision, SinkRefused
 from tests.kit.patience import HANG_S
@@ -82,6 +82,20 @@ async def test_a_kill_between_any_two_steps_leaves_each_row_once(server, place, 
         assert place.rows(server.address) == counter(OTHERS, FIRST)
         assert heir.write(rows_of(SECOND), SECOND)
         assert place.rows(server.address) == counter(OTHERS, FIRST, SECOND)
+
+    await asyncio.to_thread(story)
+
+
+async def test_a_batch_without_rows_looks_at_the_table_and_decides_nothing(server, place):
+    def story():
+        exact = query(place, server.address)
+        assert exact.write(rows_of(NO_BATCH), NO_BATCH)
+        assert exact.recover().number == 0
+        assert exact.write(rows_of(FIRST), FIRST)
+        staged = place.staged()
+        assert exact.write(rows_of(NO_BATCH), NO_BATCH)
+        assert (exact.recover().number, place.staged()) == (1, staged)
+        assert place.rows(server.address) == counter(FIRST)
 
     await asyncio.to_thread(story)
 

@@ -11,7 +11,10 @@ import pytest
 
 from coordinator.operator.admin import GroupAdmin
 from coordinator.sources.base import BadLayout, LogChanged, NothingFound
+from coordinator.sources.files import FileRange
 from coordinator.spark import committed, read_assigned, reading
+from coordinator.spark.file_frames import FileReader
+from coordinator.spark.ranges import NO_BATCH
 from coordinator.spark.refusals import BadOption
 from tests.kit.serving import Process
 
@@ -353,3 +356,14 @@ def test_a_table_is_refused(spark, ours, tmp_path):
     with pytest.raises(BadLayout, match="output of a streaming query"):
         with reading(spark, **ours()):
             raise AssertionError("it was read")
+
+
+@pytest.mark.parametrize("format", ["parquet", "json"])
+def test_a_range_without_rows_is_scanned_all_the_same(spark, tmp_path, format):
+    """Spark has loaded its code then, before there are rows to wait."""
+    spark.range(3).coalesce(1).write.format(format).save(f"{tmp_path}/log")
+    (path,) = (tmp_path / "log").glob("part-*")
+    reader = FileReader((tmp_path / "log").as_uri(), format, "id long")
+    rows = reader.frame(spark, NO_BATCH, [FileRange(path.as_uri(), 0, 0, 3)])
+    assert rows.collect() == []
+    assert "FileScan" in rows._jdf.queryExecution().executedPlan().toString()

@@ -6,15 +6,13 @@ pytest.importorskip("pyspark", reason="the flights need the extra `demo`")
 
 import pandas as pd
 
-from flights.delays.tables import FLIGHT_KEY, clean_weather, one_each, read_flights, read_tables
+from flights.dataset import FLIGHT_KEY, JOINS, clean_weather, one_each, read, read_tables
 
 
 def test_no_join_can_double_a_flight():
     tables = read_tables()
-    assert not tables.airlines.duplicated("carrier").any()
-    assert not tables.airports.duplicated("dest").any()
-    assert not tables.planes.duplicated("tailnum").any()
-    assert not tables.weather.duplicated(["origin", "time_hour"]).any()
+    for name, key in JOINS.items():
+        assert not tables[name].duplicated(key).any()
     with pytest.raises(ValueError, match="1 rows have the carrier of another row"):
         one_each(pd.DataFrame({"carrier": ["AA", "AA"]}), ["carrier"])
 
@@ -35,4 +33,4 @@ def test_an_hour_observed_twice_has_its_last_observation_and_a_gale_of_1000_mph_
 
 
 def test_the_key_tells_flights_apart():
-    assert not read_flights().duplicated(FLIGHT_KEY).any()
+    assert not read().duplicated(FLIGHT_KEY).any()
