@@ -3,7 +3,7 @@
     python -m tests.campaigns.faults.spark.driver JSON        see `Settings`
 
 Lines on standard input: `kill-task` fails a running task; the end of the input stops it.
-Each row is written with who wrote it, so that a judge can tell who did what twice.
+A plain sink gets each row with who wrote it, so that a judge can tell who did what twice.
 """
 
 from __future__ import annotations
@@ -14,12 +14,22 @@ import threading
 import time
 import uuid
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
+
+from coordinator.spark import streaming
+from coordinator.spark.exactly_once import ExactlyOnce
+from tests.kit.sinks import GROUP, Place
+
+PLAIN = "plain"
 
 
 @dataclass(frozen=True)
 class Settings:
-    """`folder` is shared by all drivers of a run; `sink` is plain or exactly-once."""
+    """`folder` is shared by all drivers of a run; `sink` is plain, or a kind of `tests.kit.sinks`.
+
+    by_spark: Spark reads the files, not a source in Python.
+    """
 
     name: str
     folder: str
@@ -28,11 +38,12 @@ class Settings:
     source: str
     coordinator: str
     sink: str
+    protocol: str
     rows_per_batch: int
     session_timeout_ms: int
     static: bool
+    by_spark: bool
     topic: str = "flights"
-    group: str = "flights"
 
 
 def main() -> None:
@@ -81,7 +92,8 @@ def _start(spark, settings: Settings, folder: Path):
     checkpoint = str(folder / f"checkpoint-{settings.name}")
     options = {
         "coordinator": settings.coordinator,
-        "group": settings.group,
+        "group": GROUP,
+        "protocol": settings.protocol,
         "source": settings.source,
         "topic": settings.topic,
         "maxRowsPerBatch": str(settings.rows_per_batch),
@@ -89,30 +101,29 @@ def _start(spark, settings: Settings, folder: Path):
     }
     if settings.static:
         options["instance"] = settings.name
-    rows = spark.readStream.format("consumer_group").options(**options).load()
     write = _batch_writer(settings, folder, checkpoint, f"{settings.name}-{uuid.uuid4().hex[:8]}")
-    stream = rows.writeStream.foreachBatch(write).option("checkpointLocation", checkpoint)
+    if settings.by_spark:
+        stream = streaming(spark, **options).foreach_batch(write)
+    else:
+        rows = spark.readStream.format("consumer_group").options(**options).load()
+        stream = rows.writeStream.foreachBatch(write)
+    stream = stream.option("checkpointLocation", checkpoint)
     return stream.trigger(processingTime="0 seconds").start()
 
 
 def _batch_writer(settings: Settings, folder: Path, checkpoint: str, run: str):
-    from pyspark.sql.functions import lit
-
-    from coordinator.spark.exactly_once import ExactlyOnceSink
-
-    exact = ExactlyOnceSink(
-        str(folder), checkpoint, settings.coordinator, settings.group, settings.topic
-    )
+    if settings.sink == PLAIN:
+        return partial(_write_plainly, folder, run)
+    exact = ExactlyOnce(
+        Place(settings.sink, str(folder)).sink(), settings.coordinator, GROUP, settings.topic,
+        checkpoint=checkpoint,
+    )  # fmt: skip
     done = 0
 
     def write(rows, batch_id: int) -> None:
         nonlocal done
-        signed = rows.withColumn("run", lit(run)).withColumn("batch", lit(batch_id))
-        if settings.sink == "plain":
-            signed.write.parquet(str(folder / "data" / f"{batch_id:09}-{run}-{uuid.uuid4().hex}"))
-            return
         before = exact.refused
-        exact(signed, batch_id)
+        exact(rows.selectExpr("partition AS p", "row AS n", "carrier", "tailnum"), batch_id)
         if exact.refused > before:
             # The first batch after a start may be one that this driver had done itself.
             what = "again" if done == 0 else "zombie"
@@ -121,6 +132,13 @@ def _batch_writer(settings: Settings, folder: Path, checkpoint: str, run: str):
         done += 1
 
     return write
+
+
+def _write_plainly(folder: Path, run: str, rows, batch_id: int) -> None:
+    from pyspark.sql.functions import lit
+
+    signed = rows.withColumn("run", lit(run)).withColumn("batch", lit(batch_id))
+    signed.write.parquet(str(folder / "data" / f"{batch_id:09}-{run}-{uuid.uuid4().hex}"))
 
 
 def _obey(spark) -> None:

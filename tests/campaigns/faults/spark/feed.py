@@ -5,7 +5,8 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from coordinator.sources import SegmentWriter
+import pyarrow as pa
+import pyarrow.parquet as pq
 
 ROOT = Path(__file__).parents[4]
 
@@ -19,19 +20,15 @@ class Feed:
 
     def __init__(self, folder: Path) -> None:
         sys.path.insert(0, str(ROOT / "deploy/spark"))
-        import pyarrow as pa
-
         from flights import dataset
 
-        self.source = f"segments:{folder}"
+        self.source = f"parquet:{folder}"
         self.lengths: dict[int, int] = {}
         """Rows of each partition that are in the log."""
-        self._tables, self._writers = {}, {}
+        self._folder, self._tables = folder, {}
         for partition, some in dataset.partitioned(dataset.read()):
             some = some.assign(partition=partition, row=range(len(some)))
-            table = pa.Table.from_pandas(some, preserve_index=False)
-            self._tables[partition] = table
-            self._writers[partition] = SegmentWriter(folder, partition, table.schema)
+            self._tables[partition] = pa.Table.from_pandas(some, preserve_index=False)
             self.lengths[partition] = 0
 
     @property
@@ -41,11 +38,13 @@ class Feed:
 
     def grow(self, rows: int | None) -> None:
         """Append so many rows to each partition, as far as there are; None: all."""
-        for partition, writer in self._writers.items():
-            more = self._tables[partition].slice(self.lengths[partition], rows)
+        for partition, table in self._tables.items():
+            begin = self.lengths[partition]
+            more = table.slice(begin, rows)
             if more.num_rows:
-                self.lengths[partition] = writer.append(more)
-
-    def close(self) -> None:
-        for writer in self._writers.values():
-            writer.close()
+                folder = self._folder / str(partition)
+                folder.mkdir(parents=True, exist_ok=True)
+                hidden = folder / f".{begin:06}.parquet"
+                pq.write_table(more, hidden)
+                hidden.rename(folder / f"{begin:06}.parquet")
+                self.lengths[partition] += more.num_rows

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -23,6 +24,13 @@ class Verdict:
     """Times that a partition went from one run of a query to another."""
     worst: str
     """The partition with most repeated batches beyond its moves; empty if there is none."""
+
+
+def judge_counted(rows: Counter[tuple[int, int]], lengths: dict[int, int]) -> Verdict:
+    """Compare the rows (partition, number) of a table with the lengths of the partitions."""
+    expected = {(p, n) for p, length in lengths.items() for n in range(length)}
+    assert rows.keys() <= expected, "rows that were never in the log"
+    return Verdict(rows.total(), len(expected - rows.keys()), rows.total() - len(rows), 0, 0, "")
 
 
 def judge(paths: list[Path], lengths: dict[int, int]) -> Verdict:

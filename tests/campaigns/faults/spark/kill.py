@@ -1,9 +1,11 @@
 """Kill tasks, workers, executors, source processes, drivers and the coordinator, at random.
 
-    python -m tests.campaigns.faults.spark.kill plain|exactly-once [KILLS] [SEED]
+    python -m tests.campaigns.faults.spark.kill SINK PROTOCOL [KILLS] [SEED]
 
-Two Spark drivers on a standalone cluster read the flights of 2013 as members of one group.
-Exit status: 0 if every claim holds. What the run wrote stays behind if one does not.
+SINK: plain, parquet, delta, iceberg, sql. PROTOCOL: classic, session. Two Spark drivers on a
+standalone cluster read the flights of 2013 as members of one group: in one Spark reads the files,
+in the other a source in Python. Exit status: 0 if every claim holds. What the run wrote stays
+behind if one does not.
 """
 
 from __future__ import annotations
@@ -14,21 +16,19 @@ import os
 import random
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 
 from coordinator.assignors import TopicPartition
-from coordinator.assignors.consumer_protocol import decode_assignment
 from coordinator.operator.admin import GroupAdmin
-from coordinator.spark.exactly_once import committed_files
-from tests.campaigns.faults.spark.driver import Settings
+from tests.campaigns.faults.spark.driver import PLAIN, Settings
 from tests.campaigns.faults.spark.feed import Feed
-from tests.campaigns.faults.spark.judge import Verdict, judge
+from tests.campaigns.faults.spark.judge import Verdict, judge, judge_counted
 from tests.campaigns.faults.spark.processes import (
     below,
     executors,
@@ -39,6 +39,7 @@ from tests.campaigns.faults.spark.processes import (
 from tests.integration.spark import standalone
 from tests.kit.patience import HANG_S
 from tests.kit.serving import Process, free_port
+from tests.kit.sinks import GROUP, Place
 
 ROOT = Path(__file__).parents[4]
 KINDS = ("task", "worker", "executor", "source", "driver", "coordinator")
@@ -76,18 +77,7 @@ class Coordinator:
     def offsets(self) -> dict[TopicPartition, int]:
         """Committed offsets of the flights."""
         with GroupAdmin(self.address) as admin:
-            return {p: o for p, o in admin.offsets("flights").items() if p.topic == "flights"}
-
-    def owned_by(self, client_id: str) -> set[TopicPartition]:
-        """The partitions of a member."""
-        with GroupAdmin(self.address) as admin:
-            members = admin.describe_group("flights").members
-        return {
-            partition
-            for member in members
-            if member.client_id == client_id and member.member_assignment
-            for partition in decode_assignment(member.member_assignment).partitions
-        }
+            return {p: o for p, o in admin.offsets(GROUP).items() if p.topic == "flights"}
 
 
 class Driver:
@@ -128,13 +118,6 @@ class Driver:
         self.process.stdin.flush()
         return 1
 
-    @property
-    def client_ids(self) -> list[str]:
-        """Client ids that its member may have in the group."""
-        pids = source_processes(self.process.pid)
-        queries = [f"spark-query-{socket.gethostname()}-{pid}" for pid in pids]
-        return [f"spark-{self.settings.name}", *queries]
-
 
 class Run:
     """Two drivers and a coordinator. There are always some batches more to read."""
@@ -146,6 +129,7 @@ class Run:
         archive: Path,
         unpacked: Path,
         sink: str,
+        protocol: str,
     ) -> None:
         self.folder, self.sink = folder, sink
         self.feed = Feed(folder / "log")
@@ -162,9 +146,10 @@ class Run:
         first = Settings(
             name="one", folder=str(folder), master=master, archive=str(archive),
             source=self.feed.source, coordinator=self.coordinator.address, sink=sink,
-            rows_per_batch=ROWS_A_BATCH, session_timeout_ms=SESSION_MS, static=True,
+            protocol=protocol, rows_per_batch=ROWS_A_BATCH, session_timeout_ms=SESSION_MS,
+            static=True, by_spark=True,
         )  # fmt: skip
-        second = replace(first, name="two", static=False)
+        second = replace(first, name="two", static=False, by_spark=False)
         self.drivers = [Driver(settings, environment) for settings in (first, second)]
         self.killed: dict[str, int] = {}
 
@@ -172,7 +157,6 @@ class Run:
         for driver in self.drivers:
             driver.kill()
         self.coordinator.stop()
-        self.feed.close()
 
     # --- What happens ---
 
@@ -212,14 +196,12 @@ class Run:
 
         What it was writing meanwhile is a zombie's.
         """
-        owned = set().union(*map(self.coordinator.owned_by, driver.client_ids))
-        if not owned:
-            return 0
         family = [p.pid for p in below(driver.process.pid)]
-        heard = send(family, signal.SIGSTOP)
         before = self.coordinator.offsets()
+        heard = send(family, signal.SIGSTOP)
         deadline = time.monotonic() + PATIENCE_S
-        while all(self.coordinator.offsets().get(p) == before.get(p) for p in owned):
+        # Until all partitions get on, those that it had as well.
+        while any(self.coordinator.offsets().get(p) == offset for p, offset in before.items()):
             self._look_after_all()
             if time.monotonic() > deadline:
                 break  # The other one is being started; the next claim says whether it comes.
@@ -264,12 +246,11 @@ class Run:
     # --- What is left ---
 
     def verdict(self) -> Verdict:
-        if self.sink == "plain":
+        if self.sink == PLAIN:
             paths = [p for p in (self.folder / "data").iterdir() if any(p.glob("*.parquet"))]
-        else:
-            found = committed_files(str(self.folder), self.coordinator.address, "flights")
-            paths = [Path(str(path)) for path in found]
-        return judge(paths, self.feed.lengths)
+            return judge(paths, self.feed.lengths)
+        rows = Place(self.sink, str(self.folder)).rows(self.coordinator.address)
+        return judge_counted(rows, self.feed.lengths)
 
     def refused(self, what: str) -> int:
         """Commits that were refused: of zombies, or of batches done `again` after a start."""
@@ -279,7 +260,13 @@ class Run:
 
 
 def kill_again_and_again(
-    run: Run, kills: int, stops: int, seed: int, *, everything: bool = True
+    run: Run,
+    kills: int,
+    stops: int,
+    seed: int,
+    *,
+    kinds: Sequence[str] = KINDS,
+    everything: bool = True,
 ) -> None:
     """Kill and stop jobs, all kinds equally often, each time once they make progress.
 
@@ -287,7 +274,7 @@ def kill_again_and_again(
         everything: read all flights in the end, not only those that are in the log by then.
     """
     dice = random.Random(seed)
-    plan = [KINDS[n % len(KINDS)] for n in range(kills)] + ["stop"] * stops
+    plan = [kinds[n % len(kinds)] for n in range(kills)] + ["stop"] * stops
     dice.shuffle(plan)
     run.wait_for_progress()
     for number, kind in enumerate(plan):
@@ -295,7 +282,7 @@ def kill_again_and_again(
         run.wait_for_progress()
         time.sleep(dice.random())
         print(f"{number + 1:4} {kind:12} {run.coordinator.committed():8} rows", flush=True)
-    while run.sink == "exactly-once" and not run.refused("zombie"):
+    while run.sink != PLAIN and not run.refused("zombie"):
         assert run.killed["stop"] < STOPS_MAX, "no zombie tried to commit: the race was not tested"
         run.hit("stop", dice)
         run.wait_for_progress()
@@ -307,7 +294,7 @@ def claims(run: Run, verdict: Verdict) -> list[str]:
     broken = []
     if verdict.missing:
         broken.append(f"{verdict.missing} rows are missing")
-    if run.sink == "plain":
+    if run.sink == PLAIN:
         if verdict.worst:
             broken.append(f"more than a batch again for a move: {verdict.worst}")
     else:
@@ -321,14 +308,14 @@ def _one(dice: random.Random, pids: list[int]) -> list[int]:
 
 
 def main() -> int:
-    sink = sys.argv[1]
-    kills = int(sys.argv[2]) if len(sys.argv) > 2 else 100
-    seed = int(sys.argv[3]) if len(sys.argv) > 3 else random.randrange(10**6)
+    sink, protocol = sys.argv[1:3]
+    kills = int(sys.argv[3]) if len(sys.argv) > 3 else 100
+    seed = int(sys.argv[4]) if len(sys.argv) > 4 else random.randrange(10**6)
     folder = Path(tempfile.mkdtemp(prefix="spark-kill-"))
     began = time.monotonic()
     archive, unpacked = standalone.pack(folder)
     with standalone.cluster(folder / "cluster") as master:
-        run = Run(folder, master, archive, unpacked, sink)
+        run = Run(folder, master, archive, unpacked, sink, protocol)
         with contextlib.closing(run):
             kill_again_and_again(run, kills, stops=max(1, kills // 20), seed=seed)
             verdict = run.verdict()
@@ -336,7 +323,7 @@ def main() -> int:
     print(verdict)
     print(f"killed: {run.killed}; zombies refused: {run.refused('zombie')}")
     print(f"done again after a start: {run.refused('again')}")
-    print(f"{sink}, {kills} kills, seed {seed}, {time.monotonic() - began:.0f} s")
+    print(f"{sink}, {protocol}, {kills} kills, seed {seed}, {time.monotonic() - began:.0f} s")
     for claim in broken:
         print(f"BROKEN: {claim}; see {folder}")
     if not broken:
