@@ -36,6 +36,7 @@ from coordinator.spark.refused_batches import RefusedBatches
 from coordinator.spark.sinks.deciding import Decider, Proposal
 from coordinator.spark.sinks.parquet import DAY_S, ParquetSink
 from coordinator.spark.sinks.protocol import Decision, Sink
+from coordinator.spark.stateless import check_stateless
 from coordinator.spark.worker_imports import ImportedInWorkers
 
 SMALL_BYTES = 32 << 20
@@ -67,6 +68,7 @@ class ExactlyOnce(metaclass=ImportedInWorkers):
         self.group, self.topic = group, topic
         self._checkpoint = StorePath.of(checkpoint) if checkpoint else None
         self._refused = RefusedBatches()
+        self._is_stateless = False  # It is not known yet.
 
     @property
     def refused(self) -> int:
@@ -85,6 +87,7 @@ class ExactlyOnce(metaclass=ImportedInWorkers):
             grpc.RpcError: the coordinator refused, or did not answer for a minute, so the outcome
                 is unknown. When Spark runs the batch again, it is looked up.
         """
+        self._is_stateless = self._is_stateless or check_stateless(rows, self.group)
         self.add(
             rows,
             announced_batch(java_process(rows), self.group, self.topic, batch_id, self._checkpoint),
