@@ -7,7 +7,6 @@ checkpoints, and which the version of the table that brings the rows sets.
 
 from __future__ import annotations
 
-import json
 import os
 import time
 from collections.abc import Mapping
@@ -18,6 +17,8 @@ from urllib.parse import parse_qsl
 from coordinator.sources.file_stores import Entry
 from coordinator.sources.file_systems import StorePath
 from coordinator.spark.sinks.attempts import attempts
+from coordinator.spark.sinks.delta_protocol import conditions_of
+from coordinator.spark.sinks.delta_stats import stats_of
 from coordinator.spark.sinks.protocol import Decision, SinkRefused
 from coordinator.spark.sinks.staging import (
     arrow_schema,
@@ -51,8 +52,9 @@ class DeltaSink:
         return f"delta:{self._folder.absolute}"
 
     def stage(self, rows: Any, name: str) -> str:
-        by = self._check(arrow_schema(rows))
-        return to_token(stage_files(rows, partial(new_file, self._folder), f"staged-{name}", by))
+        by, conditions = self._check(arrow_schema(rows))
+        opener = partial(new_file, self._folder)
+        return to_token(stage_files(rows, opener, f"staged-{name}", by, conditions))
 
     def commit(self, token: str, decision: Decision) -> None:
         from deltalake import CommitProperties, Transaction
@@ -80,7 +82,7 @@ class DeltaSink:
                             dict(zip(by, file.values, strict=True)),
                             now_ms,
                             True,
-                            json.dumps({"numRecords": file.rows}),
+                            self._stats(file.name, decision),
                         )
                         for file in files
                     ],
@@ -110,11 +112,25 @@ class DeltaSink:
 
     # --- Inside ---
 
-    def _check(self, schema: Any) -> list[str]:
+    def _stats(self, name: str, decision: Decision) -> str:
+        """Statistics of a staged file, which only a VACUUM can have deleted."""
+        try:
+            return stats_of(self._folder / name)
+        except FileNotFoundError as error:
+            raise SinkRefused(
+                f"{self.place}: {name}, staged for decision {decision.number} of group "
+                f"{decision.group}, is gone: somebody has deleted it, perhaps a VACUUM that keeps "
+                "files for less time than a batch takes (keep the 7 days that Delta has by "
+                "default). To write its rows again, set the group's offsets back to the begin of "
+                f"that batch, which ends at {dict(decision.offsets)}, and delete the offset of "
+                "__manifests-0"
+            ) from error
+
+    def _check(self, schema: Any) -> tuple[list[str], Mapping[str, str]]:
         """Make the table if there is none, and compare the schema with its own.
 
         Returns:
-            The columns that it is partitioned by.
+            The columns that it is partitioned by, and conditions that rows have to meet.
         """
         import deltalake
         from deltalake.exceptions import TableNotFoundError
@@ -126,6 +142,7 @@ class DeltaSink:
             table = deltalake.DeltaTable.create(
                 self._uri(), given, mode="ignore", storage_options=self._options
             )
+        conditions = conditions_of(table, self.place, schema.names)
         known = {field.name: field for field in table.schema().fields}
         by = list(table.metadata().partition_columns)
         for name in by:
@@ -149,7 +166,7 @@ class DeltaSink:
                     f"{self.place}: column {field.name} is {known[field.name].type} in the "
                     f"table, and {field.type} in the rows: cast it before the sink"
                 )
-        return by
+        return by, conditions
 
     def _table(self) -> Any:
         """The table as it is now.

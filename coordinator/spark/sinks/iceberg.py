@@ -17,6 +17,8 @@ from coordinator.spark.sinks.protocol import Decision, SinkRefused
 from coordinator.spark.sinks.staging import arrow_schema, files_of, stage_files, to_token
 
 RETRIES = "commit.retry.num-retries"
+NEWEST_FORMAT = 2
+"""Version of tables that it knows how to write."""
 MADE_WITH = {
     # As Iceberg's own writers do unless told otherwise, and pyiceberg does not: without, a commit
     # and a reader's plan go through one manifest for each batch that there ever was.
@@ -117,6 +119,11 @@ class IcebergSink:
                 table = catalog.create_table(self._name, schema=schema, properties=MADE_WITH)
             except TableAlreadyExistsError:
                 table = self._table()
+        if table.format_version > NEWEST_FORMAT:
+            raise SinkRefused(
+                f"{self.place} is of format version {table.format_version}, and this sink writes "
+                f"up to {NEWEST_FORMAT}: row lineage and defaults of columns are not its to keep"
+            )
         if not table.spec().is_unpartitioned():
             raise SinkRefused(
                 f"{self.place} is partitioned, which this sink does not write: give it a table "

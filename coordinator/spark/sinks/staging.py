@@ -9,10 +9,11 @@ from __future__ import annotations
 import json
 import os
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass
 from functools import partial, reduce
+from types import MappingProxyType
 from typing import Any
 
 from coordinator.sources.file_systems import StorePath
@@ -23,6 +24,7 @@ TOKEN_MAX = 32 << 10
 """Characters of a token; a manifest has offsets too, and at most 64 KiB by default."""
 MOST_FILES = 100
 """Files that a task writes at once, one for each partition of the table that its rows are in."""
+NO_CONDITIONS: Mapping[str, str] = MappingProxyType({})
 _COLUMNS = "name string, size long, rows long, json_values string"
 
 
@@ -40,7 +42,11 @@ class StagedFile:
 
 
 def stage_files(
-    rows: Any, opener: Callable[[str], Any], folder: str, by: Sequence[str] = ()
+    rows: Any,
+    opener: Callable[[str], Any],
+    folder: str,
+    by: Sequence[str] = (),
+    conditions: Mapping[str, str] = NO_CONDITIONS,
 ) -> list[StagedFile]:
     """Write rows as Parquet, a file for each partition of the DataFrame that has any.
 
@@ -50,10 +56,15 @@ def stage_files(
         folder: in front of the files' names.
         by: columns that the table is partitioned by: a file for each of their values, too. Of text,
             whole numbers, dates or booleans.
+        conditions: in Spark's SQL, by what to call them. A row that does not meet one, or of which
+            it is not known, fails the job.
     Raises:
+        SinkRefused: conditions cannot be asked of these rows.
         whatever opening or writing raises, or py4j's error of the job.
     """
-    return stage_tasks(rows, partial(_write, opener, folder, by))
+    if conditions:
+        rows = _with_answers(rows, conditions)
+    return stage_tasks(rows, partial(_write, opener, folder, by, list(conditions)))
 
 
 def stage_tasks(
@@ -72,6 +83,28 @@ def stage_tasks(
         for r in done
     )
     return sorted(files, key=lambda f: f.name)
+
+
+def _with_answers(rows: Any, conditions: Mapping[str, str]) -> Any:
+    """The rows with a column for each condition, which the task that writes them looks at.
+
+    Not as a filter: Spark would ask it of rows that a join or a filter before drops.
+    """
+    if not hasattr(rows, "selectExpr"):
+        raise SinkRefused(f"only Spark can ask rows for {', '.join(conditions)}")
+    from pyspark.errors import AnalysisException
+
+    try:
+        answers = (f"({sql}) AS `{_answer(n)}`" for n, sql in enumerate(conditions.values()))
+        return rows.selectExpr("*", *answers)
+    except AnalysisException as error:
+        raise SinkRefused(
+            f"the rows cannot be asked for {', '.join(conditions)}: {error}"
+        ) from error
+
+
+def _answer(number: int) -> str:
+    return f"@condition {number}"
 
 
 def to_token(files: Sequence[StagedFile]) -> str:
@@ -163,13 +196,18 @@ class _StagingTask(metaclass=ImportedInWorkers):
 
 
 def _write(
-    opener: Callable[[str], Any], folder: str, by: Sequence[str], batches: Iterable[Any]
+    opener: Callable[[str], Any],
+    folder: str,
+    by: Sequence[str],
+    conditions: Sequence[str],
+    batches: Iterable[Any],
 ) -> list[StagedFile]:
     """Write a file for each value of the columns `by` that there are rows of."""
     files: dict[tuple[str | None, ...], _File] = {}
     with ExitStack() as stack:
         for batch in batches:
-            plain = batch.cast(plain_schema(batch.schema))
+            good = _met(batch, conditions)
+            plain = good.cast(plain_schema(good.schema))
             for values, rows in _split(plain, by):
                 if values not in files:
                     if len(files) == MOST_FILES:
@@ -181,6 +219,24 @@ def _write(
                     files[values] = stack.enter_context(_File(opener, name, rows.schema))
                 files[values].write(rows)
     return [StagedFile(f.name, f.size, f.rows, values) for values, f in files.items()]
+
+
+def _met(batch: Any, conditions: Sequence[str]) -> Any:
+    """The rows, without the answers to conditions.
+
+    Raises:
+        SinkRefused: a row does not meet one.
+    """
+    import pyarrow.compute as pc
+
+    names = [_answer(number) for number in range(len(conditions))]
+    rows = batch.drop_columns(names) if names else batch
+    for condition, name in zip(conditions, names, strict=True):
+        is_met = pc.fill_null(batch.column(name), False)
+        if not pc.all(is_met).as_py():
+            row = rows.filter(pc.invert(is_met)).slice(0, 1).to_pylist()[0]
+            raise SinkRefused(f"a row breaks {condition}: {row}")
+    return rows
 
 
 def _split(batch: Any, by: Sequence[str]) -> Iterator[tuple[tuple[str | None, ...], Any]]:

@@ -76,3 +76,44 @@ def test_a_column_that_a_later_version_of_a_query_adds_is_null_in_earlier_rows(
     assert sorted(map(tuple, found.select("n", "more").collect())) == [
         (0, None), (1, "x"), (2, None)
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize("how", ["complete", "update", "append"])
+def test_a_query_with_state_is_refused_with_the_reason(spark, log, server, tmp_path, how):
+    options = {
+        "coordinator": server.address, "group": f"state-{how}", "source": str(log), "topic": TOPIC,
+    }  # fmt: skip
+    rows = spark.readStream.format("consumer_group").options(**options).load()
+    made = rows.dropDuplicates(["n"]) if how == "append" else rows.groupBy("p").count()
+    sink = ExactlyOnce(
+        Place("parquet", str(tmp_path)).sink(), server.address, f"state-{how}", TOPIC
+    )
+    writer = made.writeStream.foreachBatch(sink).outputMode(how)
+    query = writer.option("checkpointLocation", f"{tmp_path}/c").trigger(availableNow=True).start()
+    with pytest.raises(Exception, match="SinkRefused: the query keeps state"):
+        query.awaitTermination(2 * HANG_S)
+    assert not list((tmp_path / "results").rglob("*.parquet"))
+
+
+def test_rows_are_asked_for_what_a_delta_table_demands(spark, server, tmp_path):
+    from deltalake import DeltaTable, Field, Schema
+    from deltalake.schema import PrimitiveType
+
+    fields = [Field("p", PrimitiveType("long"), nullable=False), Field("n", PrimitiveType("long"))]
+    place = Place("delta", str(tmp_path))
+    table = DeltaTable.create(place.location(), Schema(fields))
+    table.alter.add_constraint({"small": "n < 100"})
+    sink = ExactlyOnce(place.sink(), server.address, "demands", TOPIC)
+    batch = BatchRanges(1, {0: Range(0, 2, -1)})
+    for value, told in (("100", "constraint small"), ("null", "constraint small")):
+        rows = spark.sql(f"SELECT 1L AS p, cast({value} AS long) AS n UNION ALL SELECT 2L, 3L")
+        with pytest.raises(Exception, match=f"SinkRefused: a row breaks {told}"):
+            sink.write(rows, batch)
+    rows = spark.sql("SELECT if(n = 1, null, n) AS p, n FROM VALUES (1L), (2L) AS t(n)")
+    with pytest.raises(Exception, match="a row breaks column p, which may not be null"):
+        sink.write(rows, batch)
+    # A join drops the row that would break it: conditions are asked of what is written.
+    rows = spark.sql("SELECT n AS p, n FROM VALUES (99L), (200L) AS t(n)").where("n < 150")
+    assert sink.write(rows, batch)
+    assert DeltaTable(place.location()).to_pyarrow_table().to_pylist() == [{"p": 99, "n": 99}]
+    assert DeltaTable(place.location()).get_add_actions(flatten=True)["max.n"].to_pylist() == [99]
