@@ -11,6 +11,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 from coordinator.assignors import TopicPartition
@@ -21,7 +22,7 @@ from coordinator.client.member.ledger import Holding
 from coordinator.client.offsets import OffsetAndMetadata
 from coordinator.client.worker.topics import TopicCounts
 from coordinator.commit_metadata import fingerprint, new_id, parsed
-from coordinator.sources.base import Snapshot, snapshots_of
+from coordinator.sources.base import LogChanged, Snapshot, snapshots_of
 from coordinator.sources.files import PARTS, FileLog, FileRange, FileSnapshot
 from coordinator.sources.group.commits import commit_told
 from coordinator.sources.group.measures import topics_of_source
@@ -167,8 +168,9 @@ class Planner:
             return files_within(batch, self.snapshots(batch))
         for snapshot in self._planned.snapshots.values() if batch.id == self._planned.id else ():
             if isinstance(snapshot, FileSnapshot) and snapshot.begin() < snapshot.end():
-                (newest,) = snapshot.file_ranges(snapshot.end() - 1, snapshot.end())
-                return [newest._replace(last=newest.first)]
+                with suppress(LogChanged):  # That is for the batch with its rows to say.
+                    (newest,) = snapshot.file_ranges(snapshot.end() - 1, snapshot.end())
+                    return [newest._replace(last=newest.first)]
         return []
 
     def snapshots(self, batch: BatchRanges) -> Mapping[int, Snapshot]:

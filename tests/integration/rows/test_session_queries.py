@@ -113,6 +113,12 @@ async def test_the_batch_before_is_of_a_file_of_the_partitions_to_come_and_of_no
         next_batch(old)
         begin = new.initialOffset()
         cold = next_batch(new)
+        for path in (tmp_path / "p").rglob("*.parquet"):
+            path.rename(path.with_suffix(".moved"))
+        new.partitions(begin, cold)
+        assert announced_files(os.getppid(), "new").files == [], "nothing of them is read yet"
+        for path in (tmp_path / "p").rglob("*.moved"):
+            path.rename(path.with_suffix(".parquet"))
         new.partitions(begin, cold)
         batch, (file,) = announced_files(os.getppid(), "new")
         assert not batch.ranges
