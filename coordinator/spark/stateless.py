@@ -27,9 +27,8 @@ def check_stateless(rows: Any, group: str) -> bool:  # Any: a pyspark DataFrame.
     Raises:
         SinkRefused: it does.
     """
-    plan = getattr(rows, "_jdf", None)
-    if plan is not None:
-        is_known, has_state = True, "StateStore" in plan.queryExecution().toRdd().toDebugString()
+    if hasattr(rows, "_jdf"):
+        is_known, has_state = True, "StateStore" in _lineage(rows)
     else:
         found = [query.lastProgress for query in rows.sparkSession.streams.active]
         ours = [it for it in found if it and any(s.group == group for s in shares_of(it))]
@@ -37,3 +36,11 @@ def check_stateless(rows: Any, group: str) -> bool:  # Any: a pyspark DataFrame.
     if has_state:
         raise SinkRefused(REASON)
     return is_known
+
+
+def _lineage(rows: Any) -> str:
+    """What the batch that Spark has handed out was computed from; nothing is run for it."""
+    leaves = rows._jdf.queryExecution().analyzed().collectLeaves()
+    found = [leaves.apply(number) for number in range(leaves.size())]
+    batches = [leaf for leaf in found if leaf.getClass().getSimpleName() == "LogicalRDD"]
+    return "\n".join(batch.rdd().toDebugString() for batch in batches)
