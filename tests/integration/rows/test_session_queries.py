@@ -76,8 +76,14 @@ async def test_a_partition_stays_until_the_next_query_has_run_a_batch(readers):
     def story():
         at = next_batch(old)
         assert ranges(at) == {"0": (0, 10), "1": (0, 10)}
-        before = {**new.initialOffset(), "number": 7}  # Of an old checkpoint.
-        cold = next_batch(new, before)
+        before = cold = {**new.initialOffset(), "number": 7}  # Of an old checkpoint.
+
+        def has_planned() -> bool:
+            nonlocal cold
+            cold = next_batch(new, before)
+            return cold != before
+
+        wait_until(has_planned)
         assert (cold["number"], ranges(cold)) == (8, {}), "Spark runs no batch without this"
         at = next_batch(old, at)
         assert ranges(at) == {"0": (10, 20), "1": (10, 20)}, "the new one is not ready"
@@ -111,8 +117,14 @@ async def test_the_batch_before_is_of_a_file_of_the_partitions_to_come_and_of_no
 
     def story():
         next_batch(old)
-        begin = new.initialOffset()
-        cold = next_batch(new)
+        begin = cold = new.initialOffset()
+
+        def has_planned() -> bool:
+            nonlocal cold
+            cold = next_batch(new)
+            return cold != begin
+
+        wait_until(has_planned)
         for path in (tmp_path / "p").rglob("*.parquet"):
             path.rename(path.with_suffix(".moved"))
         new.partitions(begin, cold)
@@ -131,7 +143,7 @@ async def test_the_batch_before_is_of_a_file_of_the_partitions_to_come_and_of_no
 
 
 async def test_a_query_that_stands_still_in_a_batch_loses_its_partitions(readers):
-    stuck, other = readers(maxPollIntervalMs="1000"), readers()
+    stuck, other = readers(maxPollIntervalMs="3000"), readers()
 
     def story():
         at = next_batch(stuck)

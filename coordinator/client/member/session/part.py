@@ -125,10 +125,11 @@ class SessionPart(ProtocolPart):
 
     @property
     def is_assigned(self) -> bool:
-        """See `ProtocolPart`: what the group's plan gives it."""
+        """See `ProtocolPart`: what the group's plan gives it, once the owner was told of it."""
         stream = self.stream
         is_member = bool(stream.session_id) and not stream.is_waiting
-        return bool(self.machine.ledger.held) or (is_member and stream.why != WINDOW)
+        has_nothing = is_member and stream.why != WINDOW and not self.partitions.held
+        return bool(self.machine.ledger.held) or has_nothing
 
     @property
     def is_between_assignments(self) -> bool:
