@@ -165,7 +165,7 @@ class Planner:
             LogChanged: a file is no longer the one that was listed, or see `snapshots`.
         """
         if batch.ranges:
-            return files_within(batch, self.snapshots(batch))
+            return _files_within(batch, self.snapshots(batch))
         for snapshot in self._planned.snapshots.values() if batch.id == self._planned.id else ():
             if isinstance(snapshot, FileSnapshot) and snapshot.begin() < snapshot.end():
                 with suppress(LogChanged):  # That is for the batch with its rows to say.
@@ -330,7 +330,7 @@ class Planner:
         self, batch: BatchRanges, member: BlockingMember, held: Mapping[TopicPartition, Holding]
     ) -> None:
         if self._scans_files and batch.id == self._planned.id:
-            files_within(batch, self._planned.snapshots)  # They were read after they were planned.
+            _files_within(batch, self._planned.snapshots)  # They were read after they were planned.
         commit_told(
             member,
             batch.commits(self.options.source.topic),
@@ -558,7 +558,7 @@ class Planner:
         return member
 
 
-def files_within(batch: BatchRanges, snapshots: Mapping[int, Snapshot]) -> list[FileRange]:
+def _files_within(batch: BatchRanges, snapshots: Mapping[int, Snapshot]) -> list[FileRange]:
     """The files that hold the rows of a batch; none, if they are not in files.
 
     Raises:

@@ -53,9 +53,13 @@ class Feed(threading.Thread):
         self._files += 1
         for number, table in self._rest.items():
             some = table.slice(0, rows)
-            path = self._folder / str(number) / f"{self._files:06}.parquet"
             if some.num_rows:
-                hidden = path.with_name(f".{path.name}")
-                pq.write_table(some, hidden)
-                hidden.rename(path)
+                write_whole(self._folder / str(number) / f"{self._files:06}.parquet", some)
             self._rest[number] = table.slice(some.num_rows)
+
+
+def write_whole(path: Path, rows: pa.Table) -> None:
+    """Write a Parquet file that nobody sees before it is complete."""
+    hidden = path.with_name(f".{path.name}")
+    pq.write_table(rows, hidden)
+    hidden.rename(path)

@@ -71,6 +71,11 @@ def label(member: str, kills: int) -> str:
     return member + {0: "", 1: " (restarted)"}.get(kills, f" (restarted {kills} times)")
 
 
+def member_of(owner: str) -> str:
+    """The member of a label."""
+    return owner.partition(" (restarted")[0]
+
+
 def history_of(notes: Iterable[Note], strikes: Sequence[Strike]) -> History:
     """Make the history of a group.
 
@@ -110,7 +115,7 @@ def _rest(former: Stint, stint: Stint, strikes: Iterable[Strike]) -> Rest:
     found = [
         it
         for it in strikes
-        if former.owner.split(" (")[0] == it.member and former.begin_s <= it.at_s <= stint.begin_s
+        if member_of(former.owner) == it.member and former.begin_s <= it.at_s <= stint.begin_s
     ]
     strike = found[-1] if found else None
     begin_s = former.end_s if strike is None else max(former.end_s, strike.at_s)

@@ -28,7 +28,7 @@ from coordinator.operator import GroupAdmin
 from coordinator.spark.exactly_once import committed_files
 from flights import dataset, judge
 from flights.feed import Feed
-from flights.history import SIGKILL, SIGSTOP, History, Rest, Strike, history_of
+from flights.history import SIGKILL, SIGSTOP, History, Rest, Strike, history_of, member_of
 from flights.notes import REFUSED, STAGED, WORKS, Note, read_notes
 from flights.picture import draw, lengths
 from flights.processes import check, kill, send, start_coordinator, start_program
@@ -64,7 +64,6 @@ class Driver:
 class Story:
     """The steps of the run, each of which waits until the one before has had its effect."""
 
-    address: str
     admin: GroupAdmin
     folder: Path
     feed: Feed
@@ -139,8 +138,8 @@ class Story:
         """Until each query works on half of the partitions."""
 
         def is_shared(protocol: str) -> bool:
-            owners = [owner.split(" (")[0] for owner in self.history(protocol).latest().values()]
-            return owners.count(self.old.name) == owners.count(self.new.name)
+            members = [*map(member_of, self.history(protocol).latest().values())]
+            return members.count(self.old.name) == members.count(self.new.name)
 
         self._until(is_shared)
 
@@ -190,7 +189,7 @@ def main() -> int:
         print(f"The coordinator listens on {address}; metrics: {metrics}", flush=True)
         admin = stack.enter_context(GroupAdmin(address))
         old, new = (Driver(version, address, folder, stack) for version in (1, 2))
-        story = Story(address, admin, folder, feed, old, new)
+        story = Story(admin, folder, feed, old, new)
         story.play()
         for protocol in PROTOCOLS:
             (folder / f"explain-{protocol}.txt").write_text(explained(address, protocol))

@@ -70,20 +70,26 @@ async def readers(tmp_path, tmp_path_factory, monkeypatch):
             await asyncio.to_thread(reader.stop)
 
 
+def batch_after(reader: GroupStreamReader, start: dict) -> dict:
+    """The offset of the next batch, once there is one."""
+    found = start
+
+    def is_planned() -> bool:
+        nonlocal found
+        found = next_batch(reader, start)
+        return found != start
+
+    wait_until(is_planned)
+    return found
+
+
 async def test_a_partition_stays_until_the_next_query_has_run_a_batch(readers):
     old, new = readers(), readers()
 
     def story():
         at = next_batch(old)
         assert ranges(at) == {"0": (0, 10), "1": (0, 10)}
-        before = cold = {**new.initialOffset(), "number": 7}  # Of an old checkpoint.
-
-        def has_planned() -> bool:
-            nonlocal cold
-            cold = next_batch(new, before)
-            return cold != before
-
-        wait_until(has_planned)
+        cold = batch_after(new, {**new.initialOffset(), "number": 7})  # Of an old checkpoint.
         assert (cold["number"], ranges(cold)) == (8, {}), "Spark runs no batch without this"
         at = next_batch(old, at)
         assert ranges(at) == {"0": (10, 20), "1": (10, 20)}, "the new one is not ready"
@@ -99,8 +105,7 @@ async def test_a_partition_stays_until_the_next_query_has_run_a_batch(readers):
         wait_until(is_given_back)
         (kept,) = served[-1]
         (moved,) = {"0", "1"} - {kept}
-        wait_until(lambda: next_batch(new, cold) != cold)
-        assert ranges(next_batch(new, cold))[moved][0] == served[-2][moved][1]
+        assert ranges(batch_after(new, cold))[moved][0] == served[-2][moved][1]
 
     await asyncio.to_thread(story)
 
@@ -117,14 +122,8 @@ async def test_the_batch_before_is_of_a_file_of_the_partitions_to_come_and_of_no
 
     def story():
         next_batch(old)
-        begin = cold = new.initialOffset()
-
-        def has_planned() -> bool:
-            nonlocal cold
-            cold = next_batch(new)
-            return cold != begin
-
-        wait_until(has_planned)
+        begin = new.initialOffset()
+        cold = batch_after(new, begin)
         for path in (tmp_path / "p").rglob("*.parquet"):
             path.rename(path.with_suffix(".moved"))
         new.partitions(begin, cold)

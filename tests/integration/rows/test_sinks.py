@@ -600,15 +600,12 @@ def test_a_partitioned_iceberg_table_is_refused_with_advice(tmp_path):
     [
         ({"newest": 1}, "is of format version 2, and this sink writes up to 1"),
         ({"required": True}, "(?s)does not take the rows: .*change the table's schema"),
-        ({"by": "n"}, "is partitioned, which this sink does not write"),
     ],
 )
 def test_what_an_iceberg_table_demands_and_the_sink_cannot_keep_is_refused(
     tmp_path, made, told, monkeypatch
 ):
-    from pyiceberg.partitioning import PartitionField, PartitionSpec
     from pyiceberg.schema import Schema
-    from pyiceberg.transforms import IdentityTransform
     from pyiceberg.types import LongType, NestedField
 
     from coordinator.spark.sinks import iceberg
@@ -621,8 +618,7 @@ def test_what_an_iceberg_table_demands_and_the_sink_cannot_keep_is_refused(
     schema = Schema(
         NestedField(1, "p", LongType(), required=is_required), NestedField(2, "n", LongType())
     )
-    by = [PartitionField(2, 1000, IdentityTransform(), "n")] if "by" in made else []
-    catalog.create_table("ns.results", schema, partition_spec=PartitionSpec(*by))
+    catalog.create_table("ns.results", schema)
     # No version of pyiceberg makes a table that it cannot write.
     monkeypatch.setattr(iceberg, "NEWEST_FORMAT", made.get("newest", iceberg.NEWEST_FORMAT))
     with pytest.raises(SinkRefused, match=told):

@@ -6,7 +6,6 @@ import sys
 from pathlib import Path
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 ROOT = Path(__file__).parents[4]
 
@@ -21,7 +20,9 @@ class Feed:
     def __init__(self, folder: Path) -> None:
         sys.path.insert(0, str(ROOT / "deploy/spark"))
         from flights import dataset
+        from flights.feed import write_whole
 
+        self._write = write_whole
         self.source = f"parquet:{folder}"
         self.lengths: dict[int, int] = {}
         """Rows of each partition that are in the log."""
@@ -44,7 +45,5 @@ class Feed:
             if more.num_rows:
                 folder = self._folder / str(partition)
                 folder.mkdir(parents=True, exist_ok=True)
-                hidden = folder / f".{begin:06}.parquet"
-                pq.write_table(more, hidden)
-                hidden.rename(folder / f"{begin:06}.parquet")
+                self._write(folder / f"{begin:06}.parquet", more)
                 self.lengths[partition] += more.num_rows

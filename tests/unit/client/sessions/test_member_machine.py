@@ -395,7 +395,9 @@ def test_a_member_is_revoking_until_the_last_drain_is_released(it):
     assert it.machine.state == "stable"
 
 
-def test_a_member_knows_its_assignment_once_a_difference_tells_what_it_prepares():
+@pytest.fixture
+def waits():
+    """A member that has nothing until the next plan."""
     it = Driven()
     nothing = wanted(2)
     nothing.why = "window"
@@ -404,19 +406,18 @@ def test_a_member_knows_its_assignment_once_a_difference_tells_what_it_prepares(
     it.part.poll_begins(150, gives_back=True)
     it.turn(150)
     assert not it.part.is_assigned
+    return it
+
+
+def test_a_member_knows_its_assignment_once_a_difference_tells_what_it_prepares(waits):
+    it = waits
     it.hear(200, wanted=wanted(3, (0, WARM, 0, 5), based_on=2))
     assert it.part.is_assigned
 
 
-def test_a_member_knows_its_assignment_once_its_owner_was_told_of_it():
+def test_a_member_knows_its_assignment_once_its_owner_was_told_of_it(waits):
     """Else whoever polls before and asks after that would take it for nothing."""
-    it = Driven()
-    nothing = wanted(2)
-    nothing.why = "window"
-    it.hear(100, wanted=nothing)
-    it.machine.hand_out(100)
-    it.part.poll_begins(150, gives_back=True)
-    it.turn(150)
+    it = waits
     it.hear(200, wanted=wanted(3, (0, ACTIVE, 7), based_on=2))
     assert not it.part.is_assigned
     it.machine.hand_out(200)
