@@ -35,6 +35,8 @@ settings.register_profile(
 
 TESTS = Path(__file__).parent
 SLOW_MARKERS = ("spark", "faults", "integration", "browser")
+ALONE = "alone"
+"""Marker of slow tests that run after all others, one at a time."""
 JAVA_MINIMUM = 17  # PySpark 4 needs it.
 CHROMIUM_NAMES = ("chromium", "chromium-browser", "google-chrome")
 
@@ -86,18 +88,7 @@ def missing_for_browser() -> str | None:
     return f"no browser found ({', '.join(CHROMIUM_NAMES)})"
 
 
-def missing_calm() -> str | None:
-    """Return the reason to skip tests that start several Sparks at a time; None: they run."""
-    if os.environ.get("TESTS_CALM"):
-        return None
-    return (
-        "Spark gives a worker's Python ten seconds to start, which a busy machine does not keep: "
-        "TESTS_CALM=1 runs them"
-    )
-
-
 REQUIREMENTS: dict[str, Callable[[], str | None]] = {
-    "calm": missing_calm,
     "spark": missing_for_spark,
     "faults": missing_for_faults,
     "browser": missing_for_browser,
@@ -187,7 +178,9 @@ def pytest_configure(config: pytest.Config) -> None:
         for folder in SLOW_MARKERS:
             config.addinivalue_line("norecursedirs", folder)
     elif config.option.slow:
-        config.option.markexpr = any_marker
+        config.option.markexpr = f"({any_marker}) and not {ALONE}"
+    elif config.option.alone:
+        config.option.markexpr = ALONE
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
@@ -240,7 +233,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--slow",
         action="store_true",
-        help="only tests with such a marker",
+        help=f"only tests with such a marker, without those marked {ALONE}",
+    )
+    parser.addoption(
+        "--alone",
+        action="store_true",
+        help=f"only tests marked {ALONE}: they start several Sparks at a time",
     )
     parser.addoption(
         "--rewrite",

@@ -1,12 +1,14 @@
 """One Spark session for all tests, on a standalone cluster of two workers.
 
 Executors run a Python that has nothing of ours: library and dependencies reach them in the
-archive that `deploy/spark/pack` makes, as `deploy/spark/README.md` tells users to do it.
+archive that `deploy/spark/pack` makes, as `deploy/spark/README.md` tells users to do it. Those of
+the Connect server come and go, and each would unpack 500 MB: they unpack the library alone.
 """
 
 from __future__ import annotations
 
 import sys
+import tarfile
 from pathlib import Path
 
 import pytest
@@ -22,7 +24,7 @@ def cluster(tmp_path_factory):
         yield standalone.Cluster(master, archive, unpacked)
 
 
-def settings_of(cluster: standalone.Cluster, local: Path) -> dict[str, str]:
+def settings_of(cluster: standalone.Cluster, archive: Path, local: Path) -> dict[str, str]:
     """Settings of an application on the cluster; `deploy/spark/README.md` has the last two."""
     return {
         "spark.driver.host": "127.0.0.1",
@@ -33,10 +35,9 @@ def settings_of(cluster: standalone.Cluster, local: Path) -> dict[str, str]:
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.shuffle.partitions": "2",
         "spark.local.dir": str(local),
-        "spark.archives": f"{cluster.archive}#library",
+        "spark.archives": f"{archive}#library",
         **({"spark.jars": str(standalone.JDBC_JAR)} if standalone.JDBC_JAR.exists() else {}),
-        # Workers of a Connect session start in a folder below.
-        "spark.executorEnv.PYTHONPATH": "./library:../library",
+        "spark.executorEnv.PYTHONPATH": "./library",
     }
 
 
@@ -54,7 +55,7 @@ def spark(cluster, tmp_path_factory):
         session = (
             SparkSession.builder.master(cluster.master)
             .config("spark.cores.max", "2")
-            .config(map=settings_of(cluster, tmp_path_factory.mktemp("local")))
+            .config(map=settings_of(cluster, cluster.archive, tmp_path_factory.mktemp("local")))
             .getOrCreate()
         )
     from coordinator.spark.stream import ConsumerGroupSource
@@ -70,7 +71,8 @@ ELASTIC = {
     "spark.dynamicAllocation.initialExecutors": "1",
     # One for each attempt at a slot, and one for a query's tasks.
     "spark.dynamicAllocation.maxExecutors": "3",
-    "spark.dynamicAllocation.executorIdleTimeout": "5s",
+    # Longer than from one test to the next: a JVM takes longer to begin than a query to run.
+    "spark.dynamicAllocation.executorIdleTimeout": "10s",
     "spark.decommission.enabled": "true",
     "spark.executor.decommission.forceKillTimeout": "1s",
     "spark.speculation": "true",
@@ -83,8 +85,17 @@ ELASTIC = {
 @pytest.fixture(scope="session")
 def connect_url(cluster, tmp_path_factory):
     """Address of a Connect server on the same cluster, whose executors come and go."""
-    settings = {**settings_of(cluster, tmp_path_factory.mktemp("connect-local")), **ELASTIC}
-    with standalone.connect_server(cluster, tmp_path_factory.mktemp("connect"), settings) as url:
+    folder = tmp_path_factory.mktemp("connect")
+    archive = folder / "coordinator.tar.gz"
+    with tarfile.open(archive, "w:gz", compresslevel=1) as tar:
+        tar.add(cluster.unpacked / "coordinator", "coordinator")
+    settings = {
+        **settings_of(cluster, archive, tmp_path_factory.mktemp("connect-local")),
+        **ELASTIC,
+        # As the page on Connect has it: workers of its sessions start in a folder below.
+        "spark.executorEnv.PYTHONPATH": f"./library:../library:{cluster.unpacked}",
+    }
+    with standalone.connect_server(cluster, folder, settings) as url:
         yield url
 
 

@@ -19,7 +19,7 @@ from tests.kit.patience import HANG_S
 from tests.kit.serving import Process
 from tests.kit.sinks import GROUP, KINDS, PARTITIONS, TOPIC, Place, everything, log_of
 
-pytestmark = [pytest.mark.calm, pytest.mark.usefixtures("travels_by_value")]
+pytestmark = [pytest.mark.alone, pytest.mark.usefixtures("travels_by_value")]
 
 ROWS = 40
 PAGE = ROOT / "deploy/docs/spark-connect.md"
@@ -78,9 +78,9 @@ def test_the_client_sees_how_many_batches_were_refused(connect, log, server, tmp
 
 def test_the_client_is_told_refusals_in_their_own_words(connect, log, server, tmp_path):
     reading = options(server, log, "told")
-    unknown = connect.readStream.format("consumer_group").options(**reading, colour="red")
+    unknown = connect.readStream.format("consumer_group").options(**reading, colour="red").load()
     with pytest.raises(Exception, match="there is no option colour"):
-        unknown.load()
+        _ = unknown.schema  # The server is asked now, and not before.
     rows = connect.readStream.format("consumer_group").options(**reading).load()
     sink = ExactlyOnce(Place("sql", str(tmp_path)).sink(), server.address, "another", TOPIC)
     error = run(rows, sink, tmp_path / "checkpoint")
@@ -88,12 +88,15 @@ def test_the_client_is_told_refusals_in_their_own_words(connect, log, server, tm
 
 
 class Recording:
-    """Notes the rows that it is given."""
+    """Notes the rows that it is given, and where the library was found."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
 
     def __call__(self, partition: int, batch) -> None:
+        import coordinator
+
+        (self.folder / "library").write_text(str(coordinator.__file__))
         with (self.folder / f"rows-{partition}").open("a") as file:
             file.writelines(f"{n}\n" for n in batch["n"].to_pylist())
 
@@ -106,6 +109,7 @@ def test_executors_are_members_of_a_group(connect, log, server, tmp_path):
     )  # fmt: skip
     assert sum(summary.rows for summary in done) == PARTITIONS * ROWS
     assert len({summary.member_id for summary in done}) == 2
+    assert (tmp_path / "rows/library").read_text().endswith("/library/coordinator/__init__.py")
     for number in range(PARTITIONS):
         rows = (tmp_path / f"rows/rows-{number}").read_text().split()
         assert sorted(map(int, rows)) == list(range(ROWS))

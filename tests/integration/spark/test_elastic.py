@@ -33,7 +33,7 @@ LEAVING = 2
 """Number of the worker that is decommissioned."""
 
 
-pytestmark = [pytest.mark.calm, pytest.mark.usefixtures("travels_by_value")]
+pytestmark = [pytest.mark.alone, pytest.mark.usefixtures("travels_by_value")]
 
 
 @pytest.fixture(scope="module")

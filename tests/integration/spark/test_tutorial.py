@@ -15,7 +15,7 @@ pytest.importorskip("deltalake", reason="the tutorial writes a Delta table")
 from tests.integration.operations.shell import Shell, clone_this
 from tests.kit.documents import ROOT, blocks, commands
 
-pytestmark = pytest.mark.calm
+pytestmark = pytest.mark.alone
 
 PAGE = ROOT / "deploy/docs/tutorial-spark.md"
 ENVIRONMENT = {
