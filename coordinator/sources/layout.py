@@ -230,7 +230,8 @@ def _refuse_mark(path: StorePath) -> None:
         what, reader = TABLES[path.name]
         raise BadLayout(
             f"{path.parent} is {what}, whose files are not all rows that count ({path.name}): "
-            f"read it with {reader}"
+            f"read it with {reader}. A group can read what a stream of the table writes into a "
+            "directory of its own"
         )
 
 

@@ -6,9 +6,10 @@ below one Java process, on one machine, and see one folder for temporary files. 
 announces the batch that it has planned or was asked for, before Spark reads or writes a row of it.
 As long as it lives it holds a lock, since the number of a process that has died may come again.
 
-If several queries of a group run in one Java process, the sink has to tell its own announcement
-from the others'. It looks for the batch's random id in the checkpoint's entry for the batch, as
-bytes, whatever the format.
+The function of a stream whose rows Spark reads itself runs in the context of its batch. Any other
+sink has to tell its query's announcement from those of others in the same Java process. It looks
+for the batch's random id in what Spark says of the query's offsets, or in the checkpoint's entry
+for the batch, as bytes, whatever the format.
 """
 
 from __future__ import annotations
@@ -19,13 +20,14 @@ import os
 import stat
 import tempfile
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextvars import ContextVar
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from coordinator.sources.file_systems import StorePath
 from coordinator.sources.files import FileRange
-from coordinator.spark.ranges import BatchRanges
+from coordinator.spark.ranges import BatchRanges, GroupBatch
 from coordinator.spark.sinks.protocol import SinkRefused
 
 HAS_LOCKS = os.name == "posix"
@@ -39,14 +41,15 @@ class Announcement:
     """The newest batch of one source, as a file that vanishes with `withdraw`.
 
     Args:
+        coordinator, group, topic: whose batches they are.
         stream: id of a stream whose rows Spark reads itself.
         java: id of the Java process; by default the one that started this process.
     """
 
     def __init__(
-        self, group: str, topic: str, stream: str = "", *, java: int | None = None
+        self, coordinator: str, group: str, topic: str, stream: str = "", *, java: int | None = None
     ) -> None:
-        self._of = {"group": group, "topic": topic, "stream": stream}
+        self._of = {"coordinator": coordinator, "group": group, "topic": topic, "stream": stream}
         self._told: Mapping[str, Any] | None = None
         self._java = java or os.getppid()
         self._path = _folder(self._java) / f"{os.getpid()}-{uuid.uuid4().hex[:8]}.json"
@@ -94,41 +97,71 @@ class Announcement:
             os.close(lock)
 
 
-def announced_batch(
-    java: int, group: str, topic: str, batch_id: int, checkpoint: StorePath | None
-) -> BatchRanges:
-    """The batch that a query of this Java process is running.
+_RUNNING: ContextVar[GroupBatch | None] = ContextVar("running", default=None)
+
+
+@contextlib.contextmanager
+def running(batch: GroupBatch) -> Iterator[None]:
+    """Have sinks that are called inside write this batch."""
+    token = _RUNNING.set(batch)
+    try:
+        yield
+    finally:
+        _RUNNING.reset(token)
+
+
+def batch_of(rows: Any, batch_id: int, checkpoint: StorePath | None = None) -> GroupBatch:
+    """The batch that the query of a pyspark DataFrame is running.
 
     Args:
-        java: id of the Java process. checkpoint: the query's, if it is known.
+        checkpoint: the query's, if it is known.
     Raises:
         SinkRefused: there is none, or there are several that cannot be told from each other.
     """
-    found = [
-        content["end"]
-        for content in _announcements(java)
-        if (content["group"], content["topic"]) == (group, topic)
-    ]
-    if len(found) > 1:
-        found = _of_checkpoint(found, batch_id, checkpoint)
+    here = _RUNNING.get()
+    if here is not None:
+        return here
+    offsets = _offsets_of_query(rows)
+    if offsets is None and checkpoint is not None:
+        offsets = (checkpoint / "offsets" / str(batch_id)).read().decode(errors="replace")
+    return announced_batch(java_process(rows), batch_id, offsets)
+
+
+def announced_batch(java: int, batch_id: int, offsets: str | None = None) -> GroupBatch:
+    """The batch that a query of this Java process is running.
+
+    Args:
+        java: id of the Java process. offsets: a text in which the offsets are that the query's
+            batch ends at; None: not known.
+    Raises:
+        SinkRefused: as `batch_of`.
+    """
+    found = _announcements(java)
+    if offsets is not None:
+        found = (
+            [one for one in found if one["end"]["id"] and one["end"]["id"] in offsets]
+            # A first batch without rows has no id.
+            or [one for one in found if not one["end"]["id"]]
+        )
     if not found:
         raise SinkRefused(
-            f"no query of group {group} and topic {topic} has announced batch {batch_id} in "
-            f"{_folder(java)}: the rows must come from format('consumer_group') with this group "
-            "and topic, in the same Spark application"
+            f"the rows of batch {batch_id} are of no group's stream that has announced it in "
+            f"{_folder(java)}: they must come from `streaming`, or from format('consumer_group') "
+            "alone, in the same Spark application"
         )
-    if len(found) > 1:
+    if len(found) > 1 and any(one["end"]["ranges"] for one in found):
+        groups = ", ".join(sorted({one["group"] for one in found}))
         raise SinkRefused(
-            f"{len(found)} queries of group {group} run in this Spark application: give each sink "
-            "its query's checkpoint=, so that it knows its own batches"
+            f"{len(found)} queries run in this Spark application, of {groups}: give each sink its "
+            "query's checkpoint=, so that it knows its own batches"
         )
-    return BatchRanges.from_offset(found[0])
+    return _batch(found[0])
 
 
 class AnnouncedFiles(NamedTuple):
     """A batch, and the files that hold its rows."""
 
-    batch: BatchRanges
+    announced: GroupBatch
     files: list[FileRange]
 
 
@@ -140,8 +173,7 @@ def announced_files(java: int, stream: str) -> AnnouncedFiles:
     """
     for content in _announcements(java):
         if content["stream"] == stream and content["files"] is not None:
-            files = [FileRange(*each) for each in content["files"]]
-            return AnnouncedFiles(BatchRanges.from_offset(content["end"]), files)
+            return AnnouncedFiles(_batch(content), [FileRange(*each) for each in content["files"]])
     raise SinkRefused(f"the source of this stream has announced no batch in {_folder(java)}")
 
 
@@ -171,13 +203,30 @@ def _announcements(java: int) -> list[dict[str, Any]]:
     return found
 
 
-def _of_checkpoint(
-    found: list[dict[str, Any]], batch_id: int, checkpoint: StorePath | None
-) -> list[dict[str, Any]]:
-    if checkpoint is None:
-        return found
-    entry = (checkpoint / "offsets" / str(batch_id)).read().decode(errors="replace")
-    return [end for end in found if end["id"] in entry]
+def _batch(content: Mapping[str, Any]) -> GroupBatch:
+    batch = BatchRanges.from_offset(content["end"])
+    return GroupBatch(content["coordinator"], content["group"], content["topic"], batch)
+
+
+def _offsets_of_query(rows: Any) -> str | None:
+    """What Spark says of the offsets of the query that runs a batch; None: it does not say.
+
+    Batches run in a clone of their query's session, which knows no queries: the first one does.
+    """
+    session = rows.sparkSession
+    if not hasattr(session, "_jsparkSession"):
+        return None  # Spark Connect's.
+    from py4j.protocol import Py4JError
+
+    first = type(session)._instantiatedSession
+    query_id = session.sparkContext.getLocalProperty("sql.streaming.queryId")
+    query = first.streams.get(query_id) if first and query_id else None
+    if query is None:
+        return None
+    try:
+        return str(query._jsq.streamingQuery().availableOffsets().toString())
+    except Py4JError:  # It is no part of Spark's interface.
+        return None
 
 
 def _folder(java: int) -> Path:

@@ -1,9 +1,8 @@
 """Exactly-once for stateless queries: rows and offsets count together.
 
-    sink = DeltaSink("s3://bucket/delays")
     query = (
-        flights.writeStream
-        .foreachBatch(ExactlyOnce(sink, "127.0.0.1:7400", "delays", "flights"))
+        streaming(spark, coordinator="127.0.0.1:7400", group="delays", source="parquet:/logs")
+        .foreach_batch(ExactlyOnce(DeltaSink("s3://bucket/delays")))
         .option("checkpointLocation", checkpoint)
         .start()
     )
@@ -20,22 +19,21 @@ at-least-once.
 
 from __future__ import annotations
 
-import time
-import uuid
+from collections.abc import Callable
 from contextlib import closing
 from typing import Any
 
-from coordinator.assignors import TopicPartition
 from coordinator.dial import Credentials
 from coordinator.operator.admin import GroupAdmin
 from coordinator.sources.file_systems import StorePath
-from coordinator.spark.announced import announced_batch, java_process
+from coordinator.spark.announced import batch_of
 from coordinator.spark.file_frames import known_to_spark
-from coordinator.spark.ranges import MANIFESTS, NOTHING_STORED, BatchRanges
+from coordinator.spark.ranges import MANIFESTS, NOTHING_STORED, GroupBatch
 from coordinator.spark.refused_batches import RefusedBatches
 from coordinator.spark.sinks.deciding import Decider, Proposal
 from coordinator.spark.sinks.parquet import DAY_S, ParquetSink
 from coordinator.spark.sinks.protocol import Decision, Sink
+from coordinator.spark.sinks.writer import BatchWriter
 from coordinator.spark.stateless import check_stateless
 from coordinator.spark.worker_imports import ImportedInWorkers
 
@@ -43,30 +41,34 @@ SMALL_BYTES = 32 << 20
 
 
 class ExactlyOnce(metaclass=ImportedInWorkers):
-    """Function for `foreachBatch` of a query whose only source is `consumer_group`.
+    """Function for `GroupStream.foreach_batch`, or to be called in the one that is given to it.
+
+    Also for Spark's `foreachBatch` of a query whose only source is `format("consumer_group")`.
+    Coordinator, group and topic are those of the stream.
 
     Args:
         sink: where the rows go.
-        coordinator, group, topic: the options of the source.
-        checkpoint: the query's checkpointLocation. Needed only if several queries of the group run
-            in one Spark application.
+        checkpoint: the query's checkpointLocation. Only for several queries of that format in one
+            application of Spark Connect, or in a `newSession`, where Spark does not tell whose
+            batch it runs.
         credentials: TLS and token; None: from environment variables.
+        at: called at each of `sinks.deciding.STEPS`.
     """
 
     def __init__(
         self,
         sink: Sink,
-        coordinator: str,
-        group: str,
-        topic: str,
         *,
         checkpoint: str | None = None,
         credentials: Credentials | None = None,
+        at: Callable[[str], None] = lambda step: None,
     ) -> None:
         self.sink = sink
-        self.decider = Decider(sink, coordinator, group, credentials=credentials)
-        self.group, self.topic = group, topic
         self._checkpoint = StorePath.of(checkpoint) if checkpoint else None
+        self._credentials = credentials
+        self._at = at
+        self._writer: BatchWriter | None = None
+        self._writes_for: tuple[str, str, str] | None = None  # Coordinator, group and topic.
         self._refused = RefusedBatches()
         self._is_stateless = False  # It is not known yet.
 
@@ -87,72 +89,18 @@ class ExactlyOnce(metaclass=ImportedInWorkers):
             grpc.RpcError: the coordinator refused, or did not answer for a minute, so the outcome
                 is unknown. When Spark runs the batch again, it is looked up.
         """
-        self._is_stateless = self._is_stateless or check_stateless(rows, self.group)
-        self.add(
-            rows,
-            announced_batch(java_process(rows), self.group, self.topic, batch_id, self._checkpoint),
-        )
-
-    def add(self, rows: Any, batch: BatchRanges) -> None:
-        """Write a batch that the caller knows, and count it if it is dropped; see `__call__`."""
-        if not self.write(rows, batch):
+        announced = batch_of(rows, batch_id, self._checkpoint)
+        self._is_stateless = self._is_stateless or check_stateless(rows, announced.group)
+        if not self.write(rows, announced):
             self._refused.add()
 
-    def write(self, rows: Any, batch: BatchRanges) -> bool:
-        """Write the rows of a batch; False if another query has done it.
-
-        Args:
-            rows: a pyspark DataFrame, or a pyarrow Table.
-        Raises:
-            SinkRefused, grpc.RpcError: see `__call__`.
-        """
-        token = self.sink.stage(rows, f"{int(time.time()):012}-{uuid.uuid4().hex}")
-        if not batch.ranges:
-            return True  # It had no rows: the sink has looked at its table, and is warm.
-        self.decider.at("staged")
-        commits = batch.commits(self.topic)
-        return self.decider.decide(
-            token,
-            Proposal(
-                {TopicPartition(self.topic, p): r.stored for p, r in batch.ranges.items()},
-                {key: commit.offset for key, commit in commits.items()},
-                {key: commit.metadata for key, commit in commits.items()},
-            ),
-        )
-
-    def recover(self) -> Decision:
-        """Have the table follow the newest decision, which a query that was killed may have left.
-
-        The next batch does so by itself. Returns the decision.
-        """
-        return self.decider.recover()
-
-
-class ExactlyOnceSink(ExactlyOnce):
-    """`ExactlyOnce` into Parquet files with manifests, which `read_exactly_once` reads.
-
-    Args:
-        directory: of the results: a path, or s3://BUCKET/PATH and the like.
-    """
-
-    def __init__(
-        self,
-        directory: str,
-        checkpoint: str | None,
-        coordinator: str,
-        group: str,
-        topic: str,
-        *,
-        credentials: Credentials | None = None,
-    ) -> None:
-        super().__init__(
-            ParquetSink(directory),
-            coordinator,
-            group,
-            topic,
-            checkpoint=checkpoint,
-            credentials=credentials,
-        )
+    def write(self, rows: Any, announced: GroupBatch) -> bool:
+        """Write a batch that is known; False if another query has done it. Raises: as a call."""
+        of = (announced.coordinator, announced.group, announced.topic)
+        if self._writer is None or of != self._writes_for:
+            self._writer = BatchWriter(self.sink, *of, credentials=self._credentials, at=self._at)
+            self._writes_for = of
+        return self._writer.write(rows, announced.batch)
 
 
 # --- Results in Parquet -----------------------------------------------------------------------

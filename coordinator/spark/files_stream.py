@@ -20,11 +20,9 @@ import uuid
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from coordinator.spark.announced import announced_files, java_process
-from coordinator.spark.exactly_once import ExactlyOnce
+from coordinator.spark.announced import announced_files, java_process, running
 from coordinator.spark.files_source import STREAM, FilesSource
 from coordinator.spark.options import StreamOptions
-from coordinator.spark.refusals import BadOption
 from coordinator.spark.spark_reads import RowsReader, options_of_read, reader_of
 from coordinator.spark.worker_imports import ImportedInWorkers
 
@@ -72,18 +70,9 @@ class GroupStream:
         """A pyspark DataStreamWriter, for its checkpointLocation, trigger and start.
 
         Args:
-            function: gets the rows of a batch and Spark's number of it; or an `ExactlyOnce` of the
-                same group and topic. A batch that fails is read again (at least once).
-        Raises:
-            BadOption: the `ExactlyOnce` is of another group or topic.
+            function: gets the rows of a batch and Spark's number of it; or an `ExactlyOnce`. A
+                batch that fails is read again (at least once).
         """
-        if isinstance(function, ExactlyOnce):
-            here = (self._parsed.group, self._parsed.source.topic)
-            if (function.group, function.topic) != here:
-                raise BadOption(
-                    f"this ExactlyOnce commits offsets of group {function.group} and topic "
-                    f"{function.topic}, and the stream reads for {here[0]} and {here[1]}"
-                )
         stream = uuid.uuid4().hex
         self._spark.dataSource.register(FilesSource)
         ranges = self._spark.readStream.format(FilesSource.name())
@@ -100,9 +89,7 @@ class _ReadBySpark(metaclass=ImportedInWorkers):
         self._stream = stream
 
     def __call__(self, nothing: Any, batch_id: int) -> None:  # Any: a pyspark DataFrame.
-        batch, files = announced_files(java_process(nothing), self._stream)
-        rows = self._reader.frame(nothing.sparkSession, batch, files)
-        if isinstance(self._function, ExactlyOnce):
-            self._function.add(rows, batch)
-        else:
+        announced, files = announced_files(java_process(nothing), self._stream)
+        rows = self._reader.frame(nothing.sparkSession, announced.batch, files)
+        with running(announced):
             self._function(rows, batch_id)

@@ -86,6 +86,16 @@ class BatchRanges:
 NO_BATCH = BatchRanges(0, {})
 
 
+@dataclass(frozen=True, slots=True)
+class GroupBatch:
+    """A micro-batch, and the group and topic whose offsets it moves. coordinator: an address."""
+
+    coordinator: str
+    group: str
+    topic: str
+    batch: BatchRanges
+
+
 def plan(
     positions: Mapping[int, Range], ends: Mapping[int, int], most_rows: int | None
 ) -> dict[int, Range]:

@@ -187,7 +187,9 @@ class GroupStreamReader(
         try:
             if self._announcement is None:
                 options = self._options
-                self._announcement = Announcement(options.group, options.source.topic, self._stream)
+                self._announcement = Announcement(
+                    options.coordinator, options.group, options.source.topic, self._stream
+                )
             self._announcement.put(offset, files)
         except (OSError, SinkRefused) as error:
             if not self._has_warned:

@@ -24,8 +24,9 @@ from coordinator.sources import open_source, write_log
 from coordinator.sources.base import snapshots_of
 from coordinator.sources.group.record import in_group
 from coordinator.spark import committed, read_assigned, streaming
-from coordinator.spark.exactly_once import ExactlyOnceSink
-from coordinator.spark.sinks.deciding import Proposal
+from coordinator.spark.exactly_once import ExactlyOnce
+from coordinator.spark.ranges import GroupBatch
+from coordinator.spark.sinks.parquet import ParquetSink
 from coordinator.spark.stream import ConsumerGroupSource
 from tests.bench.figures import Figures, Goal, percentile
 from tests.bench.servers import Server, scrape, scratch, total
@@ -235,7 +236,7 @@ def _micro_batches(spark: SparkSession, server: Server, folder: Path, batches: i
     ):
         group = title.replace(" ", "-")
         checkpoint = str(folder / f"checkpoint-{group}")
-        sink = TimedSink(str(folder / group), checkpoint, server.address, group, "flights")
+        sink = TimedSink(str(folder / group))
         stream = (
             spark.readStream.format("consumer_group")
             .options(**_stream_options(server, folder, group))
@@ -274,23 +275,22 @@ def _count(rows: Any, batch_id: int) -> None:
     rows.count()
 
 
-class TimedSink(ExactlyOnceSink):
+class TimedSink(ExactlyOnce):
     """Durations of commits that write what an exactly-once query writes."""
 
-    def __init__(self, *arguments: str) -> None:
-        super().__init__(*arguments)
+    def __init__(self, folder: str) -> None:
+        super().__init__(ParquetSink(folder), at=self._note)
         self.took: list[float] = []
+        self._staged_s = 0.0
 
-        decide = self.decider.decide
+    def write(self, rows: Any, announced: GroupBatch) -> bool:
+        counts = super().write(rows, announced)
+        self.took.append(1_000 * (time.perf_counter() - self._staged_s))
+        return counts
 
-        def timed(token: str, proposal: Proposal) -> bool:
-            began = time.perf_counter()
-            try:
-                return decide(token, proposal)
-            finally:
-                self.took.append(1_000 * (time.perf_counter() - began))
-
-        self.decider.decide = timed  # type: ignore[method-assign]
+    def _note(self, step: str) -> None:
+        if step == "staged":
+            self._staged_s = time.perf_counter()
 
 
 def _stream_options(server: Server, folder: Path, group: str) -> dict[str, str]:

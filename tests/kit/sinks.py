@@ -17,9 +17,10 @@ import pyarrow as pa
 from coordinator.assignors import TopicPartition
 from coordinator.operator.admin import GroupAdmin
 from coordinator.sources import write_log
-from coordinator.spark.exactly_once import ExactlyOnce, committed_files
+from coordinator.spark.exactly_once import committed_files
 from coordinator.spark.ranges import BatchRanges, Range
 from coordinator.spark.sinks.protocol import Sink
+from coordinator.spark.sinks.writer import BatchWriter
 from tests.kit.documents import blocks
 from tests.kit.s3_server import BUCKET
 
@@ -170,11 +171,9 @@ def plan(address: str, dice: random.Random, rows: int, *, most: int = 7) -> Batc
     return BatchRanges(1, ranges) if ranges else None
 
 
-def query(place: Place, address: str, at: Callable[[str], None] = lambda step: None) -> ExactlyOnce:
+def query(place: Place, address: str, at: Callable[[str], None] = lambda step: None) -> BatchWriter:
     """A query that writes; `at` is called at its steps."""
-    exact = ExactlyOnce(place.sink(), address, GROUP, TOPIC)
-    exact.decider.at = at
-    return exact
+    return BatchWriter(place.sink(), address, GROUP, TOPIC, at=at)
 
 
 def log_of(rows: int, folder: Path, rows_per_batch: int = 4_096) -> Path:

@@ -25,6 +25,7 @@ from coordinator.spark.sinks.staging import (
     files_of,
     new_file,
     stage_files,
+    staged_are_gone,
     to_token,
 )
 
@@ -117,14 +118,8 @@ class DeltaSink:
         try:
             return stats_of(self._folder / name)
         except FileNotFoundError as error:
-            raise SinkRefused(
-                f"{self.place}: {name}, staged for decision {decision.number} of group "
-                f"{decision.group}, is gone: somebody has deleted it, perhaps a VACUUM that keeps "
-                "files for less time than a batch takes (keep the 7 days that Delta has by "
-                "default). To write its rows again, set the group's offsets back to the begin of "
-                f"that batch, which ends at {dict(decision.offsets)}, and delete the offset of "
-                "__manifests-0"
-            ) from error
+            cleaner = "a VACUUM that keeps files for less than the 7 days that Delta has by default"
+            raise staged_are_gone(f"{self.place}: {name}", decision, cleaner) from error
 
     def _check(self, schema: Any) -> tuple[list[str], Mapping[str, str]]:
         """Make the table if there is none, and compare the schema with its own.

@@ -14,7 +14,13 @@ from typing import Any
 
 from coordinator.spark.sinks.attempts import attempts
 from coordinator.spark.sinks.protocol import Decision, SinkRefused
-from coordinator.spark.sinks.staging import arrow_schema, files_of, stage_files, to_token
+from coordinator.spark.sinks.staging import (
+    arrow_schema,
+    files_of,
+    stage_files,
+    staged_are_gone,
+    to_token,
+)
 
 RETRIES = "commit.retry.num-retries"
 NEWEST_FORMAT = 2
@@ -76,15 +82,20 @@ class IcebergSink:
                     return
                 _narrow(table)
                 base = f"{table.location().rstrip('/')}/data"
+                files = [f"{base}/{file.name}" for file in files_of(token)]
                 told = {_key(decision.group): str(decision.number)}
-                with table.transaction() as transaction:
-                    transaction.set_properties(told)
-                    transaction.add_files(
-                        [f"{base}/{file.name}" for file in files_of(token)],
-                        snapshot_properties=told,
-                        # Would read the names of all files; the number says it already.
-                        check_duplicate_files=False,
-                    )
+                try:
+                    with table.transaction() as transaction:
+                        transaction.set_properties(told)
+                        # Duplicates: would read the names of all files; the number says it already.
+                        transaction.add_files(files, told, check_duplicate_files=False)
+                except FileNotFoundError as error:  # Or of a file of metadata, which has moved on.
+                    for path in files:
+                        if not table.io.new_input(path).exists():
+                            cleaner = "remove_orphan_files that keeps them for less than 3 days"
+                            what = f"{self.place}: {path}"
+                            raise staged_are_gone(what, decision, cleaner) from error
+                    raise
                 return
 
     def recover(self, newest: Decision) -> int:

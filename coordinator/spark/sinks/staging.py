@@ -17,7 +17,7 @@ from types import MappingProxyType
 from typing import Any
 
 from coordinator.sources.file_systems import StorePath
-from coordinator.spark.sinks.protocol import SinkRefused
+from coordinator.spark.sinks.protocol import Decision, SinkRefused
 from coordinator.spark.worker_imports import ImportedInWorkers
 
 TOKEN_MAX = 32 << 10
@@ -128,6 +128,16 @@ def files_of(token: str) -> list[StagedFile]:
     if not token:
         return []
     return [StagedFile(*told[:3], *map(tuple, told[3:])) for told in json.loads(token)]
+
+
+def staged_are_gone(what: str, decision: Decision, cleaner: str) -> SinkRefused:
+    """Refusal of a decision whose staged files were deleted, perhaps by a table's cleaner."""
+    return SinkRefused(
+        f"{what}, staged for decision {decision.number} of group {decision.group}, is gone: "
+        f"somebody has deleted it, perhaps {cleaner}. To write its rows again, set the group's "
+        f"offsets back to the begin of that batch, which ends at {dict(decision.offsets)}, and "
+        "delete the offset of __manifests-0"
+    )
 
 
 def new_file(folder: StorePath, name: str) -> Any:

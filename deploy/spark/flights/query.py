@@ -15,13 +15,14 @@ import argparse
 import signal
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
 from coordinator.spark import streaming
-from coordinator.spark.exactly_once import ExactlyOnceSink
-from coordinator.spark.ranges import BatchRanges
+from coordinator.spark.exactly_once import ExactlyOnce
+from coordinator.spark.ranges import GroupBatch
+from coordinator.spark.sinks.parquet import ParquetSink
 from flights.dataset import SCHEMA, TOPIC, read_tables
 from flights.enrich import enrich, loaded
 from flights.notes import REFUSED, STAGED, WORKS, Notebook
@@ -84,9 +85,8 @@ def start_query(
     )
     checkpoint = str(folder / f"checkpoint-{options.name}" / protocol)
     results = str(folder / "results" / protocol)
-    sink = NotingSink(results, checkpoint, options.coordinator, group, TOPIC)
-    sink.notebook = Notebook(folder / "notes" / protocol, options.name)
-    sink.hold = folder / f"hold-{options.name}"
+    notebook = Notebook(folder / "notes" / protocol, options.name)
+    sink = NotingSink(results, notebook, folder / f"hold-{options.name}")
 
     def write(rows: Any, batch_id: int) -> None:
         enriched = enrich(rows, tables, options.version)
@@ -101,29 +101,31 @@ def start_query(
     )
 
 
-class NotingSink(ExactlyOnceSink):
-    """Notes what becomes of each batch, for the picture of who worked on what."""
+class NotingSink(ExactlyOnce):
+    """Notes what becomes of each batch, for the picture of who worked on what.
 
-    notebook: Notebook
-    hold: Path
+    hold: a batch that is staged waits while this file is there.
+    """
 
-    def write(self, rows: Any, batch: BatchRanges) -> bool:
+    def __init__(self, results: str, notebook: Notebook, hold: Path) -> None:
+        super().__init__(ParquetSink(results), at=self._staged)
+        self._notebook, self._hold = notebook, hold
+        self._partitions: Collection[int] = ()
+
+    def write(self, rows: Any, announced: GroupBatch) -> bool:
         began_s = time.monotonic()
-
-        def at(step: str) -> None:
-            if step == "staged":
-                self.notebook.note(STAGED, batch.ranges)
-                while self.hold.exists():
-                    time.sleep(0.05)
-
-        self.decider.at = at
-        counts = super().write(rows, batch)
+        self._partitions = announced.batch.ranges
+        counts = super().write(rows, announced)
         if counts:
-            self.notebook.note(WORKS, batch.ranges, began_s)
-            self.notebook.note(WORKS, batch.ranges)
-        else:
-            self.notebook.note(REFUSED, batch.ranges)
+            self._notebook.note(WORKS, self._partitions, began_s)
+        self._notebook.note(WORKS if counts else REFUSED, self._partitions)
         return counts
+
+    def _staged(self, step: str) -> None:
+        if step == "staged":
+            self._notebook.note(STAGED, self._partitions)
+            while self._hold.exists():
+                time.sleep(0.05)
 
 
 if __name__ == "__main__":

@@ -25,9 +25,10 @@ PARTITIONS, ROWS = 2, 100
 PROGRAM = """
 import json, os, pathlib, signal, sys
 import pyarrow as pa
-from coordinator.spark.exactly_once import ExactlyOnceSink
 from coordinator.spark.options import StreamOptions
 from coordinator.spark.ranges import BatchRanges
+from coordinator.spark.sinks.parquet import ParquetSink
+from coordinator.spark.sinks.writer import BatchWriter
 from coordinator.spark.stream import GroupStreamReader
 
 address, protocol, logs, results, checkpoint, dies_at = sys.argv[1:]
@@ -36,12 +37,13 @@ reader = GroupStreamReader(StreamOptions.parse({
     "coordinator": address, "group": protocol, "source": logs, "topic": "t", "protocol": protocol,
     "sessionTimeoutMs": "2000", "maxRowsPerBatch": "20", "availableNowRest": "wait",
 }))
-sink = ExactlyOnceSink(results, None, address, protocol, "t")
 written = 0
 
 def at(step):
     if step == dies_at and written == 2:
         os.kill(os.getpid(), signal.SIGKILL)
+
+sink = BatchWriter(ParquetSink(results), address, protocol, "t", at=at)
 
 def run(start, end):
     global written
@@ -49,7 +51,6 @@ def run(start, end):
     rows = [each for task in reader.partitions(start, end) for each in reader.read(task)]
     written += sink.write(pa.Table.from_batches(rows), BatchRanges.from_offset(end))
 
-sink.decider.at = at
 reader.prepareForTriggerAvailableNow()
 start = reader.initialOffset()
 if checkpoint.exists():

@@ -131,8 +131,8 @@ async def test_the_batch_before_is_of_a_file_of_the_partitions_to_come_and_of_no
         for path in (tmp_path / "p").rglob("*.moved"):
             path.rename(path.with_suffix(".parquet"))
         new.partitions(begin, cold)
-        batch, (file,) = announced_files(os.getppid(), "new")
-        assert not batch.ranges
+        told, (file,) = announced_files(os.getppid(), "new")
+        assert not told.batch.ranges
         assert (file.first, file.rows) == (file.last, ROWS)
         warm = next_batch(new, cold)
         new.partitions(cold, warm)

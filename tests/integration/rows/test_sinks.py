@@ -22,6 +22,7 @@ from coordinator.sources import BadLayout, FileLog
 from coordinator.spark.ranges import MANIFESTS, NO_BATCH, BatchRanges, Range
 from coordinator.spark.sinks.deciding import STEPS
 from coordinator.spark.sinks.protocol import Decision, SinkRefused
+from coordinator.spark.sinks.writer import BatchWriter
 from tests.kit.patience import HANG_S
 from tests.kit.serving import running
 from tests.kit.sinks import (
@@ -227,9 +228,9 @@ async def test_an_answer_of_the_coordinator_that_is_lost_is_looked_up(server, pl
     await asyncio.to_thread(story)
 
 
+@pytest.mark.parametrize("place", ["delta", "iceberg", "sql"], indirect=True)
 async def test_rows_that_do_not_fit_are_refused_before_anything_is_decided(server, place):
-    if place.kind in ("parquet", OWN):
-        pytest.skip("files have each a schema of their own")
+    """Files of Parquet have each a schema of their own."""
 
     def story():
         query(place, server.address).write(rows_of(OTHERS), OTHERS)
@@ -337,8 +338,7 @@ async def test_another_table_of_the_same_group_is_refused(server, place):
     def story():
         for more in (OTHERS, FIRST):
             query(place, server.address).write(rows_of(more), more)
-        other = query(place, server.address)
-        other.decider._sink = other.sink = place.sink("another")
+        other = BatchWriter(place.sink("another"), server.address, GROUP, TOPIC)
         with pytest.raises(SinkRefused, match="one group for each table"):
             other.write(rows_of(SECOND), SECOND)
         assert offsets(server) == {0: 4, 1: 2, 2: 3}

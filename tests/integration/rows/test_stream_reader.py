@@ -174,7 +174,7 @@ async def test_each_batch_is_announced_and_so_is_one_without_rows(server, reader
     """Spark runs a first batch of a new checkpoint though there is nothing to read."""
 
     def found() -> dict[int, Range]:
-        return announced_batch(os.getppid(), "g", "t", 0, None).ranges
+        return announced_batch(os.getppid(), 0).batch.ranges
 
     def story():
         interfere(server, {T0: ROWS, T1: ROWS}, {T0: -1, T1: -1})
@@ -187,7 +187,7 @@ async def test_each_batch_is_announced_and_so_is_one_without_rows(server, reader
         assert reader.partitions(nothing, nothing) == []
         assert found() == {}
         reader.stop()
-        with pytest.raises(SinkRefused, match="has announced batch 0"):
+        with pytest.raises(SinkRefused, match="no group's stream that has announced"):
             found()
 
     await asyncio.to_thread(story)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from coordinator.operator.admin import GroupAdmin
 from coordinator.spark import streaming
-from coordinator.spark.exactly_once import ExactlyOnceSink, read_exactly_once
+from coordinator.spark.exactly_once import ExactlyOnce, read_exactly_once
+from coordinator.spark.sinks.parquet import ParquetSink
 
 
 class Job:
@@ -30,7 +31,7 @@ class Job:
         }
 
     def sink(self):
-        return ExactlyOnceSink(str(self.folder), self.checkpoint, self.address, "g", "t")
+        return ExactlyOnce(ParquetSink(str(self.folder)))
 
     def start(self, **trigger):
         sink = self.sink()

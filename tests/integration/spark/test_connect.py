@@ -13,7 +13,7 @@ from coordinator.operator.admin import GroupAdmin
 from coordinator.sources import FileLog
 from coordinator.spark import consume
 from coordinator.spark.exactly_once import ExactlyOnce
-from tests.integration.spark.queries import SLOW_START, run
+from tests.integration.spark.queries import SLOW_START, run, start
 from tests.kit.documents import ROOT, blocks
 from tests.kit.patience import HANG_S
 from tests.kit.serving import Process
@@ -54,7 +54,7 @@ def test_a_query_writes_each_row_once(connect, log, server, tmp_path, kind):
     made = rows.selectExpr(
         "p", "n", "timestamp_seconds(n) as at", "cast(n as decimal(10,2)) as amount"
     )
-    sink = ExactlyOnce(place.sink(), server.address, group, TOPIC)
+    sink = ExactlyOnce(place.sink())
     assert run(made, sink, tmp_path / "checkpoint") is None
     assert place.rows(server.address) == everything(ROWS)
     assert sink.refused == 0
@@ -62,8 +62,7 @@ def test_a_query_writes_each_row_once(connect, log, server, tmp_path, kind):
 
 def test_the_client_sees_how_many_batches_were_refused(connect, log, server, tmp_path):
     place = Place("sql", str(tmp_path))
-    sink = ExactlyOnce(place.sink(), server.address, "refused", TOPIC)
-    other = ExactlyOnce(place.sink(), server.address, "refused", TOPIC)
+    sink, other = ExactlyOnce(place.sink()), ExactlyOnce(place.sink())
 
     def both(rows, batch_id: int) -> None:
         other(rows, batch_id)  # Has the batch done, as a query does that took the partitions over.
@@ -81,10 +80,11 @@ def test_the_client_is_told_refusals_in_their_own_words(connect, log, server, tm
     unknown = connect.readStream.format("consumer_group").options(**reading, colour="red").load()
     with pytest.raises(Exception, match="there is no option colour"):
         _ = unknown.schema  # The server is asked now, and not before.
-    rows = connect.readStream.format("consumer_group").options(**reading).load()
-    sink = ExactlyOnce(Place("sql", str(tmp_path)).sink(), server.address, "another", TOPIC)
-    error = run(rows, sink, tmp_path / "checkpoint")
-    assert "no query of group another and topic t has announced batch 0" in str(error)
+    rows = connect.readStream.format("rate").load()
+    writer = rows.writeStream.foreachBatch(ExactlyOnce(Place("sql", str(tmp_path)).sink()))
+    query = start(writer.option("checkpointLocation", str(tmp_path / "checkpoint")))
+    with pytest.raises(Exception, match="rows of batch 0 are of no group's stream"):
+        query.awaitTermination(2 * HANG_S)
 
 
 class Recording:

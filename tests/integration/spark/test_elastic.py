@@ -177,7 +177,7 @@ def test_a_task_that_spark_runs_twice_writes_its_rows_once(connect, server, tmp_
     }  # fmt: skip
     rows = connect.readStream.format("consumer_group").options(**options).load()
     place = Place("delta", str(tmp_path))
-    sink = ExactlyOnce(place.sink(), server.address, "g", TOPIC)
+    sink = ExactlyOnce(place.sink())
     assert run(rows.mapInArrow(slow_at_first, rows.schema), sink, tmp_path / "checkpoint") is None
     assert (tmp_path / "attempt-1").exists()
     assert place.rows(server.address) == Counter((0, n) for n in range(ROWS))

@@ -8,9 +8,7 @@ import pytest
 
 from coordinator.sources.base import NothingFound
 from coordinator.spark import streaming
-from coordinator.spark.exactly_once import ExactlyOnce
 from coordinator.spark.refusals import BadOption
-from coordinator.spark.sinks.parquet import ParquetSink
 from tests.integration.spark.jobs import Job, committed
 from tests.integration.spark.test_stream import ENDS, EVERYTHING, ROWS, log, server
 from tests.kit.patience import HANG_S
@@ -101,6 +99,3 @@ def test_what_a_stream_cannot_be_is_refused_where_it_is_made(spark, server, tmp_
         streaming(spark, **given(server, tmp_path / "empty"))
     with pytest.raises(BadOption, match="a stream has no end"):
         streaming(spark, **given(server, tmp_path), endingOffsets={"0": 3})
-    sink = ExactlyOnce(ParquetSink(str(tmp_path / "results")), server.address, "g", "other")
-    with pytest.raises(BadOption, match="topic other, and the stream reads for g and t"):
-        streaming(spark, **given(server, tmp_path)).foreach_batch(sink)

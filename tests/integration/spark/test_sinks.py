@@ -6,6 +6,7 @@ import pytest
 
 from coordinator.spark.exactly_once import ExactlyOnce, read_exactly_once
 from coordinator.spark.ranges import BatchRanges, Range
+from coordinator.spark.sinks.writer import BatchWriter
 from tests.kit.patience import HANG_S
 from tests.kit.serving import Process
 from tests.kit.sinks import GROUP, KINDS, TOPIC, Place, everything, log_of
@@ -35,7 +36,7 @@ def test_a_query_writes_each_row_once_and_goes_on_after_its_checkpoint_is_gone(
     group = GROUP if kind == "parquet" else f"{GROUP}-{kind}"
 
     def run(most: str, checkpoint: str) -> ExactlyOnce:
-        sink = ExactlyOnce(place.sink(), server.address, group, TOPIC)
+        sink = ExactlyOnce(place.sink())
         options = {
             "coordinator": server.address, "group": group, "source": str(log), "topic": TOPIC,
             "maxRowsPerBatch": most, "sessionTimeoutMs": "3000",
@@ -67,7 +68,7 @@ def test_a_column_that_a_later_version_of_a_query_adds_is_null_in_earlier_rows(
     import pyarrow as pa
 
     sink = Place("parquet", str(tmp_path)).sink()
-    exact = ExactlyOnce(sink, server.address, "versions", TOPIC)
+    exact = BatchWriter(sink, server.address, "versions", TOPIC)
     for number, rows in enumerate(({"n": [0]}, {"n": [1], "more": ["x"]}, {"n": [2]})):
         batch = BatchRanges(number, {0: Range(number, number + 1, number or -1)})
         assert exact.write(pa.table(rows), batch)
@@ -85,9 +86,7 @@ def test_a_query_with_state_is_refused_with_the_reason(spark, log, server, tmp_p
     }  # fmt: skip
     rows = spark.readStream.format("consumer_group").options(**options).load()
     made = rows.dropDuplicates(["n"]) if how == "append" else rows.groupBy("p").count()
-    sink = ExactlyOnce(
-        Place("parquet", str(tmp_path)).sink(), server.address, f"state-{how}", TOPIC
-    )
+    sink = ExactlyOnce(Place("parquet", str(tmp_path)).sink())
     writer = made.writeStream.foreachBatch(sink).outputMode(how)
     query = writer.option("checkpointLocation", f"{tmp_path}/c").trigger(availableNow=True).start()
     with pytest.raises(Exception, match="SinkRefused: the query keeps state"):
@@ -103,7 +102,7 @@ def test_rows_are_asked_for_what_a_delta_table_demands(spark, server, tmp_path):
     place = Place("delta", str(tmp_path))
     table = DeltaTable.create(place.location(), Schema(fields))
     table.alter.add_constraint({"small": "n < 100"})
-    sink = ExactlyOnce(place.sink(), server.address, "demands", TOPIC)
+    sink = BatchWriter(place.sink(), server.address, "demands", TOPIC)
     batch = BatchRanges(1, {0: Range(0, 2, -1)})
     for value, told in (("100", "constraint small"), ("null", "constraint small")):
         rows = spark.sql(f"SELECT 1L AS p, cast({value} AS long) AS n UNION ALL SELECT 2L, 3L")

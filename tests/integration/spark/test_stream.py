@@ -13,6 +13,8 @@ import pytest
 from coordinator.cli import reset
 from coordinator.operator.admin import GroupAdmin
 from coordinator.sources import write_log
+from coordinator.spark.exactly_once import ExactlyOnce
+from coordinator.spark.sinks.parquet import ParquetSink
 from tests.campaigns.faults.spark.processes import python_workers, send, source_processes
 from tests.integration.spark.jobs import Job, committed
 from tests.integration.waiting import wait_until
@@ -108,6 +110,19 @@ def test_two_queries_share_the_group_and_one_that_dies_costs_no_row(
     for query in (second, third):
         query.stop()
     assert one.result() == (EVERYTHING, EVERYTHING)
+
+
+def test_rows_of_another_source_are_refused_while_a_groups_query_runs(spark, log, server, tmp_path):
+    job = Job(spark, log, server, tmp_path / "results")
+    query = job.start(processingTime="1 second")
+    wait_until(lambda: committed(server) == ENDS)
+    rates = spark.readStream.format("rate").load()
+    writer = rates.writeStream.foreachBatch(ExactlyOnce(ParquetSink(str(tmp_path / "rates"))))
+    other = writer.option("checkpointLocation", str(tmp_path / "checkpoint")).start()
+    with pytest.raises(Exception, match="the rows of batch 0 are of no group's stream"):
+        other.awaitTermination(2 * HANG_S)
+    query.stop()
+    assert job.result() == (EVERYTHING, EVERYTHING)
 
 
 def test_a_task_that_is_run_again_causes_no_rebalance(spark, log, server, tmp_path):

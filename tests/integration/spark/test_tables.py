@@ -9,8 +9,9 @@ import sqlalchemy as sa
 
 from coordinator.operator.admin import GroupAdmin
 from coordinator.spark import reading, streaming
-from coordinator.spark.exactly_once import ExactlyOnceSink, read_exactly_once
+from coordinator.spark.exactly_once import ExactlyOnce, read_exactly_once
 from coordinator.spark.refusals import BadOption
+from coordinator.spark.sinks.parquet import ParquetSink
 from tests.campaigns.faults.stores import Postgres, missing_postgres
 from tests.integration.spark.standalone import JDBC_JAR
 from tests.integration.spark.test_files_stream import run_until_all_is_read, server
@@ -87,18 +88,14 @@ def test_rows_and_types_are_those_that_spark_reads_and_a_commit_goes_on_behind(
 def test_a_stream_is_exactly_once_in_batches_of_keys(spark, server, url, tmp_path):
     checkpoint, sizes = tmp_path / "checkpoint", []
     options = given(server, url, maxRowsPerBatch=2_000)
-    sink = ExactlyOnceSink(str(tmp_path / "out"), None, server.address, "g", "t")
+    sink = ExactlyOnce(ParquetSink(str(tmp_path / "out")))
 
-    class Counting(type(sink)):
-        """Counts the rows of each batch."""
+    def write(rows, batch_id):
+        sizes.append(rows.count())
+        sink(rows, batch_id)
 
-        def add(self, rows, batch):
-            sizes.append(rows.count())
-            super().add(rows, batch)
-
-    sink.__class__ = Counting
     for _ in range(2):
-        run_until_all_is_read(streaming(spark, **options), sink, checkpoint)
+        run_until_all_is_read(streaming(spark, **options), write, checkpoint)
     found = read_exactly_once(spark, str(tmp_path / "out"), server.address, "g")
     assert Counter(row.id for row in found.select("id").collect()) == Counter(range(1, ROWS + 1))
     assert max(sizes) <= 2_000

@@ -7,11 +7,16 @@ import os
 
 import pytest
 
-from coordinator.sources.file_systems import StorePath
 from coordinator.sources.files import FileRange
 from coordinator.spark import announced
-from coordinator.spark.announced import Announcement, announced_batch, announced_files
-from coordinator.spark.ranges import BatchRanges, Range
+from coordinator.spark.announced import (
+    Announcement,
+    announced_batch,
+    announced_files,
+    batch_of,
+    running,
+)
+from coordinator.spark.ranges import BatchRanges, GroupBatch, Range
 from coordinator.spark.sinks.protocol import SinkRefused
 
 JAVA = 4_000_000
@@ -27,33 +32,35 @@ def batch(end: int, id: str) -> dict:
     return BatchRanges(1, {0: Range(0, end, -1)}, id).to_offset()
 
 
-def announce(offset: dict, group: str = "g", topic: str = "t") -> Announcement:
-    it = Announcement(group, topic, java=JAVA)
+def announce(offset: dict, group: str = "g") -> Announcement:
+    it = Announcement("host:1", group, "t", java=JAVA)
     it.put(offset)
     return it
 
 
-def found(batch_id: int = 0, checkpoint: StorePath | None = None) -> int:
-    return announced_batch(JAVA, "g", "t", batch_id, checkpoint).ranges[0].end
+def found(batch_id: int = 0, offsets: str | None = None) -> int:
+    return announced_batch(JAVA, batch_id, offsets).batch.ranges[0].end
 
 
 def test_the_newest_batch_of_the_only_query_is_found():
     it = announce(batch(3, "one"))
-    announce(batch(9, "other"), group="another")
-    announce(batch(9, "other"), topic="another")
     it.put(batch(5, "two"))
-    assert found() == 5
+    ranges = BatchRanges.from_offset(batch(5, "two"))
+    assert announced_batch(JAVA, 0) == GroupBatch("host:1", "g", "t", ranges)
 
 
 def test_a_stream_finds_its_own_files_and_no_others():
     ranges = [FileRange("file:///a b", 0, 3, 4), FileRange("file:///c", 0, 9, 9)]
-    mine, other = (Announcement("g", "t", stream, java=JAVA) for stream in ("mine", "other"))
+    mine, other = (
+        Announcement("host:1", "g", "t", stream, java=JAVA) for stream in ("mine", "other")
+    )
     mine.put(batch(3, "one"))
     with pytest.raises(SinkRefused, match="has announced no batch"):
         announced_files(JAVA, "mine")  # Never as one without rows.
     mine.put(batch(3, "one"), ranges[:1])
     other.put(batch(9, "two"), ranges[1:])
-    assert announced_files(JAVA, "mine") == (BatchRanges.from_offset(batch(3, "one")), ranges[:1])
+    found = GroupBatch("host:1", "g", "t", BatchRanges.from_offset(batch(3, "one")))
+    assert announced_files(JAVA, "mine") == (found, ranges[:1])
     mine.withdraw()
     with pytest.raises(SinkRefused, match="has announced no batch"):
         announced_files(JAVA, "mine")
@@ -67,7 +74,7 @@ def test_a_query_that_has_stopped_or_died_does_not_count():
     assert found() == 4
     assert not gone.exists()
     other.withdraw()
-    with pytest.raises(SinkRefused, match="has announced batch 7"):
+    with pytest.raises(SinkRefused, match="the rows of batch 7 are of no group's stream"):
         found(7)
 
 
@@ -80,7 +87,7 @@ def test_an_announcement_of_a_dead_process_does_not_count_though_its_number_is_t
 
 
 def test_what_died_with_its_java_process_is_deleted_and_what_lives_elsewhere_is_left():
-    dead, lives = (Announcement("g", "t", java=java) for java in (JAVA + 1, JAVA + 2))
+    dead, lives = (Announcement("host:1", "g", "t", java=java) for java in (JAVA + 1, JAVA + 2))
     for it in (dead, lives):
         it.put(batch(3, "one"))
     os.close(dead._lock)
@@ -90,20 +97,39 @@ def test_what_died_with_its_java_process_is_deleted_and_what_lives_elsewhere_is_
 
 
 @pytest.mark.parametrize("format", ["v1", "v2"])
-def test_several_queries_are_told_apart_by_the_checkpoints_bytes(tmp_path, format):
+@pytest.mark.parametrize("group", ["g", "another"])
+def test_several_queries_are_told_apart_by_their_offsets_whatever_the_format(format, group):
     mine = batch(3, "0123456789ab")
     announce(mine)
-    announce(batch(4, "ba9876543210"))
-    entry = tmp_path / "checkpoint/offsets/7"
-    entry.parent.mkdir(parents=True)
+    announce(batch(4, "ba9876543210"), group)
+    announce(BatchRanges(0, {}).to_offset(), group)
     text = json.dumps(mine)
     # The second format keys offsets by source and keeps them as text in JSON.
-    entry.write_text(
-        f"v1\n{{}}\n{text}" if format == "v1" else f"v2\n{{}}\n{json.dumps({'0': text})}"
-    )
-    assert found(7, StorePath.of(tmp_path / "checkpoint")) == 3
-    with pytest.raises(SinkRefused, match="checkpoint="):
+    offsets = f"v1\n{{}}\n{text}" if format == "v1" else f"v2\n{{}}\n{json.dumps({'0': text})}"
+    assert found(7, offsets) == 3
+    with pytest.raises(SinkRefused, match=f"3 queries run .* of .*{group}.*: give .* checkpoint="):
         found(7)
+
+
+def test_rows_of_another_source_are_refused_though_a_groups_query_runs():
+    announce(batch(3, "0123456789ab"))
+    with pytest.raises(SinkRefused, match="the rows of batch 7 are of no group's stream"):
+        found(7, '[{"flights":{"0":12}}]')
+
+
+def test_queries_that_begin_without_rows_need_not_be_told_apart():
+    nothing = BatchRanges(0, {})
+    for group in ("g", "another"):
+        announce(nothing.to_offset(), group)
+    announce(batch(3, "0123456789ab"))
+    assert announced_batch(JAVA, 0, json.dumps(nothing.to_offset())).batch == nothing
+
+
+def test_a_sink_that_a_stream_calls_is_given_the_streams_batch():
+    announce(batch(3, "one"))
+    mine = GroupBatch("host:1", "g", "t", BatchRanges.from_offset(batch(5, "two")))
+    with running(mine):
+        assert batch_of(None, 0) == mine
 
 
 def test_a_folder_of_somebody_else_is_refused(monkeypatch):
@@ -138,7 +164,7 @@ def test_a_batch_that_cannot_be_announced_leaves_no_earlier_one(monkeypatch):
     monkeypatch.setattr(announced.Path, "write_text", full)
     with pytest.raises(OSError, match="No space"):
         it.put(batch(5, "two"))
-    with pytest.raises(SinkRefused, match="has announced"):
+    with pytest.raises(SinkRefused, match="no group's stream that has announced"):
         found()
     monkeypatch.undo()
 

@@ -16,10 +16,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from coordinator.sources.file_systems import StorePath
-from coordinator.spark.ranges import BatchRanges, Range
 from coordinator.spark.sinks.delta import DeltaSink
 from coordinator.spark.sinks.delta_stats import stats_of
 from coordinator.spark.sinks.protocol import Decision, SinkRefused
+from tests.kit.sinks import Place
 
 ROWS = pa.table({"a": [1, 2], "b": ["x", None]})
 
@@ -164,15 +164,16 @@ def test_a_table_has_the_statistics_of_what_was_staged(tmp_path):
     assert (row["num_records"], row["min.a"], row["max.a"], row["null_count.b"]) == (2, 1, 2, 1)
 
 
-def test_a_staged_file_that_a_vacuum_has_deleted_is_told_in_words(tmp_path):
-    sink = table(tmp_path / "t")
+@pytest.mark.parametrize(
+    ("kind", "by"), [("delta", "a VACUUM"), ("iceberg", "remove_orphan_files")]
+)
+def test_a_staged_file_that_somebody_has_deleted_is_told_in_words(tmp_path, kind, by):
+    pytest.importorskip("pyiceberg")
+    sink = Place(kind, str(tmp_path)).sink()
     token = sink.stage(ROWS, "s")
-    for path in (tmp_path / "t").rglob("*.parquet"):
+    for path in tmp_path.rglob("*.parquet"):
         path.unlink()
-    batch = BatchRanges(1, {0: Range(0, 2, -1)})
-    decision = Decision(
-        "g", 1, "n", token, offsets={("t", p): r.end for p, r in batch.ranges.items()}
-    )
-    with pytest.raises(SinkRefused, match=r"is gone: .* VACUUM .*ends at \{\('t', 0\): 2\}"):
+    decision = Decision("g", 1, "n", token, offsets={("t", 0): 2})
+    with pytest.raises(SinkRefused, match=rf"is gone: .*{by} .*ends at \{{\('t', 0\): 2\}}"):
         sink.commit(token, decision)
-    assert deltalake.DeltaTable(tmp_path / "t").version() == 0
+    assert sink.recover(decision) == 0

@@ -101,7 +101,7 @@ def _start(spark, settings: Settings, folder: Path):
     }
     if settings.static:
         options["instance"] = settings.name
-    write = _batch_writer(settings, folder, checkpoint, f"{settings.name}-{uuid.uuid4().hex[:8]}")
+    write = _batch_writer(settings, folder, f"{settings.name}-{uuid.uuid4().hex[:8]}")
     if settings.by_spark:
         stream = streaming(spark, **options).foreach_batch(write)
     else:
@@ -111,13 +111,10 @@ def _start(spark, settings: Settings, folder: Path):
     return stream.trigger(processingTime="0 seconds").start()
 
 
-def _batch_writer(settings: Settings, folder: Path, checkpoint: str, run: str):
+def _batch_writer(settings: Settings, folder: Path, run: str):
     if settings.sink == PLAIN:
         return partial(_write_plainly, folder, run)
-    exact = ExactlyOnce(
-        Place(settings.sink, str(folder)).sink(), settings.coordinator, GROUP, settings.topic,
-        checkpoint=checkpoint,
-    )  # fmt: skip
+    exact = ExactlyOnce(Place(settings.sink, str(folder)).sink())
     done = 0
 
     def write(rows, batch_id: int) -> None:
