@@ -18,10 +18,8 @@ from tests.integration.spark import standalone
 
 @pytest.fixture(scope="session")
 def cluster(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("cluster")
-    archive, unpacked = standalone.pack(folder)
-    with standalone.cluster(folder / "daemons") as master:
-        yield standalone.Cluster(master, archive, unpacked)
+    with standalone.cluster(tmp_path_factory.mktemp("cluster")) as it:
+        yield it
 
 
 def settings_of(cluster: standalone.Cluster, archive: Path, local: Path) -> dict[str, str]:
@@ -50,8 +48,8 @@ def spark(cluster, tmp_path_factory):
         # Of this machine, not of the environment that the tests run in.
         patch.setenv("PYSPARK_PYTHON", sys._base_executable)
         patch.setenv("PYTHONPATH", str(cluster.unpacked))
-        patch.setenv("SPARK_LOCAL_IP", "127.0.0.1")
-        patch.delenv("SPARK_HOME", raising=False)
+        for name in ("SPARK_LOCAL_IP", "SPARK_HOME"):
+            patch.setenv(name, cluster.environment[name])
         session = (
             SparkSession.builder.master(cluster.master)
             .config("spark.cores.max", "2")

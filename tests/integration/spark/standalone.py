@@ -27,14 +27,18 @@ WORKERS, CORES = 2, 3
 
 @dataclass(frozen=True)
 class Cluster:
-    """Its master's address, and what executors need of us: packed, and unpacked for drivers."""
+    """Its master's address, and what executors need of us: packed, and unpacked for drivers.
+
+    environment: of its processes, which know nothing of the project.
+    """
 
     master: str
     archive: Path
     unpacked: Path
+    environment: Mapping[str, str]
 
 
-def pack(folder: Path) -> tuple[Path, Path]:
+def _pack(folder: Path) -> tuple[Path, Path]:
     """Run `deploy/spark/pack`; returns the archive, and a folder with its content."""
     archive, unpacked = folder / "coordinator.tar.gz", folder / "unpacked"
     command = [str(ROOT / "deploy/spark/pack"), str(archive)]
@@ -55,23 +59,46 @@ def pack(folder: Path) -> tuple[Path, Path]:
     return archive, unpacked
 
 
+def _home(folder: Path) -> Path:
+    """A home of the installed Spark in which Python finds PySpark as it is installed.
+
+    In Spark's own home it is a zip file, which each process of Python compiles anew: half of the
+    time that one needs to begin, and Spark gives some of them ten seconds.
+    """
+    import py4j
+    import pyspark
+
+    spark = Path(pyspark.__file__).parent
+    for name in ("bin", "jars"):
+        (folder / name).symlink_to(spark / name)
+    for zipped in (spark / "python/lib").glob("*.zip"):
+        package = spark if zipped.name.startswith("pyspark") else Path(py4j.__file__).parent
+        instead = folder / "python/lib" / zipped.name
+        instead.mkdir(parents=True)
+        (instead / package.name).symlink_to(package)
+    return folder
+
+
 @contextlib.contextmanager
-def cluster(folder: Path):
-    """The master's address. The daemons know nothing of the project: executors get an archive."""
-    folder.mkdir()
+def cluster(folder: Path) -> Iterator[Cluster]:
+    archive, unpacked = _pack(folder)
+    (folder / "home").mkdir()
+    here = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"}
+    here |= {"SPARK_HOME": str(_home(folder / "home")), "SPARK_LOCAL_IP": "127.0.0.1"}
     with contextlib.ExitStack() as stack:
         flags = ["--host", "127.0.0.1", "--port", "0", "--webui-port", "0"]
-        master = stack.enter_context(started(MASTER, folder / "master.log", flags, {}))
+        master = stack.enter_context(_started(MASTER, folder / "master.log", flags, here))
         found = r"Starting Spark master at (spark://127\.0\.0\.1:\d+)"
-        address = wait_for(master, folder / "master.log", found)
+        address = _wait_for(master, folder / "master.log", found)
+        it = Cluster(address, archive, unpacked, here)
         for number in range(WORKERS):
-            stack.enter_context(worker(address, folder / f"worker-{number}", number))
-        yield address
+            stack.enter_context(worker(it, folder / f"worker-{number}", number))
+        yield it
 
 
 @contextlib.contextmanager
 def worker(
-    master: str, folder: Path, number: int, *, cores: int = CORES
+    cluster: Cluster, folder: Path, number: int, *, cores: int = CORES
 ) -> Iterator[subprocess.Popen[bytes]]:
     """A worker on a host of its own: attempts at a task run on different ones.
 
@@ -80,10 +107,11 @@ def worker(
     folder.mkdir()
     flags = ["--host", host(number), "--webui-port", "0"]
     flags += ["--cores", str(cores), "--memory", "4g"]
-    flags += ["--work-dir", str(folder), master]
+    flags += ["--work-dir", str(folder), cluster.master]
     options = {"SPARK_WORKER_OPTS": "-Dspark.decommission.enabled=true"}
-    with started(WORKER, folder / "worker.log", flags, options) as process:
-        wait_for(process, folder / "worker.log", r"Successfully registered with master")
+    log = folder / "worker.log"
+    with _started(WORKER, log, flags, {**cluster.environment, **options}) as process:
+        _wait_for(process, log, r"Successfully registered with master")
         yield process
 
 
@@ -104,28 +132,26 @@ def connect_server(cluster: Cluster, folder: Path, settings: Mapping[str, str]) 
     for name, value in settings.items():
         flags += ["--conf", f"{name}={value}"]
     environment = {
+        **cluster.environment,
         "PYSPARK_PYTHON": sys._base_executable,
         "PYTHONPATH": str(cluster.unpacked),
         "SPARK_DAEMON_MEMORY": "768m",  # Counts for this process too.
     }
     log = folder / "connect.log"
     found = r"Spark Connect server started at: .*:([0-9]+)"
-    with started(SUBMIT, log, [*flags, "spark-internal"], environment) as process:
-        yield f"sc://127.0.0.1:{wait_for(process, log, found)}"
+    with _started(SUBMIT, log, [*flags, "spark-internal"], environment) as process:
+        yield f"sc://127.0.0.1:{_wait_for(process, log, found)}"
 
 
 @contextlib.contextmanager
-def started(
+def _started(
     name: str, log: Path, flags: list[str], environment: Mapping[str, str]
 ) -> Iterator[subprocess.Popen[bytes]]:
-    """A Java process of Spark's, which knows nothing of the project."""
-    here = {k: v for k, v in os.environ.items() if k not in ("PYTHONPATH", "SPARK_HOME")}
-    here |= {"SPARK_LOCAL_IP": "127.0.0.1", "SPARK_DAEMON_MEMORY": "256m", **environment}
-    import pyspark
-
-    command = [str(Path(pyspark.__file__).parent / "bin/spark-class"), name, *flags]
+    """A Java process of Spark's."""
+    command = [f"{environment['SPARK_HOME']}/bin/spark-class", name, *flags]
+    memory = {"SPARK_DAEMON_MEMORY": "256m"}
     with log.open("w") as file:
-        process = subprocess.Popen(command, stdout=file, stderr=file, env=here)
+        process = subprocess.Popen(command, stdout=file, stderr=file, env={**memory, **environment})
     try:
         yield process
     finally:
@@ -133,7 +159,7 @@ def started(
         process.wait()
 
 
-def wait_for(process: subprocess.Popen[bytes], log: Path, pattern: str) -> str:
+def _wait_for(process: subprocess.Popen[bytes], log: Path, pattern: str) -> str:
     """Wait for a line of a log; fail if the process ends without it."""
     deadline = time.monotonic() + 2 * HANG_S  # On a busy machine a JVM takes a minute to begin.
     while (found := re.search(pattern, log.read_text())) is None:

@@ -188,7 +188,7 @@ def test_a_decommissioned_workers_slots_move_with_their_places(
 ):
     app = connect.conf.get("spark.app.id")
     wait_until(lambda: executors(app) == [])
-    with standalone.worker(cluster.master, tmp_path / "worker", LEAVING, cores=8) as worker:
+    with standalone.worker(cluster, tmp_path / "worker", LEAVING, cores=8) as worker:
         session = {"session_timeout_ms": 120_000}
         job = Job(connect, server, log, Gated(tmp_path), 2, member_settings=session)
         wait_until(lambda: len(held(admin)) == 2 and all(held(admin).values()))

@@ -20,7 +20,7 @@ OF_SPARK, OF_THE_GROUP = KINDS[:3], KINDS[3:]
     ids=["classic", "session"],
 )
 def test_each_flight_counts_once_whatever_is_killed(cluster, tmp_path, sink, protocol, kinds):
-    run = Run(tmp_path, cluster.master, cluster.archive, cluster.unpacked, sink, protocol)
+    run = Run(tmp_path, cluster, sink, protocol)
     with contextlib.closing(run):
         kill_again_and_again(run, len(kinds), stops=1, seed=3, kinds=kinds, everything=False)
         verdict = run.verdict()

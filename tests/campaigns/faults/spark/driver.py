@@ -28,13 +28,14 @@ PLAIN = "plain"
 class Settings:
     """`folder` is shared by all drivers of a run; `sink` is plain, or a kind of `tests.kit.sinks`.
 
+    library: folder of the library and what it needs.
     by_spark: Spark reads the files, not a source in Python.
     """
 
     name: str
     folder: str
     master: str
-    archive: str
+    library: str
     source: str
     coordinator: str
     sink: str
@@ -80,8 +81,8 @@ def _make_spark(settings: Settings):
         .config("spark.ui.showConsoleProgress", "false")
         .config("spark.sql.shuffle.partitions", "2")
         .config("spark.local.dir", f"{settings.folder}/local-{settings.name}")
-        .config("spark.archives", f"{settings.archive}#library")
-        .config("spark.executorEnv.PYTHONPATH", "./library")
+        # Not an archive: executors come and go, and each would unpack 500 MB.
+        .config("spark.executorEnv.PYTHONPATH", settings.library)
         .getOrCreate()
     )
     spark.dataSource.register(ConsumerGroupSource)

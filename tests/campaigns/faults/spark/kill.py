@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 import random
 import shutil
 import signal
@@ -125,9 +124,7 @@ class Run:
     def __init__(
         self,
         folder: Path,
-        master: str,
-        archive: Path,
-        unpacked: Path,
+        cluster: standalone.Cluster,
         sink: str,
         protocol: str,
     ) -> None:
@@ -136,15 +133,13 @@ class Run:
         self.feed.grow(ROWS_A_BATCH // 2)
         self.coordinator = Coordinator(folder)
         environment = {
-            **os.environ,
+            **cluster.environment,
             "PYSPARK_PYTHON": sys._base_executable,
             "PYSPARK_DRIVER_PYTHON": sys.executable,
-            "PYTHONPATH": str(unpacked),
-            "SPARK_LOCAL_IP": "127.0.0.1",
+            "PYTHONPATH": str(cluster.unpacked),
         }
-        environment.pop("SPARK_HOME", None)
         first = Settings(
-            name="one", folder=str(folder), master=master, archive=str(archive),
+            name="one", folder=str(folder), master=cluster.master, library=str(cluster.unpacked),
             source=self.feed.source, coordinator=self.coordinator.address, sink=sink,
             protocol=protocol, rows_per_batch=ROWS_A_BATCH, session_timeout_ms=SESSION_MS,
             static=True, by_spark=True,
@@ -313,9 +308,9 @@ def main() -> int:
     seed = int(sys.argv[4]) if len(sys.argv) > 4 else random.randrange(10**6)
     folder = Path(tempfile.mkdtemp(prefix="spark-kill-"))
     began = time.monotonic()
-    archive, unpacked = standalone.pack(folder)
-    with standalone.cluster(folder / "cluster") as master:
-        run = Run(folder, master, archive, unpacked, sink, protocol)
+    (folder / "cluster").mkdir()
+    with standalone.cluster(folder / "cluster") as cluster:
+        run = Run(folder, cluster, sink, protocol)
         with contextlib.closing(run):
             kill_again_and_again(run, kills, stops=max(1, kills // 20), seed=seed)
             verdict = run.verdict()
