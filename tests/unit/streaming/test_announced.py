@@ -111,8 +111,9 @@ def test_several_queries_are_told_apart_by_their_offsets_whatever_the_format(for
         found(7)
 
 
-def test_rows_of_another_source_are_refused_though_a_groups_query_runs():
-    announce(batch(3, "0123456789ab"))
+@pytest.mark.parametrize("id", ["0123456789ab", ""])
+def test_rows_of_another_source_are_refused_though_a_groups_query_runs(id):
+    announce(batch(3, id) if id else BatchRanges(0, {}).to_offset())
     with pytest.raises(SinkRefused, match="the rows of batch 7 are of no group's stream"):
         found(7, '[{"flights":{"0":12}}]')
 
