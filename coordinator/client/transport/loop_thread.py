@@ -16,6 +16,8 @@ from typing import Any, TypeVar
 from coordinator.client.transport.surroundings import SURROUNDINGS, ProtocolLoop, follow
 
 T = TypeVar("T")
+LAST_WAIT_S = 1.0
+"""Time that coroutines have to end after they were cancelled with their loop."""
 
 
 class LoopThread:
@@ -28,9 +30,7 @@ class LoopThread:
         self.loop = asyncio.new_event_loop()
         self._pid = os.getpid()
         self._users = 0
-        self._thread = threading.Thread(
-            target=self.loop.run_forever, name="coordinator-members", daemon=True
-        )
+        self._thread = threading.Thread(target=self._run, name="coordinator-members", daemon=True)
         self._thread.start()
 
     @classmethod
@@ -66,6 +66,23 @@ class LoopThread:
         self.loop.call_soon_threadsafe(self.loop.stop)
         self._thread.join()
         self.loop.close()
+
+    def _run(self) -> None:
+        self.loop.run_forever()
+        cancel_tasks(self.loop)  # gRPC has tasks of its own, which end a step after their calls.
+
+
+def cancel_tasks(loop: asyncio.AbstractEventLoop) -> None:
+    """End the tasks of a loop that has stopped; those that swallow it are left."""
+    tasks = asyncio.all_tasks(loop)
+    if not tasks:
+        return
+    for task in tasks:
+        task.cancel()
+    loop.run_until_complete(asyncio.wait(tasks, timeout=LAST_WAIT_S))
+    for task in tasks:
+        if not task.done():
+            task._log_destroy_pending = False  # type: ignore[attr-defined]
 
 
 class Reply(Future[T]):

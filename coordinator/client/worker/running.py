@@ -12,10 +12,10 @@ from collections.abc import Coroutine
 from concurrent.futures import Future
 from typing import Any, Protocol
 
+from coordinator.client.transport.loop_thread import cancel_tasks
+
 EXIT_S = 2.0
 """Time that the interpreter's exit waits for workers that were not stopped."""
-LAST_WAIT_S = 1.0
-"""Time that coroutines have to end after they were cancelled with their loop."""
 
 
 def refuse_running_loop(message: str) -> None:
@@ -36,23 +36,11 @@ def run_on_new_loop(work: Coroutine[Any, Any, None]) -> None:
         loop.run_until_complete(work)
     finally:
         try:
-            _cancel_tasks(loop)
+            cancel_tasks(loop)
             loop.run_until_complete(loop.shutdown_asyncgens())
         finally:
             asyncio.set_event_loop(None)
             loop.close()
-
-
-def _cancel_tasks(loop: asyncio.AbstractEventLoop) -> None:
-    tasks = asyncio.all_tasks(loop)
-    if not tasks:
-        return
-    for task in tasks:
-        task.cancel()
-    loop.run_until_complete(asyncio.wait(tasks, timeout=LAST_WAIT_S))
-    for task in tasks:
-        if not task.done():
-            task._log_destroy_pending = False  # type: ignore[attr-defined]
 
 
 # --- The interpreter's exit ---

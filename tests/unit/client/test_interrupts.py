@@ -189,3 +189,20 @@ def test_a_signal_while_the_result_is_read_leaves_the_loop_free():
     begun.set()
     assert run_on(on.loop, functools.partial(asyncio.sleep, 0, "free")).result(HANG_S)
     on.release()
+
+
+def test_tasks_that_are_left_end_with_the_loop_of_the_last_member():
+    thread = LoopThread.use()
+    begun, ended = threading.Event(), threading.Event()
+
+    async def left() -> None:
+        begun.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.set()
+
+    asyncio.run_coroutine_threadsafe(left(), thread.loop)
+    assert begun.wait(HANG_S)
+    thread.release()
+    assert ended.is_set()
