@@ -37,6 +37,8 @@ TESTS = Path(__file__).parent
 SLOW_MARKERS = ("spark", "faults", "integration", "browser")
 ALONE = "alone"
 """Marker of slow tests that run after all others, one at a time."""
+ALONE_IN = TESTS / "integration/spark"
+"""Folder of all of them: to import the others takes longer than to run some of these."""
 JAVA_MINIMUM = 17  # PySpark 4 needs it.
 CHROMIUM_NAMES = ("chromium", "chromium-browser", "google-chrome")
 
@@ -159,6 +161,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         for folder in item.path.relative_to(TESTS).parts[:-1]:
             if folder in SLOW_MARKERS:
                 item.add_marker(folder)
+        if item.get_closest_marker(ALONE) and ALONE_IN not in item.path.parents:
+            raise pytest.UsageError(f"{item.nodeid} is marked {ALONE} and not below {ALONE_IN}")
         usual_s = SLOW_TEST_S if _is_slow(item) else FAST_TEST_S
         stated = item.get_closest_marker("timeout")
         seconds = stated.args[0] * PATIENCE if stated else usual_s
@@ -181,6 +185,7 @@ def pytest_configure(config: pytest.Config) -> None:
         config.option.markexpr = f"({any_marker}) and not {ALONE}"
     elif config.option.alone:
         config.option.markexpr = ALONE
+        config.args = [str(ALONE_IN)]
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

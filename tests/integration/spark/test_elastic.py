@@ -61,6 +61,13 @@ def admin(server):
         yield it
 
 
+SHORT = {
+    "classic": {"session_timeout_ms": 2_000, "heartbeat_interval_ms": 300},
+    "session": {"wishes": {"lease_ms": 2_000, "join_quiet_ms": 0}},
+}
+"""Settings of members that are missed soon, by protocol."""
+
+
 class Gated:
     """Handler that notes its rows by attempt; the first attempt waits for the gate to open."""
 
@@ -126,13 +133,14 @@ def held(admin) -> dict[str, int]:
     }
 
 
+@pytest.mark.parametrize("protocol", ["classic", "session"])
 def test_executors_that_come_and_go_are_members_that_come_and_go(
-    connect, log, server, admin, tmp_path
+    connect, log, server, admin, tmp_path, protocol
 ):
     app = connect.conf.get("spark.app.id")
     wait_until(lambda: executors(app) == [])
-    session = {"session_timeout_ms": 2_000, "heartbeat_interval_ms": 300}
-    job = Job(connect, server, log, Gated(tmp_path), 2, member_settings=session)
+    settings = {"protocol": protocol, "member_settings": SHORT[protocol]}
+    job = Job(connect, server, log, Gated(tmp_path), 2, **settings)
     wait_until(lambda: len(held(admin)) == 2 and all(held(admin).values()))
     assert len(executors(app)) == 2
     assert len({client_id.split("-")[1] for client_id in held(admin)}) == 2, "one on each executor"
