@@ -69,6 +69,7 @@ def _home(folder: Path) -> Path:
     import pyspark
 
     spark = Path(pyspark.__file__).parent
+    folder.mkdir()
     for name in ("bin", "jars"):
         (folder / name).symlink_to(spark / name)
     for zipped in (spark / "python/lib").glob("*.zip"):
@@ -81,8 +82,8 @@ def _home(folder: Path) -> Path:
 
 @contextlib.contextmanager
 def cluster(folder: Path) -> Iterator[Cluster]:
+    folder.mkdir(exist_ok=True)
     archive, unpacked = _pack(folder)
-    (folder / "home").mkdir()
     here = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"}
     here |= {"SPARK_HOME": str(_home(folder / "home")), "SPARK_LOCAL_IP": "127.0.0.1"}
     with contextlib.ExitStack() as stack:

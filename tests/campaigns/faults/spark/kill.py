@@ -308,7 +308,6 @@ def main() -> int:
     seed = int(sys.argv[4]) if len(sys.argv) > 4 else random.randrange(10**6)
     folder = Path(tempfile.mkdtemp(prefix="spark-kill-"))
     began = time.monotonic()
-    (folder / "cluster").mkdir()
     with standalone.cluster(folder / "cluster") as cluster:
         run = Run(folder, cluster, sink, protocol)
         with contextlib.closing(run):
