@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import grpc
 
 from coordinator.environment import CLIENT_PREFIX
+from coordinator.node_source import NodeSource
 
 Options = Sequence[tuple[str, Any]]  # Any: gRPC's own settings are of several types.
 NO_PROXY: Options = (("grpc.enable_http_proxy", 0),)
@@ -39,6 +40,7 @@ class Credentials:
         token: the token itself, if there is no file.
         insecure: send the token in plain text beyond the loopback too.
         proxy: HTTP proxy to go through, http://[USER:PASSWORD@]HOST:PORT; empty: none.
+        nodes: what finds the nodes, and gives the token; None: their addresses are known.
     """
 
     tls: bool = False
@@ -49,6 +51,7 @@ class Credentials:
     token: str = field(default="", repr=False)
     insecure: bool = False
     proxy: str = field(default="", repr=False)
+    nodes: NodeSource | None = None
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str] = os.environ) -> Credentials:
@@ -76,6 +79,17 @@ class Credentials:
     def through(self) -> str:
         """The proxy as messages name it, without its password; empty: there is none."""
         return f" through the proxy {self.proxy.rpartition('@')[2]}" if self.proxy else ""
+
+    def dialed(self, address: str, timeout_s: float) -> tuple[str, Credentials]:
+        """What to dial for an address, and with which credentials. Blocks if nodes are to be found.
+
+        Raises:
+            CoordinatorError: none is found.
+        """
+        if self.nodes is None or address != str(self.nodes):
+            return address, self
+        address, token = self.nodes.find_node(timeout_s)
+        return address, replace(self, token=token) if token else self
 
     def state(self) -> tuple[FileState, ...]:
         """Fingerprint of the certificate files; differs when one of them was changed."""

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from coordinator.dial import Credentials
 
 DEFAULT_BOOTSTRAP = "127.0.0.1:7400"
+FOUND_S = 2.0
+"""Time to find a node of a store."""
 _FILES = {
     "--tls-ca": "PEM file of the certificate authorities that signed the nodes' certificates",
     "--tls-cert": "PEM file of your client certificate",
@@ -50,7 +52,8 @@ def _add_connection_flags(command: argparse.ArgumentParser) -> None:
     flags.add_argument(
         "--bootstrap",
         metavar="HOST:PORT[,…]",
-        help=f"addresses of one or more nodes (default: {DEFAULT_BOOTSTRAP}) [{BOOTSTRAP}]",
+        help="addresses of one or more nodes, or URL of the store of embedded ones (default: "
+        f"{DEFAULT_BOOTSTRAP}) [{BOOTSTRAP}]",
     )
     for flag, meaning in _FILES.items():
         flags.add_argument(flag, metavar="FILE", help=f"{meaning} [{_variable(flag)}]")
@@ -70,10 +73,12 @@ def resolve(options: argparse.Namespace) -> None:
     """Give every option of the connection its value, wherever it comes from.
 
     Raises:
-        WrongUsage: an address is none.
+        WrongUsage: an address is none. CoordinatorError: no node serves the store that is named.
     """
     # Its lines from C++ are for those who debug it; errors come back as values.
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")
+    from coordinator.client.embedding import embedded
+    from coordinator.client.forms import STORES
     from coordinator.dial import Credentials
 
     environment = os.environ
@@ -85,7 +90,12 @@ def resolve(options: argparse.Namespace) -> None:
         key = _key(flag)
         told = environment.get(_variable(flag), "").lower() in ("true", "1", "yes")
         setattr(options, key, bool(getattr(options, key) or told))
-    _check_addresses(options.bootstrap)
+    nodes = None
+    if options.bootstrap.startswith(STORES):
+        nodes = embedded(options.bootstrap, serve=False, timeout_s=FOUND_S)
+        nodes.open()
+    else:
+        _check_addresses(options.bootstrap)
     options.credentials = Credentials(
         tls=options.tls,
         ca_file=options.tls_ca,
@@ -94,6 +104,7 @@ def resolve(options: argparse.Namespace) -> None:
         token_file=options.token_file,
         insecure=options.insecure,
         proxy=options.proxy,
+        nodes=nodes,
     )
 
 

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 
 import grpc
 
+from coordinator.client.errors import CoordinatorError
 from coordinator.core.errors import ErrorCode, advice
 from coordinator.handshake import tls_trouble
 from coordinator.operator.admin import GroupAdmin
@@ -57,7 +58,7 @@ def refusal(error: BaseException, options: argparse.Namespace) -> str | None:
         return "the file is not text in UTF-8"
     if isinstance(error, OSError):
         return of_system(error)
-    if isinstance(error, CannotOpen | Damaged | LogError):
+    if isinstance(error, CannotOpen | Damaged | LogError | CoordinatorError):
         return str(error)
     if isinstance(error, KeyError | IndexError):
         return None  # A LookupError, but none of those that we raise.

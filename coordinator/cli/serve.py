@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import os
 import secrets
-import signal
 import sys
 from collections.abc import Callable, Coroutine
 from typing import Any
@@ -17,6 +16,7 @@ from coordinator.cli.notify import notify
 from coordinator.cli.pages import Pages
 from coordinator.cli.ports import addresses, troubles
 from coordinator.cli.security_log import log_security
+from coordinator.cli.stopping import Parent, told_to_stop
 from coordinator.observe.kafka_metrics import KafkaStats
 from coordinator.observe.logs import configure
 from coordinator.observe.metrics import Metrics
@@ -41,12 +41,12 @@ HAND_OVER_S = 5.0
 """Time beyond `drain_timeout_ms` to hand shards over and write the last records."""
 
 
-def serve(settings: Settings, security: Security, *, supervised: bool = False) -> int:
+def serve(settings: Settings, security: Security, parent: Parent | None = None) -> int:
     """Run a node; SIGTERM and SIGINT end it gracefully.
 
     Args:
         security: loaded from the same settings.
-        supervised: stop also at the end of standard input, a pipe from the supervisor.
+        parent: None: it stops by signals alone.
     Returns:
         The exit status: 0 after a graceful stop, 1 if the node could not start or has found its
         node id taken by another process. If stopping takes too long, the process exits with 3.
@@ -54,11 +54,11 @@ def serve(settings: Settings, security: Security, *, supervised: bool = False) -
     with NativeStderr() as native, ShortPauses() as pauses:
         logger = configure(settings.observe.log_format, settings.observe.log_level)
         native.log_to(lambda level, event, values: logger.log(level, event, **values))
-        return run(_serve(settings, security, supervised, pauses, logger))
+        return run(_serve(settings, security, parent, pauses, logger))
 
 
 async def _serve(
-    settings: Settings, security: Security, supervised: bool, pauses: ShortPauses, logger: Any
+    settings: Settings, security: Security, parent: Parent | None, pauses: ShortPauses, logger: Any
 ) -> int:
     pauses.attach()
     log_security(security, settings, logger)
@@ -77,7 +77,7 @@ async def _serve(
         return CANNOT_START
     peers = Peers(settings.cluster.node_id, security.credentials())
     planner = PlannerProcess()
-    stopping, id_taken = _told_to_stop(supervised), asyncio.Event()
+    stopping, id_taken = told_to_stop(parent), asyncio.Event()
     node = Node(
         settings,
         watchers=sinks.watchers(),
@@ -118,6 +118,7 @@ async def _serve(
         logger.error("cannot_start", what=str(error))
         await server.stop()
         return CANNOT_START
+    stores.announce(server.advertised, security.token)
     logger.info(
         "serving",
         address=address,
@@ -127,7 +128,7 @@ async def _serve(
         shards=settings.storage.shards,
     )
     notify("READY=1", f"STATUS=serving on {host}:{port}")
-    await _until_told(stopping, security, supervised)
+    await _until_told(stopping, security, parent)
     logger.info("stopping")
     notify("STOPPING=1", "STATUS=draining")
     await _stop(server, logger)
@@ -146,12 +147,12 @@ def _end(why: str, logger: Any, *events: asyncio.Event) -> None:
         event.set()
 
 
-async def _until_told(stopping: asyncio.Event, security: Security, supervised: bool) -> None:
+async def _until_told(stopping: asyncio.Event, security: Security, parent: Parent | None) -> None:
     """Read changed files of security again, until the node is told to stop."""
     watching = asyncio.create_task(security.watch())
     await stopping.wait()
     watching.cancel()
-    if supervised:
+    if parent is not None:
         asyncio.get_running_loop().remove_reader(sys.stdin)
 
 
@@ -200,17 +201,6 @@ def _metrics_of(server: CoordinatorServer, pauses: ShortPauses, security: Securi
         groups=[pattern.strip() for pattern in patterns if pattern],
         group_stats=node.group_stats,
     )
-
-
-def _told_to_stop(supervised: bool) -> asyncio.Event:
-    """An event that is set by SIGTERM, SIGINT, or the end of the supervisor."""
-    stopping = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stopping.set)
-    if supervised:
-        loop.add_reader(sys.stdin, stopping.set)  # Readable means EOF: nothing is ever written.
-    return stopping
 
 
 async def _load(server: CoordinatorServer, stopping: asyncio.Event) -> bool:

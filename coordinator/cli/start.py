@@ -19,21 +19,25 @@ def add_parsers(commands: Any) -> None:  # Any: argparse does not name its type.
     )
     command.set_defaults(run=_serve, is_server=True)
     command.add_argument("--supervised", action="store_true", help=argparse.SUPPRESS)
+    command.add_argument("--embedded-by", type=int, default=0, help=argparse.SUPPRESS)
     add_settings(command)
 
 
 def _serve(options: argparse.Namespace) -> int:
     from coordinator.cli.refusals import of_system
     from coordinator.cli.serve import serve
+    from coordinator.cli.stopping import Parent
     from coordinator.cli.supervisor import supervise
     from coordinator.core.setting import InvalidSetting
     from coordinator.security.errors import CannotSecure
     from coordinator.security.loading import load as load_security
+    from coordinator.security.tokens import new_token
     from coordinator.settings.sources import load
 
     try:
         settings, _ = load(sources_of(options))
-        security = load_security(settings.security, settings.serving, settings.kafka)
+        token = new_token() if options.embedded_by else ""
+        security = load_security(settings.security, settings.serving, settings.kafka, token=token)
     except (InvalidSetting, CannotSecure) as error:
         complain(error)
         return WRONG_USAGE
@@ -42,4 +46,6 @@ def _serve(options: argparse.Namespace) -> int:
         return WRONG_USAGE
     if settings.cluster.nodes > 1:
         return supervise(settings, options.arguments)
-    return serve(settings, security, supervised=options.supervised)
+    has_parent = options.supervised or options.embedded_by
+    parent = Parent(options.embedded_by) if has_parent else None
+    return serve(settings, security, parent)

@@ -59,6 +59,7 @@ def flags_of(settings: Settings, number: int) -> list[str]:
         flags["advertised_port"] = str(serving.advertised_port + shift)
     if storage.shared_store is None:
         flags["share"] = f"{number}/{cluster.nodes}"
+        flags["store"] = storage.store
         flags["data_dir"] = str(share_folder(Path(storage.data_dir), (number, cluster.nodes)))
     elif cluster.node_id:
         flags["node_id"] = str(cluster.node_id + number - 1)

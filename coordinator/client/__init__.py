@@ -22,11 +22,16 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from coordinator.assignors import TopicPartition
+    from coordinator.client.embedding import embedded
+    from coordinator.client.embedding.nodes import Embedded
     from coordinator.client.errors import (
+        CannotEmbed,
         CommitFailed,
         CoordinatorError,
         FatalError,
         FencedToken,
+        NoNode,
+        NotReachable,
         OffsetMismatch,
         RebalanceInProgress,
         StaleMember,
@@ -60,9 +65,11 @@ __all__ = [
     "BlockingMember",
     "BlockingPartition",
     "CannotDial",
+    "CannotEmbed",
     "CommitFailed",
     "CoordinatorError",
     "Credentials",
+    "Embedded",
     "FatalError",
     "FencedToken",
     "Granted",
@@ -72,6 +79,8 @@ __all__ = [
     "MemberEvent",
     "MemberSettings",
     "MemberState",
+    "NoNode",
+    "NotReachable",
     "OffsetAndMetadata",
     "OffsetMismatch",
     "Partition",
@@ -88,12 +97,15 @@ __all__ = [
     "Warming",
     "Worker",
     "WorkerSettings",
+    "embedded",
 ]
 
 _NAMES = {
     "coordinator.assignors": "TopicPartition",
-    "coordinator.client.errors": "CommitFailed CoordinatorError FatalError FencedToken "
-    "OffsetMismatch RebalanceInProgress StaleMember Unavailable",
+    "coordinator.client.embedding": "embedded",
+    "coordinator.client.embedding.nodes": "Embedded",
+    "coordinator.client.errors": "CannotEmbed CommitFailed CoordinatorError FatalError FencedToken "
+    "NoNode NotReachable OffsetMismatch RebalanceInProgress StaleMember Unavailable",
     "coordinator.client.member.blocking": "BlockingMember",
     "coordinator.client.member.events": "Granted Lost MemberEvent Resumed Revoking Stopping "
     "Suspended Warming",

@@ -35,6 +35,18 @@ class Unavailable(CoordinatorError):
     the call's timeout. The call may or may not have taken effect."""
 
 
+class CannotEmbed(CoordinatorError):
+    """No node can be run for a store. The message has the reason, as the node told it."""
+
+
+class NoNode(Unavailable):
+    """No node of a store was there, or began to serve, in time."""
+
+
+class NotReachable(Unavailable):
+    """A node serves the store, and cannot be reached from this machine."""
+
+
 class CommitFailed(CoordinatorError):
     """The commit was refused. Of one that is not atomic, some partitions may be stored.
 

@@ -13,17 +13,30 @@ from typing import TypeGuard
 
 from coordinator.assignors import TopicPartition
 from coordinator.client.offsets import OffsetAndMetadata
+from coordinator.node_source import NodeSource
 
 DEFAULT_PORT = 7400
 MOST = (1 << 31) - 1
 """Largest time in milliseconds, and number of partitions, that a message can carry."""
 MOST_OFFSET = (1 << 63) - 1
 _HOST_PORT = re.compile(r"(\[[^\[\]]+\]|[^:\[\]/\s]+)(?::([0-9]{1,5}))?")
+STORES = ("sqlite:", "postgresql:", "postgres:")
+"""Schemes of stores that `embedded` takes."""
 _GRPC_SCHEMES = ("dns:", "ipv4:", "ipv6:", "unix:", "unix-abstract:", "vsock:", "xds:")
 
 
 def addresses_of(bootstrap: object) -> list[str]:
-    """Bootstrap addresses, HOST:PORT each, from one or several; the port defaults to 7400."""
+    """Bootstrap addresses, HOST:PORT each, from one or several; the port defaults to 7400.
+
+    What finds nodes (`NodeSource`) stands for itself.
+    """
+    if isinstance(bootstrap, NodeSource):
+        return [str(bootstrap)]
+    if isinstance(bootstrap, str) and bootstrap.startswith(STORES):
+        raise ValueError(
+            f"{bootstrap!r} is a store, and no address; give it to Worker(…), or write `with "
+            f"embedded({bootstrap!r}) as bootstrap:`, and give that"
+        )
     if isinstance(bootstrap, str):
         given: list[object] = list(filter(None, re.split(r"[,\s]+", bootstrap)))
     elif _is_host_and_port(bootstrap):

@@ -26,7 +26,8 @@ class Nodes:
     Every method raises grpc.RpcError if no node can be reached.
 
     Args:
-        bootstrap: HOST:PORT, or several separated by commas: the first that answers is used.
+        bootstrap: HOST:PORT, or several separated by commas: the first that answers is used; or
+            what stands for the `nodes` of the credentials, which are found now.
         remember: cache the coordinator of each group. If it moves, make a new object.
         credentials: TLS and token; None: from environment variables.
     """
@@ -34,8 +35,10 @@ class Nodes:
     def __init__(
         self, bootstrap: str, *, remember: bool = False, credentials: Credentials | None = None
     ) -> None:
+        credentials = credentials or Credentials.from_environment()
+        bootstrap, credentials = credentials.dialed(bootstrap, TIMEOUT_S)
         self._bootstrap = bootstrap.split(",")
-        self._credentials = opener(credentials or Credentials.from_environment())
+        self._credentials = opener(credentials)
         self._channels: dict[str, grpc.Channel] = {}
         self._remember = remember
         self._coordinators: dict[str, str] = {}

@@ -29,10 +29,15 @@ MIB = 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class Stores:
-    """The log of groups, and the nodes' coordination; None: there is one node."""
+    """The log of groups, and the nodes' coordination; None: there is one node.
+
+    announce: has clients that know the store find this node, by its address and the token that it
+    asks of them.
+    """
 
     log: GroupLog
     coordination: Coordination | None = None
+    announce: Callable[[str, str], None] = lambda address, token: None
 
 
 async def open_stores(
@@ -71,7 +76,8 @@ async def open_stores(
         return Stores(zookeeper, agreed)
     if config.store == "memory":
         return Stores(MemoryLog())
-    return Stores(await asyncio.to_thread(_open_sqlite, config, on_commit, on_trouble))
+    sqlite = await asyncio.to_thread(_open_sqlite, config, on_commit, on_trouble)
+    return Stores(sqlite, announce=sqlite.announce)
 
 
 def _open_sqlite(

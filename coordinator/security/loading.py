@@ -29,20 +29,35 @@ DAY_S = 86_400.0
 NOTICES_S = (7 * DAY_S, DAY_S, 0.0)
 """Time left to a certificate when its expiry is announced."""
 PAGES = ("metrics_listen", "console_listen")
+OF_EMBEDDED = "embedded"
+"""Principal of those who have the token of an embedded node."""
 NEEDS_EXTRA = "JSON web tokens need the extra: consumer-group-coordinator[jwt]"
 
 T = TypeVar("T")
 
 
 class Security:
-    """TLS and guard of a node; each is None if the settings do not ask for it."""
+    """TLS and guard of a node; each is None if the settings do not ask for it.
 
-    def __init__(self, config: SecurityConfig, *, wall_s: Callable[[], float] = time.time) -> None:
+    Args:
+        token: that every caller has to have, of a node without a file of tokens; empty: none.
+    """
+
+    def __init__(
+        self,
+        config: SecurityConfig,
+        *,
+        token: str = "",
+        wall_s: Callable[[], float] = time.time,
+    ) -> None:
         self._config = config
+        self.token = token
         self._wall_s = wall_s
         self._seen = states(self._files())
         self.tls = _tls(config)
-        self.guard = Guard(_authenticator(config), _rules(config)) if config.is_guarded else None
+        self.guard = (
+            Guard(self._authenticator(), _rules(config)) if config.is_guarded or token else None
+        )
         self.reload_failures = 0
         self.on_reload: Callable[[str], None] = lambda _: None
         """Called with the name of each part that was reloaded."""
@@ -71,6 +86,7 @@ class Security:
             cert_file=config.tls_cert_file,
             key_file=config.tls_key_file,
             token_file=config.auth_peer_token_file,
+            token=self.token,
             insecure=config.insecure,
         )
 
@@ -80,9 +96,7 @@ class Security:
         if tls is not None:
             self._try("certificate", tls.reload)
         if guard is not None:
-            self._try(
-                "tokens and keys", lambda: guard.replace(authenticator=_authenticator(config))
-            )
+            self._try("tokens and keys", lambda: guard.replace(authenticator=self._authenticator()))
             self._try("rules", lambda: guard.replace(rules=_rules(config)))
 
     def check_expiry(self) -> None:
@@ -108,6 +122,30 @@ class Security:
             before = now
             self.check_expiry()
 
+    def _authenticator(self) -> Authenticator:
+        config, known = self._config, None
+        if self.token:
+            known = tokens.Tokens([(OF_EMBEDDED, tokens.digest_of(self.token))])
+        if config.auth_tokens_file:
+            known = _parsed(config.auth_tokens_file, tokens.parse)
+        if not config.auth_jwks:
+            return Authenticator(known)
+        try:
+            from coordinator.security import jwt
+        except ImportError:
+            raise CannotSecure(NEEDS_EXTRA) from None
+        if _is_url(config.auth_jwks):
+            find_key = jwt.keys_of_url(config.auth_jwks)
+        else:
+            find_key = _parsed(config.auth_jwks, jwt.keys_of_text)
+        verifier = jwt.JwtVerifier(
+            find_key,
+            audience=config.auth_jwt_audience,
+            issuer=config.auth_jwt_issuer,
+            claim=config.auth_jwt_claim,
+        )
+        return Authenticator(known, verifier)
+
     def _try(self, what: str, make: Callable[[], None]) -> None:
         try:
             make()
@@ -130,15 +168,23 @@ class Security:
         return [path for path in named if path]
 
 
-def load(config: SecurityConfig, serving: ServingConfig, kafka: KafkaConfig) -> Security:
+def load(
+    config: SecurityConfig, serving: ServingConfig, kafka: KafkaConfig, *, token: str = ""
+) -> Security:
     """Load the security of a node; `serving` and `kafka` have its listen addresses.
 
+    Args:
+        token: as that of `Security`.
     Raises:
         CannotSecure: a file is not usable, settings contradict each other, or something would be
             served in plain text, or to anyone, beyond this machine.
     """
+    if token and config.is_guarded:
+        raise CannotSecure(
+            "an embedded node has a token of its own, and no other callers: run `coordinator serve`"
+        )
     _check(config, serving, kafka)
-    return Security(config)
+    return Security(config, token=token)
 
 
 def exposed(config: SecurityConfig, serving: ServingConfig, kafka: KafkaConfig) -> list[str]:
@@ -191,29 +237,6 @@ def _tls(config: SecurityConfig) -> ServerTls | None:
     if not config.tls_cert_file:
         return None
     return ServerTls(config.tls_cert_file, config.tls_key_file, config.tls_client_ca_file)
-
-
-def _authenticator(config: SecurityConfig) -> Authenticator:
-    known = None
-    if config.auth_tokens_file:
-        known = _parsed(config.auth_tokens_file, tokens.parse)
-    if not config.auth_jwks:
-        return Authenticator(known)
-    try:
-        from coordinator.security import jwt
-    except ImportError:
-        raise CannotSecure(NEEDS_EXTRA) from None
-    if _is_url(config.auth_jwks):
-        find_key = jwt.keys_of_url(config.auth_jwks)
-    else:
-        find_key = _parsed(config.auth_jwks, jwt.keys_of_text)
-    verifier = jwt.JwtVerifier(
-        find_key,
-        audience=config.auth_jwt_audience,
-        issuer=config.auth_jwt_issuer,
-        claim=config.auth_jwt_claim,
-    )
-    return Authenticator(known, verifier)
 
 
 def _rules(config: SecurityConfig) -> Rules | None:

@@ -9,6 +9,7 @@ from typing import Any, get_type_hints
 
 from coordinator.core.config import GroupConfig
 from coordinator.core.setting import InvalidSetting, Section, Setting, Value, settings_of
+from coordinator.data_folder import SCHEME, path_of
 from coordinator.settings.sections import (
     ClusterConfig,
     KafkaConfig,
@@ -40,6 +41,12 @@ class Settings:
         Raises:
             InvalidSetting: there is no such setting, or a value is not allowed.
         """
+        store = values.get("store")
+        if isinstance(store, str) and store.startswith(SCHEME):
+            setting_named("store").check("store", store)
+            if "data_dir" in values:
+                raise InvalidSetting(f"store {store} names a folder: leave data_dir out")
+            values = {**values, "store": "sqlite", "data_dir": path_of(store)}
         parts: dict[str, dict[str, Value]] = defaultdict(dict)
         for name, value in values.items():
             setting_named(name)

@@ -7,6 +7,8 @@ import re
 from dataclasses import dataclass
 from urllib.parse import unquote
 
+from coordinator.data_folder import SCHEME, path_of
+
 
 def address(value: str) -> tuple[str, int]:
     """Host and port.
@@ -51,19 +53,22 @@ class SharedStore:
 
 
 def shared_store(value: str) -> SharedStore | None:
-    """Kind, endpoints and name of a shared store; None for sqlite and memory.
+    """Kind, endpoints and name of a shared store; None for those of one machine.
 
     Raises:
         ValueError: it is none of these.
     """
     if value in ("sqlite", "memory"):
         return None
+    if value.startswith(SCHEME):
+        path_of(value)
+        return None
     if value.startswith(("postgresql://", "postgres://")):
         return _postgres(value)
     found = re.fullmatch(r"(etcd|zookeeper)://([^/]+)/([\w.-]+)", value)
     if found is None:
         raise ValueError(
-            "it may be sqlite, memory, etcd://HOST:PORT,HOST:PORT/NAME, "
+            "it may be sqlite, memory, sqlite:///FOLDER, etcd://HOST:PORT,HOST:PORT/NAME, "
             "zookeeper://HOST:PORT,HOST:PORT/NAME or "
             "postgresql://HOST:PORT,HOST:PORT/DATABASE?cluster=NAME"
         )

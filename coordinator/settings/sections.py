@@ -149,8 +149,9 @@ class StorageConfig(Section):
     """The store, its shards, and the credentials for a shared store."""
 
     store: str = setting("sqlite", shared_store,
-        "Store of the log: sqlite, in data_dir; memory, lost when the process ends; or shared by "
-        "several nodes, etcd://HOST:PORT,HOST:PORT/NAME, zookeeper://… or "
+        "Store of the log: sqlite, in data_dir, or sqlite:///FOLDER (four slashes: its full path); "
+        "memory, lost when the process ends; or shared by several nodes, "
+        "etcd://HOST:PORT,HOST:PORT/NAME, zookeeper://… or "
         "postgresql://HOST:PORT/DATABASE?cluster=NAME.")
     data_dir: str = setting("coordinator-data", None,
         "Folder of the sqlite store. One process at a time serves from it.")

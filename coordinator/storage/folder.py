@@ -8,16 +8,17 @@ lock                   held and written by the process that serves from the fold
 from __future__ import annotations
 
 import fcntl
-import json
 import os
-import socket
-from datetime import UTC, datetime
+import time
+from dataclasses import replace
 from pathlib import Path
 
+from coordinator.data_folder import LOCK, Holder, last_holder
 from coordinator.storage.log import CannotOpen
 
 DATABASE = "coordinator.sqlite3"
-LOCK = "lock"
+TRIES, PAUSE_S = 10, 0.02
+"""Clients who look whether the lock is held hold it for some microseconds."""
 
 
 class FolderLock:
@@ -39,21 +40,25 @@ class FolderLock:
                 f"{folder} cannot be used: {error.strerror}; choose another data_dir, or see that "
                 "this one is a folder that may be written"
             ) from error
-        try:
-            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            os.close(self._file)
-            raise CannotOpen(
-                f"{folder} is in use by {holder(folder) or 'another process'}: stop that one "
-                "first, or give this one a data_dir of its own"
-            ) from error
-        mine = {
-            "pid": os.getpid(),
-            "host": socket.gethostname(),
-            "since": datetime.now(UTC).isoformat(timespec="seconds"),
-        }
-        os.ftruncate(self._file, 0)
-        os.pwrite(self._file, json.dumps(mine).encode(), 0)
+        for left in reversed(range(TRIES)):
+            try:
+                fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except OSError as error:
+                if left:
+                    time.sleep(PAUSE_S)
+                    continue
+                os.close(self._file)
+                raise CannotOpen(
+                    f"{folder} is in use by {holder(folder) or 'another process'}: stop that one "
+                    "first, or give this one a data_dir of its own"
+                ) from error
+        self._holder = Holder()
+        self._holder.write(self._file)
+
+    def announce(self, address: str, token: str) -> None:
+        """Write down where this process is reached, and the token that its clients need."""
+        replace(self._holder, address=address, token=token).write(self._file)
 
     def release(self) -> None:
         os.close(self._file)
@@ -62,7 +67,7 @@ class FolderLock:
 def holder(folder: Path) -> str | None:
     """Process that holds the lock or held it last, in words; None if the file is unreadable."""
     try:
-        found = json.loads((folder / LOCK).read_text())
-        return f"process {found['pid']} on {found['host']} since {found['since']}"
-    except (OSError, ValueError, KeyError, TypeError):
+        found = last_holder(folder)
+    except PermissionError:
         return None
+    return None if found is None else str(found)

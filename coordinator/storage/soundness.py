@@ -15,8 +15,9 @@ from pathlib import Path
 
 import apsw
 
+from coordinator.data_folder import LOCK
 from coordinator.storage import schema
-from coordinator.storage.folder import DATABASE, LOCK
+from coordinator.storage.folder import DATABASE
 from coordinator.storage.log import CannotOpen, Damaged
 from coordinator.storage.marker import MARKER, Marker, read_marker
 from coordinator.storage.schema import rows

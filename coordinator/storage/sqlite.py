@@ -113,6 +113,10 @@ class SqliteLog:
             raise
         self._writer = Writer(self._open, _append_all, self._files, on_commit, self._acknowledge)
 
+    def announce(self, address: str, token: str) -> None:
+        """See `FolderLock.announce`."""
+        self._lock.announce(address, token)
+
     async def fence(self, shard: ShardId, leader_epoch: int = 0) -> Fence:
         def job(connection: apsw.Connection) -> int:
             stored, _, _ = fence_row(SqliteTransaction(connection), shard)

@@ -16,7 +16,8 @@ import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
-from coordinator.storage.folder import DATABASE, LOCK
+from coordinator.data_folder import LOCK
+from coordinator.storage.folder import DATABASE
 from coordinator.storage.log import CannotOpen, Damaged, Unavailable
 from coordinator.storage.marker import MARKER
 

@@ -7,21 +7,17 @@ does holds up its loop. It ends with the test's process, however that ends.
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import signal
-import subprocess
-import sys
-import threading
 from collections.abc import Mapping, Sequence
-from typing import Any, Final, Self
+from typing import Any, Final
 
+from coordinator.client.embedding.node_process import CannotStart, NodeProcess
 from coordinator.settings import Settings
 from coordinator.settings.sources import ENVIRONMENT_PREFIX
 
-START_S: Final = 120.0
-"""Seconds for a node to start, and to stop, before it is taken to hang."""
-LINES_SHOWN: Final = 20
+__all__ = ["CannotStart", "CoordinatorServer", "CoordinatorServers", "LoggedNode"]
+
 DEFAULTS: Final[Mapping[str, Any]] = {  # Any: the settings' own types.
     "listen": "127.0.0.1:0",
     "metrics_listen": "",
@@ -31,104 +27,21 @@ DEFAULTS: Final[Mapping[str, Any]] = {  # Any: the settings' own types.
 }
 
 
-class CannotStart(RuntimeError):
-    """The node has ended, or does not serve. The message has the end of its log."""
-
-
-class NodeProcess:
-    """`coordinator serve` as a process; its addresses are read from its log.
+class LoggedNode(NodeProcess):
+    """A node that keeps its log.
 
     Args:
-        flags: of `coordinator serve`; its log has to be in JSON.
-        environment: of the process.
-        wait: until it serves.
+        flags, environment, wait: as those of `NodeProcess`.
     Raises:
-        CannotStart: it has ended instead.
+        CannotStart: it has ended instead of serving.
     """
 
     def __init__(
         self, flags: Sequence[str], environment: Mapping[str, str], *, wait: bool = True
     ) -> None:
-        command = [sys.executable, "-m", "coordinator", "serve", "--log-format", "json", *flags]
-        self._process = subprocess.Popen(  # noqa: S603  # Our own program.
-            command,
-            stdin=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            env={**environment, "PYTHONUNBUFFERED": "1"},
-        )
         self.lines: list[dict[str, Any]] = []
         """Its log."""
-        self.other = ""
-        """The rest of its standard error."""
-        self.address = self.metrics = self.console = self.kafka = ""
-        self._serving = threading.Event()
-        # Somebody has to read: a node whose log nobody takes stands still.
-        self._reader = threading.Thread(target=self._read, daemon=True)
-        self._reader.start()
-        if wait:
-            self.wait_until_serving()
-
-    @property
-    def pid(self) -> int:
-        """Number of the process."""
-        return self._process.pid
-
-    def wait_until_serving(self) -> None:
-        """Wait until it serves.
-
-        Raises:
-            CannotStart: it has ended, or does not serve after `START_S`.
-        """
-        if self._serving.wait(START_S) and self.address:
-            return
-        self._process.kill()
-        status = self.wait()
-        log = [json.dumps(line) for line in self.lines[-LINES_SHOWN:]]
-        raise CannotStart("\n".join([f"the node ended with {status}", *log, self.other]))
-
-    def signal(self, number: signal.Signals) -> None:
-        """Send it a signal."""
-        self._process.send_signal(number)
-
-    def kill(self) -> None:
-        """SIGKILL, and wait for the end."""
-        self._process.kill()
-        self.wait()
-
-    def wait(self) -> int:
-        """The exit status; what was logged until then is in `lines`."""
-        status = self._process.wait(timeout=START_S)
-        self._reader.join()
-        if self._process.stdin is not None:
-            self._process.stdin.close()
-        return status
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.kill()
-
-    @property
-    def is_running(self) -> bool:
-        """True until the process has ended."""
-        return self._process.poll() is None
-
-    def _read(self) -> None:
-        assert self._process.stderr is not None
-        with self._process.stderr as log:
-            for text in log:
-                if not text.startswith("{"):
-                    self.other += text  # Mostly gRPC's own.
-                else:
-                    line = json.loads(text)
-                    self.lines.append(line)
-                    if line["event"] == "serving":
-                        self.address, self.metrics = line["address"], line["metrics"]
-                        self.console, self.kafka = line["console"], line["kafka"]
-                        self._serving.set()
-        self._serving.set()
+        super().__init__(flags, environment, wait=wait, on_line=self.lines.append)
 
 
 class CoordinatorServer:
@@ -195,7 +108,7 @@ class CoordinatorServer:
     def __exit__(self, *_: object) -> None:
         self.stop()
 
-    def _start(self) -> NodeProcess:
+    def _start(self) -> LoggedNode:
         flags = []
         for name, value in self._settings.items():
             text = str(value).lower() if isinstance(value, bool) else str(value)
@@ -206,7 +119,7 @@ class CoordinatorServer:
             for name, value in os.environ.items()
             if not name.startswith(ENVIRONMENT_PREFIX)
         }
-        return NodeProcess([*flags, "--supervised"], environment)
+        return LoggedNode([*flags, "--supervised"], environment)
 
 
 class CoordinatorServers:

@@ -20,7 +20,7 @@ from coordinator.security.loading import load
 from coordinator.service.grpc.server import CoordinatorServer
 from coordinator.settings import Settings
 from coordinator.settings.sections import NODE_PORTS
-from coordinator.testing.server import NodeProcess
+from coordinator.testing.server import LoggedNode
 
 FAST = {
     "listen": "127.0.0.1:0",
@@ -135,7 +135,7 @@ def _is_free(port: int) -> bool:
     return False
 
 
-class Process(NodeProcess):
+class Process(LoggedNode):
     """`coordinator serve` as a process, with pages of metrics, and in memory unless told otherwise.
 
     Args:

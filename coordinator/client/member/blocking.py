@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping
 from concurrent.futures import CancelledError, Future
 from contextlib import suppress
 from functools import partial, wraps
@@ -30,6 +30,7 @@ from coordinator.client.transport.loop_thread import (
     run_on,
 )
 from coordinator.client.transport.surroundings import ProtocolLoop
+from coordinator.node_source import Bootstrap
 
 if TYPE_CHECKING:
     from coordinator.client.settings.typed import MemberSettings
@@ -93,7 +94,7 @@ class BlockingMember(MemberView):
 
     def __init__(
         self,
-        bootstrap: str | Sequence[str],
+        bootstrap: Bootstrap,
         group_id: str,
         topics: Mapping[str, int],
         *,

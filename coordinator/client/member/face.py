@@ -17,7 +17,6 @@ from collections.abc import (
     Coroutine,
     Iterable,
     Mapping,
-    Sequence,
 )
 from typing import TYPE_CHECKING, Any, Self, Unpack
 
@@ -44,6 +43,7 @@ from coordinator.client.transport.driver import Driver, Link
 from coordinator.client.transport.interrupts import SignalGuard, closing_reason
 from coordinator.client.transport.loop_thread import check_process, is_forked_from
 from coordinator.dial import Credentials
+from coordinator.node_source import Bootstrap
 
 if TYPE_CHECKING:
     from coordinator.client.settings.typed import MemberSettings
@@ -220,6 +220,7 @@ class Member(MemberView):
 
     Args:
         bootstrap: one or several HOST:PORT to ask for the coordinator; the port defaults to 7400.
+            Or what `embedded` returns.
         topics: topic to number of partitions.
         protocol: "classic": a leader among the members assigns; "session": the coordinator does,
             moves partitions one by one, and grants each under a lease and a token.
@@ -230,14 +231,14 @@ class Member(MemberView):
 
     def __init__(
         self,
-        bootstrap: str | Sequence[str],
+        bootstrap: Bootstrap,
         group_id: str,
         topics: Mapping[str, int],
         *,
         protocol: GroupProtocol = "classic",
         **settings: Unpack[MemberSettings],
     ) -> None:
-        process = process_of(protocol, settings)
+        process = process_of(protocol, settings, bootstrap)
         config = config_of(protocol, group_id, topics, settings)
         self._remarks = remarks(config, settings)
         addresses, random = forms.addresses_of(bootstrap), process.random

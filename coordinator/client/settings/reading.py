@@ -7,6 +7,7 @@ import secrets
 import socket
 import time
 from collections.abc import Collection, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from coordinator.client.forms import name_of, topics_of
@@ -16,6 +17,7 @@ from coordinator.client.settings.kinds import PROTOCOL, unknown_setting
 from coordinator.client.settings.process import ProcessConfig, WorkerConfig
 from coordinator.client.settings.setting import GroupProtocol, MemberSetting, settings_of
 from coordinator.dial import Credentials
+from coordinator.node_source import Bootstrap, NodeSource
 
 if TYPE_CHECKING:
     from coordinator.client.settings.typed import MemberSettings, WorkerSettings
@@ -50,12 +52,19 @@ def config_of(
     return kind(**read)
 
 
-def process_of(protocol: GroupProtocol, settings: Given) -> ProcessConfig:
-    """Settings of a member beside its machine. Raises as `config_of`."""
+def process_of(
+    protocol: GroupProtocol, settings: Given, bootstrap: Bootstrap = ""
+) -> ProcessConfig:
+    """Settings of a member beside its machine; its credentials find the nodes of `bootstrap`.
+
+    Raises as `config_of`.
+    """
     read = _read(ProcessConfig, settings)
     read.setdefault("give_back", "released" if protocol == "session" else "poll")
-    read["credentials"] = read.get("credentials") or Credentials.from_environment()
-    return ProcessConfig(**read)
+    credentials = read.get("credentials") or Credentials.from_environment()
+    if isinstance(bootstrap, NodeSource):
+        credentials = replace(credentials, nodes=bootstrap)
+    return ProcessConfig(**{**read, "credentials": credentials})
 
 
 def worker_config_of(protocol: GroupProtocol, settings: Given) -> WorkerConfig:

@@ -15,7 +15,16 @@ from typing import Any
 
 import grpc
 
-from coordinator.client.member.calls import Beat, Broken, Call, FindCoordinator, Found, Result
+from coordinator.client.errors import CoordinatorError
+from coordinator.client.member.calls import (
+    Beat,
+    Broken,
+    Call,
+    FindCoordinator,
+    Found,
+    Result,
+    Unreachable,
+)
 from coordinator.client.transport.beats import (
     BatchedMember,
     HeartbeatBatcher,
@@ -59,7 +68,7 @@ class Connection:
         beat_now: Callable[[], object],
         random: Callable[[], float],
     ) -> None:
-        self._credentials = opener(credentials)
+        self._given = self._credentials = opener(credentials)
         self._member = BatchedMember(self, interval_s, beat_now)
         # Prefix of the request ids, by which a call is found in the coordinator's log.
         self._name = f"{int(random() * 16**8):08x}"
@@ -82,6 +91,8 @@ class Connection:
             return decode(await self.call(METHODS[type(request)], message, timeout_s))
         except grpc.aio.AioRpcError as error:
             return failure_of(error, self._why(error))
+        except CoordinatorError as error:  # No node was found.
+            return Unreachable(str(error))
         except Exception as error:  # noqa: BLE001  # The machine decides who hears of it.
             return Broken(error)
 
@@ -150,7 +161,11 @@ class Connection:
 
     async def _find(self, request: FindCoordinator, timeout_s: float) -> Found:
         """Ask one address, and connect to the coordinator that it names."""
-        channel = self._credentials.open_aio(request.address, CHANNEL_OPTIONS)
+        address = request.address
+        if self._given.nodes is not None:
+            told = await asyncio.to_thread(self._given.dialed, address, timeout_s)
+            address, self._credentials = told
+        channel = self._credentials.open_aio(address, CHANNEL_OPTIONS)
         try:
             response = await group_pb2_grpc.GroupCoordinatorStub(channel).FindCoordinator(
                 encode(request), timeout=timeout_s, metadata=self._credentials.metadata()
@@ -159,11 +174,11 @@ class Connection:
             await channel.close()
             if isinstance(error, grpc.aio.AioRpcError):
                 if error.code() is grpc.StatusCode.UNAVAILABLE:
-                    self._look_into_tls(request.address)
+                    self._look_into_tls(address)
             raise
-        found = decode(response, request.address)
+        found = decode(response, address)
         assert isinstance(found, Found)
-        if found.address != request.address:
+        if found.address != address:
             await channel.close()
             channel = self._credentials.open_aio(found.address, CHANNEL_OPTIONS)
         self._channel = channel

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from coordinator.client.member.face import Member
@@ -13,6 +13,7 @@ from coordinator.client.worker.environment import Environment
 from coordinator.client.worker.plan import NewMember
 from coordinator.client.worker.topics import TopicCounts
 from coordinator.dial import Credentials
+from coordinator.node_source import Bootstrap
 
 if TYPE_CHECKING:
     from coordinator.client.settings.typed import WorkerSettings
@@ -36,7 +37,7 @@ class _EnvironmentMember(Member):
 
 
 def member_maker(
-    protocol: GroupProtocol, group_id: str, bootstrap: Sequence[str], settings: WorkerSettings
+    protocol: GroupProtocol, group_id: str, bootstrap: Bootstrap, settings: WorkerSettings
 ) -> NewMember:
     """Maker of a worker's members.
 

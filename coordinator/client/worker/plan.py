@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from coordinator.client.log_ends import LogEnds
 from coordinator.client.member.face import Member
@@ -12,6 +13,9 @@ from coordinator.client.worker.handlers import Handlers
 from coordinator.client.worker.policy import Limits
 from coordinator.client.worker.positions import StartPolicy
 from coordinator.client.worker.topics import Topics
+
+if TYPE_CHECKING:
+    from coordinator.client.embedding.nodes import Embedded
 
 NewMember = Callable[[Mapping[str, int], Environment], Member]
 """Makes the member of a run, or lends one; called on the protocol's loop, with the topics."""
@@ -32,5 +36,7 @@ class Plan:
     is_lent: bool = False
     """True if the caller has started the member, and closes it. Nobody else polls it meanwhile, and
     what it holds when the worker stops it holds on to."""
+    nodes: Embedded | None = None
+    """Nodes that are there as long as the worker runs."""
     blocks_loop: bool = False
     """True if handlers are meant to block their loop, which is not watched then."""

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping
 from copy import copy
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, Unpack, get_args, overload
 
 from coordinator.assignors.partitions import spelled
-from coordinator.client.forms import addresses_of, manifest_of, name_of
+from coordinator.client.forms import STORES, addresses_of, manifest_of, name_of
 from coordinator.client.group_address import GroupAddress
 from coordinator.client.settings.kinds import choice
 from coordinator.client.settings.reading import check_names, process_of, worker_config_of
@@ -60,6 +60,7 @@ from coordinator.client.worker.topics import (
     TopicsFunction,
 )
 from coordinator.client.worker.worker_run import WorkerRun
+from coordinator.node_source import Bootstrap
 
 if TYPE_CHECKING:
     from coordinator.client.settings.typed import WorkerSettings
@@ -87,7 +88,9 @@ class Worker:
     unless they say otherwise.
 
     Args:
-        bootstrap: one or several HOST:PORT to ask for the coordinator.
+        bootstrap: one or several HOST:PORT to ask for the coordinator; or the URL of a store,
+            sqlite:///jobs, whose nodes this process finds, and runs where there is none, as long
+            as it works; or what `embedded` returns.
         topics: topic to number of partitions; or a function that returns that, asked again every
             `topics_refresh_ms`. May be left out with a `source`, whose partitions are counted.
         source: log whose rows `rows` handles.
@@ -111,7 +114,7 @@ class Worker:
 
     def __init__(
         self,
-        bootstrap: str | Sequence[str],
+        bootstrap: Bootstrap,
         group_id: str,
         topics: TopicCounts | TopicsFunction | None = None,
         *,
@@ -132,8 +135,13 @@ class Worker:
         **settings: Unpack[WorkerSettings],
     ) -> None:
         check_names(protocol, settings, worker=inspect.signature(Worker).parameters)
+        nodes = None
+        if isinstance(bootstrap, str) and bootstrap.startswith(STORES):
+            from coordinator.client.embedding import embedded
+
+            bootstrap = nodes = embedded(bootstrap)
         addresses = addresses_of(bootstrap)
-        new_member = member_maker(protocol, group_id, addresses, settings)
+        new_member = member_maker(protocol, group_id, bootstrap, settings)
         defaults = worker_config_of(protocol, settings)
         policy = ErrorPolicy(
             on_error=on_error,
@@ -154,10 +162,10 @@ class Worker:
                 "your own from coordinator.sources.GroupReadable"
             )
         rows: GroupSource | None = None
-        process = process_of(protocol, settings)
+        process = process_of(protocol, settings, bootstrap)
         log_ends = process.log_ends
         if source is not None:
-            rows = source.of_group(GroupAddress(addresses, group_id, settings.get("credentials")))
+            rows = source.of_group(GroupAddress(addresses, group_id, process.credentials))
             log_ends = log_ends or rows.log_ends
             begin_offsets = begin_offsets or rows.begin_offsets
         if topics is None:
@@ -173,6 +181,7 @@ class Worker:
             start=StartPolicy(start, begin_offsets, log_ends),
             log_ends=log_ends,
             log_ends_interval_s=process.log_ends_interval_s,
+            nodes=nodes,
         )
         self._set_up(plan, policy, rows)
 

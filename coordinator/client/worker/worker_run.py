@@ -120,6 +120,8 @@ class WorkerRun:
                 task.cancel()
             if self.member is not None:
                 await self._let_go(self.member)
+            if self._plan.nodes is not None:
+                await self._user_calls.in_thread(self._plan.nodes.close)
             self._update_metrics()
             if self._timer is not None:
                 self._timer.cancel()
@@ -158,7 +160,7 @@ class WorkerRun:
 
     async def _first_topics(self, plan: Plan) -> Mapping[str, int] | None:
         """The topics to begin with; None: the worker was stopped meanwhile."""
-        asking = asyncio.ensure_future(plan.topics.ask(self._user_calls))
+        asking = asyncio.ensure_future(self._ask_topics(plan))
         assert self._left is not None
         left = asyncio.ensure_future(self._left.wait())
         await asyncio.wait({asking, left}, return_when=asyncio.FIRST_COMPLETED)
@@ -169,6 +171,12 @@ class WorkerRun:
         topics = plan.topics.first = asking.result()
         plan.handlers.check(topics)
         return topics
+
+    async def _ask_topics(self, plan: Plan) -> dict[str, int]:
+        """The topics, once there is a node: a source may ask it."""
+        if plan.nodes is not None and not self.environment.is_virtual:
+            await self._user_calls.in_thread(plan.nodes.open)
+        return await plan.topics.ask(self._user_calls)
 
     @property
     def state(self) -> WorkerState:

@@ -6,10 +6,12 @@ These tests do not run on Windows: they read the code.
 from __future__ import annotations
 
 import ast
+import sys
 from pathlib import Path
 
 import pytest
 
+from coordinator.client import CannotEmbed, Worker
 from coordinator.sources import open_source
 
 CODE = Path(__file__).parents[3] / "coordinator"
@@ -36,11 +38,18 @@ METHODS = {
 }
 
 
+NODES = ("coordinator/data_folder.py", "coordinator/client/embedding/")
+MODULES_OF_NODES = ("coordinator.data_folder", "coordinator.client.embedding.")
+"""What runs a node: `embedded` says that it needs Unix, and imports the rest afterwards."""
+
+
 def member_library():
     """Python files that members and readers of rows run, without generated ones."""
     folders = (CODE / name for name in ("assignors", "client", "operator", "sources"))
     for file in [*CODE.glob("*.py"), *(file for one in folders for file in one.rglob("*.py"))]:
-        yield str(file.relative_to(CODE.parent)), file.read_text()
+        path = str(file.relative_to(CODE.parent))
+        if not path.startswith(NODES):
+            yield path, file.read_text()
 
 
 def unix_only(path, text):
@@ -85,6 +94,14 @@ def test_the_search_finds_what_only_unix_has(text):
 def test_what_is_asked_for_first_is_allowed():
     text = 'import os\nif hasattr(os, "O_DIRECTORY"):\n    os.O_DIRECTORY\n'
     assert list(unix_only("coordinator/client/x.py", text)) == []
+
+
+def test_without_unix_a_worker_that_is_to_run_a_node_says_so(monkeypatch):
+    monkeypatch.setitem(sys.modules, "fcntl", None)
+    for name in [name for name in sys.modules if name.startswith(MODULES_OF_NODES)]:
+        monkeypatch.delitem(sys.modules, name)
+    with pytest.raises(CannotEmbed, match="Unix alone"):
+        Worker("sqlite:///jobs", "g", {"t": 1})
 
 
 def test_a_drives_letter_stands_behind_a_format():

@@ -35,8 +35,19 @@ def test_what_the_environment_tells_clients_is_not_for_the_server():
 
 
 @pytest.mark.parametrize(
+    ("url", "folder"), [("sqlite:///jobs", "jobs"), ("sqlite:////var/lib/jobs", "/var/lib/jobs")]
+)
+def test_a_folder_may_be_named_by_a_url(url, folder):
+    settings, _ = load(Sources(environment={"COORDINATOR_STORE": url}))
+    assert (settings.storage.store, settings.storage.data_dir) == ("sqlite", folder)
+
+
+@pytest.mark.parametrize(
     ("flags", "message"),
     [
+        ({"store": "sqlite://jobs"}, "names no folder: write sqlite:///jobs"),
+        ({"store": "sqlite:///"}, "names no folder"),
+        ({"store": "sqlite:///jobs", "data_dir": "x"}, "leave data_dir out"),
         ({"group_max_sise": "1"}, "did you mean group_max_size"),
         ({"shards": "0"}, "may be 1 to"),
         ({"shards": "many"}, "takes a whole number"),
