@@ -88,8 +88,11 @@ class Credentials:
         """
         if self.nodes is None or address != str(self.nodes):
             return address, self
-        address, token = self.nodes.find_node(timeout_s)
-        return address, replace(self, token=token) if token else self
+        found = self.nodes.find_node(timeout_s)
+        if not found.token:
+            return found.address, self
+        insecure = self.insecure or found.is_insecure
+        return found.address, replace(self, token=found.token, insecure=insecure)
 
     def state(self) -> tuple[FileState, ...]:
         """Fingerprint of the certificate files; differs when one of them was changed."""

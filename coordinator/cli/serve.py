@@ -8,6 +8,7 @@ import os
 import secrets
 import sys
 from collections.abc import Callable, Coroutine
+from dataclasses import replace
 from typing import Any
 
 from coordinator.cli.event_sinks import EventSinks
@@ -24,8 +25,9 @@ from coordinator.observe.native_stderr import NativeStderr
 from coordinator.runtime.garbage import ShortPauses
 from coordinator.runtime.node import Node
 from coordinator.runtime.planner_process import PlannerProcess
-from coordinator.runtime.stores import open_stores
+from coordinator.runtime.stores import Stores, open_stores
 from coordinator.security.loading import Security
+from coordinator.security.tokens import new_token
 from coordinator.service.grpc.replica_service import Peers
 from coordinator.service.grpc.server import CoordinatorServer
 from coordinator.service.otel import CannotTrace, open_tracer
@@ -72,10 +74,15 @@ async def _serve(
     try:
         tracer, end_traces = _tracer(settings.observe, settings.serving.listen)
         stores = await open_stores(settings.storage, sinks.flushed, sinks.store_trouble)
-    except (CannotOpen, CannotTrace, Damaged) as error:
+        token = await _reserve(stores, settings, security, parent)
+        if token is None:
+            logger.info("enough_nodes")
+            await stores.log.close()
+            return 0
+    except (CannotOpen, CannotTrace, Damaged, LogError) as error:
         logger.error("cannot_start", what=str(error))
         return CANNOT_START
-    peers = Peers(settings.cluster.node_id, security.credentials())
+    peers = Peers(settings.cluster.node_id, replace(security.credentials(), token=token))
     planner = PlannerProcess()
     stopping, id_taken = told_to_stop(parent), asyncio.Event()
     node = Node(
@@ -114,11 +121,11 @@ async def _serve(
             return 0
         asked_at = server.advertised if security.tls else address
         pages = Pages(settings.serving, security, sinks.metrics, asked_at)
+        await _announce(stores, server, security)
     except (CannotServeKafka, NodeIdTaken, OSError, Damaged, LogError) as error:
         logger.error("cannot_start", what=str(error))
         await server.stop()
         return CANNOT_START
-    stores.announce(server.advertised, security.token)
     logger.info(
         "serving",
         address=address,
@@ -138,6 +145,39 @@ async def _serve(
     await asyncio.to_thread(end_traces)
     logger.info("stopped")
     return CANNOT_GO_ON if id_taken.is_set() else 0
+
+
+async def _reserve(
+    stores: Stores, settings: Settings, security: Security, parent: Parent | None
+) -> str | None:
+    """Reserve this node's place where workers may run nodes.
+
+    Returns:
+        The token of those that workers run; None: there are enough, and this one is a worker's.
+    Raises:
+        LogError: the store fails.
+    """
+    is_embedded = parent is not None and parent.pid != 0
+    if stores.reservations is None or (security.guard is not None and not is_embedded):
+        return security.token
+    token = await asyncio.to_thread(
+        stores.reservations.reserve,
+        settings.cluster.node_id,
+        parent.most_nodes if parent is not None and is_embedded else None,
+        security.token or new_token(),
+        settings.storage.store_session_timeout_ms / 1000,
+    )
+    if token is not None and is_embedded:
+        security.use_token(token)
+    return token
+
+
+async def _announce(stores: Stores, server: CoordinatorServer, security: Security) -> None:
+    """Have clients that know the store find this node. Raises `LogError`."""
+    stores.announce(server.advertised, security.token)
+    if stores.reservations is not None:
+        node_id = server.node.settings.cluster.node_id
+        await asyncio.to_thread(stores.reservations.serves, node_id)
 
 
 def _end(why: str, logger: Any, *events: asyncio.Event) -> None:

@@ -20,6 +20,7 @@ def add_parsers(commands: Any) -> None:  # Any: argparse does not name its type.
     command.set_defaults(run=_serve, is_server=True)
     command.add_argument("--supervised", action="store_true", help=argparse.SUPPRESS)
     command.add_argument("--embedded-by", type=int, default=0, help=argparse.SUPPRESS)
+    command.add_argument("--embedded-nodes", type=int, default=1, help=argparse.SUPPRESS)
     add_settings(command)
 
 
@@ -47,5 +48,5 @@ def _serve(options: argparse.Namespace) -> int:
     if settings.cluster.nodes > 1:
         return supervise(settings, options.arguments)
     has_parent = options.supervised or options.embedded_by
-    parent = Parent(options.embedded_by) if has_parent else None
+    parent = Parent(options.embedded_by, options.embedded_nodes) if has_parent else None
     return serve(settings, security, parent)

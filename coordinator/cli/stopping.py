@@ -19,9 +19,11 @@ class Parent:
     pid: of a worker that has embedded the node. Then no signal stops the node, since terminals and
     service managers send it to both, and the worker's last commits need the node; and the end of
     that process does, even if processes that it has forked hold the pipe open. 0: a supervisor.
+    most_nodes: of a store that is shared; if there are as many, the node is not needed.
     """
 
     pid: int = 0
+    most_nodes: int = 1
 
     @property
     def has_ended(self) -> bool:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
+import json
 import os
 from dataclasses import dataclass
 from functools import partial
@@ -46,6 +48,10 @@ def add_parsers(commands: Any) -> None:  # Any: argparse does not name its type.
         help="number of shards, for good (default: that of the setting)",
     )
     command.add_argument("--role", default="", help="role that nodes log in as")
+    text = "list the nodes of a PostgreSQL store, with the token of those that workers run"
+    command = actions.add_parser("nodes", help=text, description=f"Print a JSON document: {text}.")
+    command.set_defaults(run=_nodes, kinds=())
+    command.add_argument("store", nargs="?", default="", help="its URL [COORDINATOR_STORE]")
     text = "have nodes raise all numbers, after a copy of the database was put back"
     command = actions.add_parser("restored", help=text, description=text)
     command.set_defaults(run=_restored)
@@ -74,6 +80,32 @@ def _cluster(text: str) -> str:
         return cluster_name(text)
     except ValueError as error:
         raise argparse.ArgumentTypeError(str(error)) from error
+
+
+def _nodes(options: argparse.Namespace) -> int:
+    def act() -> int:
+        store = _store_of(options.store or os.environ.get("COORDINATOR_STORE", ""))
+        from coordinator.dial import address_of
+        from coordinator.storage.postgres_reservations import Known, Reservations
+        from coordinator.storage.postgres_schema import exists
+
+        known = Known([], "", 0)
+        try:
+            with contextlib.closing(store.server.connect()) as connection:
+                is_there = exists(connection, store.server.target.schema)
+            if is_there:
+                known = Reservations(store).known()
+        finally:
+            store.server.watchdog.close()
+        told = [
+            {"address": address_of(info.host, info.port), "machine": machine}
+            for info, machine in known.nodes
+            if not info.stopping
+        ]
+        print(json.dumps({"nodes": told, "token": known.token, "starting": known.starting}))
+        return DONE
+
+    return refused_in_words(options, act)
 
 
 def _restored(options: argparse.Namespace) -> int:

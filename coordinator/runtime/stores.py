@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from coordinator.storage.etcd import EtcdLog
     from coordinator.storage.postgres import PostgresLog
     from coordinator.storage.postgres_lineage import PostgresStore
+    from coordinator.storage.postgres_reservations import Reservations
     from coordinator.storage.zookeeper import ZooKeeperLog
 
 MIB = 1024 * 1024
@@ -32,12 +33,13 @@ class Stores:
     """The log of groups, and the nodes' coordination; None: there is one node.
 
     announce: has clients that know the store find this node, by its address and the token that it
-    asks of them.
+    asks of them. reservations: of the places of embedded nodes; None: a lock decides about the one.
     """
 
     log: GroupLog
     coordination: Coordination | None = None
     announce: Callable[[str, str], None] = lambda address, token: None
+    reservations: Reservations | None = None
 
 
 async def open_stores(
@@ -148,9 +150,11 @@ async def _open_postgres(
     store.report = on_trouble
     log = await _postgres_log(store, config.shards)
     from coordinator.storage.postgres_coordination import PostgresCoordination
+    from coordinator.storage.postgres_reservations import Reservations
 
     timeout_s = config.store_session_timeout_ms / 1000
-    return Stores(log, PostgresCoordination(store, timeout_s=timeout_s))
+    coordination = PostgresCoordination(store, timeout_s=timeout_s)
+    return Stores(log, coordination, reservations=Reservations(store))
 
 
 @contextlib.contextmanager

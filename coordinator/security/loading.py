@@ -90,6 +90,12 @@ class Security:
             insecure=config.insecure,
         )
 
+    def use_token(self, token: str) -> None:
+        """Have another token be the one that every caller has to have."""
+        self.token = token
+        assert self.guard is not None
+        self.guard.replace(authenticator=self._authenticator())
+
     def reload(self) -> None:
         """Reload all files; a part that cannot be loaded stays, and `on_failure` is called."""
         config, guard, tls = self._config, self.guard, self.tls

@@ -9,6 +9,7 @@ fence     one row a shard: epoch and token of its owner, the last sequence numbe
 entry     the log; the primary key is its order
 chunk     slices of snapshots; they count once `snapshot` has their sequence number
 snapshot  one row a shard: the last entry that it covers, and the number of its chunks
+reservation  nodes that workers run, from before they start: see `postgres_reservations.py`
 """
 
 from __future__ import annotations
@@ -52,6 +53,10 @@ ALTER TABLE chunk ALTER COLUMN frame SET STORAGE EXTERNAL;
 CREATE TABLE IF NOT EXISTS snapshot (
     shard integer PRIMARY KEY, sequence bigint NOT NULL, next_offset bigint NOT NULL,
     chunks integer NOT NULL
+);
+CREATE TABLE IF NOT EXISTS reservation (
+    node bigint PRIMARY KEY, token text NOT NULL, machine text NOT NULL,
+    serves boolean NOT NULL DEFAULT false, made timestamptz NOT NULL DEFAULT clock_timestamp()
 );
 """
 _BOOT_LOCK = 0x636F6F7264  # The one advisory lock, held while tables are made.
@@ -116,6 +121,11 @@ def prepare(connection: PostgresConnection, schema: str, shards: int | None) -> 
             f"the store was made for {made_for} shards, which cannot change: set shards to that"
         )
     return made_for
+
+
+def exists(connection: PostgresConnection, schema: str) -> bool:
+    """True if the store's tables were made."""
+    return _format(connection, schema) is not None
 
 
 def _format(connection: PostgresConnection, schema: str) -> tuple[int, int] | None:

@@ -13,7 +13,7 @@ SERVE_S = 30.0
 
 
 def embedded(
-    url: str, *, serve: Serve = "auto", timeout_s: float = SERVE_S, **settings: Any
+    url: str, *, serve: Serve = "auto", nodes: int = 3, timeout_s: float = SERVE_S, **settings: Any
 ) -> Embedded:  # Any: the settings' own types.
     """Nodes that are found by the URL of their store, in a `with`, in the place of addresses.
 
@@ -25,10 +25,12 @@ def embedded(
 
     Args:
         url: of the store: sqlite:///jobs is a folder beside, and sqlite:////var/lib/jobs one by its
-            full path.
+            full path; postgresql://HOST/DATABASE?cluster=NAME as libpq has it.
         serve: False: this process runs no node, and waits for another one's.
+        nodes: of a PostgreSQL store: the most that workers run, over all machines.
         timeout_s: to wait for a node.
-        settings: of `coordinator serve`, for the node that this process runs.
+        settings: of `coordinator serve`, for the node that this process runs: for a PostgreSQL
+            store on several machines `listen`, with TLS or `insecure`.
     Raises:
         ValueError: the URL names no store that can be embedded. CannotEmbed: this is no Unix.
     """
@@ -38,4 +40,4 @@ def embedded(
         if error.name != "fcntl":
             raise
         raise CannotEmbed("nodes run on Unix alone: give the address of a server") from error
-    return Embedded(url, serve, timeout_s, settings)
+    return Embedded(url, serve, nodes, timeout_s, settings)

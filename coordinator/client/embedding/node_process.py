@@ -21,6 +21,12 @@ runpy.run_module('coordinator', run_name='__main__', alter_sys=True)"""
 """`python -m coordinator`, without the working directory: its files may be named as our modules."""
 
 
+def command(*words: str) -> list[str]:
+    """The command line of `coordinator` with these words."""
+    # Not `sys.executable`: it may be a program that has Python inside.
+    return [os.fsdecode(get_executable()), "-P", "-c", PROGRAM, *words]
+
+
 class CannotStart(RuntimeError):
     """The node has ended, or does not serve. The message has the end of its log."""
 
@@ -47,10 +53,8 @@ class NodeProcess:
         on_line: Callable[[dict[str, Any]], object] = lambda _: None,
         on_end: Callable[[], object] = lambda: None,
     ) -> None:
-        # Not `sys.executable`: it may be a program that has Python inside.
-        python = [os.fsdecode(get_executable()), "-P", "-c", PROGRAM]
         self._process = subprocess.Popen(  # noqa: S603  # Our own program.
-            [*python, "serve", "--log-format", "json", *flags],
+            command("serve", "--log-format", "json", *flags),
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,

@@ -47,6 +47,12 @@ worker.run()
 tell("ended")
 """
 
+STAND = """
+with embedded(url) as nodes:
+    tell("found", *nodes.find_node(0))
+    threading.Event().wait()
+"""
+
 
 class Program:
     """A running program; `heard` has everything that it printed so far."""

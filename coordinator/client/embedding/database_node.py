@@ -1,0 +1,136 @@
+"""The nodes of a PostgreSQL store: found by a child command, so that clients need no driver.
+
+The store is asked at the start, and when no known node is reached any more. This process runs a
+node of its own at once if there is none, else after `LIVES_S`, if there are fewer than there may
+be: so processes that end soon run none. Whether there are enough the node decides, in the store.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+import threading
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from coordinator.client.embedding.node_process import command
+from coordinator.client.embedding.own_node import LOGGER, OwnNode
+from coordinator.client.errors import CannotEmbed, CoordinatorError, NotReachable
+from coordinator.dial import is_loopback
+from coordinator.node_source import FoundNode
+
+LIVES_S = 5.0
+ASK_S = 20.0
+PAUSE_S, PAUSE_MAX_S = 0.25, 4.0
+CONNECT_S = 1.0
+
+
+class DatabaseNode(OwnNode):
+    """See the top of this file.
+
+    Args:
+        store: URL of the store, with its password.
+        most: nodes that there may be in all.
+    """
+
+    def __init__(self, store: str, url: str, settings: Mapping[str, Any], most: int) -> None:
+        super().__init__(url, {**settings, "embedded_nodes": most})
+        self._store, self._most = store, most
+        self._known: list[str] = []
+        self._token = ""
+        self._starting = 0
+        self._ask_from_s, self._pause_s = 0.0, PAUSE_S
+        self._asking = threading.Lock()
+        self._stays: threading.Timer | None = None
+
+    def look(self) -> FoundNode | None:
+        """See `OwnNode`."""
+        if (found := self._reached()) is not None:
+            return found
+        with self._asking:
+            if time.monotonic() < self._ask_from_s:
+                return None
+            self._ask()
+            # Later from time to time: each question is a process.
+            self._pause_s = min(2 * self._pause_s, PAUSE_MAX_S)
+            self._ask_from_s = time.monotonic() + self._pause_s
+        found = self._reached()
+        if found is not None:
+            self._pause_s = PAUSE_S
+        return found
+
+    def stay(self) -> None:
+        """See `OwnNode`."""
+        if self._stays is None:
+            self._stays = threading.Timer(LIVES_S, self._run_one_more)
+            self._stays.daemon = True
+            self._stays.start()
+
+    def _reached(self) -> FoundNode | None:
+        for address in list(self._known):
+            # Asked again, it is since this one did not do: the others come first then.
+            self._known = [*(it for it in self._known if it != address), address]
+            host, _, port = address.rpartition(":")
+            try:
+                socket.create_connection((host.strip("[]"), int(port)), CONNECT_S).close()
+            except OSError:
+                continue
+            return FoundNode(address, self._token, is_insecure=bool(self.settings.get("insecure")))
+        return None
+
+    def _ask(self) -> None:
+        """Ask the store which nodes there are.
+
+        Raises:
+            CannotEmbed: it cannot be asked. NotReachable: they are on other machines' loopback.
+        """
+        try:
+            done = subprocess.run(  # noqa: S603  # Our own program.
+                command("store", "nodes"),
+                env={**os.environ, **self._environment()},
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                text=True,
+                timeout=ASK_S,
+                check=False,
+            )
+        except subprocess.TimeoutExpired:
+            raise CannotEmbed(f"{self.url} has not answered for {ASK_S:g} s") from None
+        if done.returncode:
+            told = done.stderr.strip().removeprefix("coordinator: ")
+            raise CannotEmbed(f"the nodes of {self.url} cannot be found: {told}")
+        answer = json.loads(done.stdout)
+        here = socket.gethostname()
+        nodes = {
+            it["address"]: it["machine"] in ("", here)
+            or not is_loopback(it["address"].rpartition(":")[0])
+            for it in answer["nodes"]
+        }
+        if nodes and not any(nodes.values()):
+            raise NotReachable(
+                f"the nodes of {self.url} listen on the loopback of another machine: say "
+                "embedded(…, listen='HOST:0') there, with TLS or insecure=True"
+            )
+        self._known = [address for address, is_reachable in nodes.items() if is_reachable]
+        self._token, self._starting = answer["token"], answer["starting"]
+
+    def _run_one_more(self) -> None:
+        try:
+            with self._asking:
+                self._ask()
+            if len(self._known) < self._most:
+                self.run()
+        except (CoordinatorError, OSError) as error:
+            LOGGER.warning("no further node is run: %s", error)
+
+    def _is_needed(self) -> bool:
+        return self._starting < self._most
+
+    def _has_ended(self) -> None:
+        self._starting = self._most  # Until the store is asked again.
+
+    def _environment(self) -> dict[str, str]:
+        return {"COORDINATOR_STORE": self._store}
