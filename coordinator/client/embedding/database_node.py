@@ -12,10 +12,10 @@ import os
 import socket
 import subprocess
 import threading
-import time
 from collections.abc import Mapping
 from typing import Any
 
+from coordinator.client.embedding.neighbours import Neighbours, Turn
 from coordinator.client.embedding.node_process import command
 from coordinator.client.embedding.own_node import LOGGER, OwnNode
 from coordinator.client.errors import CannotEmbed, CoordinatorError, NotReachable
@@ -24,7 +24,6 @@ from coordinator.node_source import FoundNode
 
 LIVES_S = 5.0
 ASK_S = 20.0
-PAUSE_S, PAUSE_MAX_S = 0.25, 4.0
 CONNECT_S = 1.0
 
 
@@ -42,24 +41,15 @@ class DatabaseNode(OwnNode):
         self._known: list[str] = []
         self._token = ""
         self._starting = 0
-        self._ask_from_s, self._pause_s = 0.0, PAUSE_S
-        self._asking = threading.Lock()
+        self._asking = threading.Lock()  # Turns are of processes.
+        self._neighbours = Neighbours(store)
         self._stays: threading.Timer | None = None
 
     def look(self) -> FoundNode | None:
         """See `OwnNode`."""
-        if (found := self._reached()) is not None:
-            return found
-        with self._asking:
-            if time.monotonic() < self._ask_from_s:
-                return None
-            self._ask()
-            # Later from time to time: each question is a process.
-            self._pause_s = min(2 * self._pause_s, PAUSE_MAX_S)
-            self._ask_from_s = time.monotonic() + self._pause_s
         found = self._reached()
-        if found is not None:
-            self._pause_s = PAUSE_S
+        if found is None and self._ask():
+            found = self._reached()
         return found
 
     def stay(self) -> None:
@@ -68,6 +58,19 @@ class DatabaseNode(OwnNode):
             self._stays = threading.Timer(LIVES_S, self._run_one_more)
             self._stays.daemon = True
             self._stays.start()
+
+    def _run_one_more(self) -> None:
+        self._stays = None
+        if not self._users:
+            return
+        try:
+            is_answered = self._ask()
+            if is_answered and len(self._known) < self._most:
+                self.run()
+        except (CoordinatorError, OSError) as error:
+            LOGGER.warning("no further node is run: %s", error)
+        if self._users and self._node is None and len(self._known) < self._most:
+            self.stay()  # Others have their turn.
 
     def _reached(self) -> FoundNode | None:
         for address in list(self._known):
@@ -81,12 +84,34 @@ class DatabaseNode(OwnNode):
             return FoundNode(address, self._token, is_insecure=bool(self.settings.get("insecure")))
         return None
 
-    def _ask(self) -> None:
-        """Ask the store which nodes there are.
+    def _ask(self) -> bool:
+        """Ask which nodes there are; False: another process is asking.
 
         Raises:
-            CannotEmbed: it cannot be asked. NotReachable: they are on other machines' loopback.
+            CannotEmbed: the store cannot be asked. NotReachable: the nodes are on other machines'
+                loopback.
         """
+        with self._asking:
+            text = self._neighbours.ask(self._answer)
+        if text is None:
+            return False
+        answer = json.loads(text)
+        here = socket.gethostname()
+        nodes = {
+            it["address"]: it["machine"] in ("", here)
+            or not is_loopback(it["address"].rpartition(":")[0])
+            for it in answer["nodes"]
+        }
+        if nodes and not any(nodes.values()):
+            raise NotReachable(
+                f"the nodes of {self.url} listen on the loopback of another machine: say "
+                "embedded(…, listen='HOST:0') there, with TLS or insecure=True"
+            )
+        self._known = [address for address, is_reachable in nodes.items() if is_reachable]
+        self._token, self._starting = answer["token"], answer["starting"]
+        return True
+
+    def _answer(self) -> str:
         try:
             done = subprocess.run(  # noqa: S603  # Our own program.
                 command("store", "nodes"),
@@ -102,35 +127,16 @@ class DatabaseNode(OwnNode):
         if done.returncode:
             told = done.stderr.strip().removeprefix("coordinator: ")
             raise CannotEmbed(f"the nodes of {self.url} cannot be found: {told}")
-        answer = json.loads(done.stdout)
-        here = socket.gethostname()
-        nodes = {
-            it["address"]: it["machine"] in ("", here)
-            or not is_loopback(it["address"].rpartition(":")[0])
-            for it in answer["nodes"]
-        }
-        if nodes and not any(nodes.values()):
-            raise NotReachable(
-                f"the nodes of {self.url} listen on the loopback of another machine: say "
-                "embedded(…, listen='HOST:0') there, with TLS or insecure=True"
-            )
-        self._known = [address for address, is_reachable in nodes.items() if is_reachable]
-        self._token, self._starting = answer["token"], answer["starting"]
-
-    def _run_one_more(self) -> None:
-        try:
-            with self._asking:
-                self._ask()
-            if len(self._known) < self._most:
-                self.run()
-        except (CoordinatorError, OSError) as error:
-            LOGGER.warning("no further node is run: %s", error)
+        return done.stdout
 
     def _is_needed(self) -> bool:
-        return self._starting < self._most
+        return self._starting < self._most and self._neighbours.take(Turn.START)
+
+    def _serves(self) -> None:
+        self._neighbours.give(Turn.START)
 
     def _has_ended(self) -> None:
-        self._starting = self._most  # Until the store is asked again.
+        self._neighbours.give(Turn.START)
 
     def _environment(self) -> dict[str, str]:
         return {"COORDINATOR_STORE": self._store}

@@ -101,9 +101,14 @@ class OwnNode(ABC):
                 [f"--{name.replace('_', '-')}={_text(value)}" for name, value in flags.items()],
                 {**os.environ, **self._environment()},
                 wait=False,
-                on_line=_log,
+                on_line=self._hear,
                 on_end=self._node_has_ended,
             )
+
+    def _hear(self, line: Mapping[str, Any]) -> None:
+        _log(line)
+        if line["event"] == "serving":
+            self._serves()
 
     def _node_has_ended(self) -> None:
         with self._lock:
@@ -128,6 +133,9 @@ class OwnNode(ABC):
     @abstractmethod
     def _environment(self) -> dict[str, str]:
         """Variables that tell the node its store."""
+
+    def _serves(self) -> None:  # noqa: B027  # Most kinds have nothing to do.
+        """The node serves. Called in a thread of its own."""
 
     @abstractmethod
     def _has_ended(self) -> None:

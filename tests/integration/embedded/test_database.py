@@ -51,6 +51,7 @@ def test_a_node_a_process_up_to_as_many_as_asked_for_and_one_token_for_all(url, 
     with contextlib.ExitStack() as stack:
         them = [stack.enter_context(program(url, STAND)) for _ in range(5)]
         tokens = {it.until("found")[2] for it in them}
+        assert sum(bool(it.logged("loading")) for it in them) == 1, "the others wait for it"
         wait_until(lambda: sum(bool(it.logged("serving")) for it in them) == 3)
         assert len(tokens) == 1
         told = nodes_of(url, capsys)
@@ -97,7 +98,8 @@ def test_a_process_that_runs_none_waits_for_one(url):
                 assert admin.list_groups() == []
 
 
-def test_nodes_on_the_loopback_of_another_machine_are_not_reached(url):
+def test_nodes_on_the_loopback_of_another_machine_are_not_reached(url, monkeypatch):
+    monkeypatch.setattr("coordinator.client.embedding.neighbours.FRESH_S", 0)
     with program(url, STAND) as first:
         first.until("found")
         rows(url, "UPDATE reservation SET machine = 'elsewhere' RETURNING 1")
