@@ -34,7 +34,8 @@ def attach_to_classic(
     """Make an Empty classic group one of sessions, with its first member.
 
     Raises:
-        Refused: INCONSISTENT_GROUP_PROTOCOL: it has members; and what `attach.attach` refuses.
+        Refused: INCONSISTENT_GROUP_PROTOCOL: it has members, or had some and is to be kept; and
+            what `attach.attach` refuses.
         MustWait: an assignment of it is being written.
     """
     attach.check(command, table.config)
@@ -42,6 +43,8 @@ def attach_to_classic(
     if group.is_writing_assignment:
         raise MustWait(now_ms + table.config.offset_commit_timeout_ms)
     _check_unused(group)
+    if command.keep_classic and group.protocol_type is not None:
+        raise Refused(IS_CLASSIC.error, IS_CLASSIC.message)
     _attach_to_new(table, table.as_sessions(group, command.group_id, now_ms), command, now_ms, out)
 
 

@@ -218,6 +218,7 @@ class Attach(_message.Message):
     HELD_FIELD_NUMBER: _builtins.int
     COORDINATOR_EPOCH_FIELD_NUMBER: _builtins.int
     SILENT_MS_FIELD_NUMBER: _builtins.int
+    KEEP_CLASSIC_FIELD_NUMBER: _builtins.int
     group_id: _builtins.str
     member_name: _builtins.str
     """A place that is stable across restarts; empty: none."""
@@ -241,6 +242,10 @@ class Attach(_message.Message):
     silent_ms: _builtins.int
     """Time since the member sent the newest message that was acknowledged in this session; 0: not
     known. Only the journal reads it: a coordinator that was away does not know for how long.
+    """
+    keep_classic: _builtins.bool
+    """Refuse the Attach (INCONSISTENT_GROUP_PROTOCOL) if the group is empty and classic members have
+    used it last, and leave it as it is. Without it, it becomes one of sessions.
     """
     @_builtins.property
     def incarnation(self) -> Global___Attach.Incarnation: ...
@@ -273,10 +278,11 @@ class Attach(_message.Message):
         held: _abc.Iterable[Global___HeldTopic] | None = ...,
         coordinator_epoch: _builtins.int = ...,
         silent_ms: _builtins.int = ...,
+        keep_classic: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_capacity", b"_capacity", "_drain_ms", b"_drain_ms", "_max_partitions", b"_max_partitions", "_ready", b"_ready", "capacity", b"capacity", "drain_ms", b"drain_ms", "incarnation", b"incarnation", "max_partitions", b"max_partitions", "ready", b"ready", "wishes", b"wishes"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_capacity", b"_capacity", "_drain_ms", b"_drain_ms", "_max_partitions", b"_max_partitions", "_ready", b"_ready", "capacity", b"capacity", "client_id", b"client_id", "coordinator_epoch", b"coordinator_epoch", "deployment", b"deployment", "drain_ms", b"drain_ms", "group_id", b"group_id", "held", b"held", "incarnation", b"incarnation", "max_partitions", b"max_partitions", "member_name", b"member_name", "rack", b"rack", "ready", b"ready", "revision", b"revision", "session_id", b"session_id", "silent_ms", b"silent_ms", "stream_number", b"stream_number", "topics", b"topics", "wishes", b"wishes"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_capacity", b"_capacity", "_drain_ms", b"_drain_ms", "_max_partitions", b"_max_partitions", "_ready", b"_ready", "capacity", b"capacity", "client_id", b"client_id", "coordinator_epoch", b"coordinator_epoch", "deployment", b"deployment", "drain_ms", b"drain_ms", "group_id", b"group_id", "held", b"held", "incarnation", b"incarnation", "keep_classic", b"keep_classic", "max_partitions", b"max_partitions", "member_name", b"member_name", "rack", b"rack", "ready", b"ready", "revision", b"revision", "session_id", b"session_id", "silent_ms", b"silent_ms", "stream_number", b"stream_number", "topics", b"topics", "wishes", b"wishes"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__capacity: _TypeAlias = _typing.Literal["capacity"]  # noqa: Y015
     _WhichOneofArgType__capacity: _TypeAlias = _typing.Literal["_capacity", b"_capacity"]  # noqa: Y015

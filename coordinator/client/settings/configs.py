@@ -175,6 +175,10 @@ class SessionConfig(MemberConfig):
         "Time for which the partitions of a member that stops are kept for a process of its "
         "`member_name`, so that none moves. None: they are handed over.",
         instead="write instance_id='...', which keeps them for the session")
+    keep_classic: bool = setting(False, kinds.FLAG,
+        "True: a group that classic members have used last is left as it is, and the member stops "
+        "with a FatalError. False: if it is empty, it becomes one of sessions.", protocol="session",
+        in_workers="without `protocol` a worker asks for it, and follows the group")
     wishes: GroupWishes = setting(GroupWishes(), SettingKind(_wishes),
         "Policy that the group gets if it has none yet; see `PolicyWishes`.", protocol="session",
         told="the coordinator's", typed="PolicyWishes")

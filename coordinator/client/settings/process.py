@@ -59,12 +59,8 @@ class ProcessConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerConfig:
-    """Settings of a worker that are not its member's.
+    """Settings of a worker that are not its member's."""
 
-    after_max_failures: what it does then, unless its `after_max_attempts` says so.
-    """
-
-    after_max_failures: Literal["release", "stop"] = "release"
     max_failures: int | None = setting(5, kinds.whole("failures", least=1),
         "The default of `max_attempts` in session groups, where the worker refuses the partition "
         "then, so that another one gets it, unless `after_max_attempts` is stop.", typed="int",

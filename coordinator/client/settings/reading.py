@@ -67,11 +67,24 @@ def process_of(
     return ProcessConfig(**{**read, "credentials": credentials})
 
 
-def worker_config_of(protocol: GroupProtocol, settings: Given) -> WorkerConfig:
+def worker_config_of(settings: Given) -> WorkerConfig:
     """A worker's own settings. Raises as `config_of`."""
-    if protocol == "session":
-        return WorkerConfig(**_read(WorkerConfig, settings))
-    return WorkerConfig(max_failures=None, after_max_failures="stop")
+    return WorkerConfig(**_read(WorkerConfig, settings))
+
+
+def implied_protocol(settings: Given) -> GroupProtocol | None:
+    """The protocol whose members alone have one of the settings; None: they leave it open.
+
+    Raises:
+        TypeError: they have settings of both.
+    """
+    told = {it.protocol: name for name in settings if (it := SETTINGS.get(name)) and it.protocol}
+    if len(told) > 1:
+        raise TypeError(
+            f"{told['classic']} is a setting of classic members, and {told['session']} one of "
+            "session members: leave one of them out"
+        )
+    return next(iter(told), None)
 
 
 def _read(kind: type, settings: Given) -> dict[str, Any]:  # Any: each of its own type.

@@ -132,6 +132,10 @@ class MemberSettings(TypedDict, total=False):
     """Time for which the partitions of a member that stops are kept for a process of its
     `member_name`, so that none moves. None: they are handed over. [session groups only; unit: ms;
     at least 1; default: None]"""
+    keep_classic: bool
+    """True: a group that classic members have used last is left as it is, and the member stops with
+    a FatalError. False: if it is empty, it becomes one of sessions. [session groups only; default:
+    False]"""
     wishes: PolicyWishes
     """Policy that the group gets if it has none yet; see `PolicyWishes`. [session groups only;
     default: the coordinator's]"""

@@ -470,12 +470,13 @@ class WorkerCore:
         if scope.runs:
             return
         self._end(scope, "it was given back", now_ms)
-        if self._releases_cost_nothing or self.stopping_because is None or self.scopes:
+        if self.in_session_group or self.stopping_because is None or self.scopes:
             self._give_back(scope)  # Else the member leaves next, which costs one rebalance.
         self._leave_if_ended(now_ms)
 
     @property
-    def _releases_cost_nothing(self) -> bool:
+    def in_session_group(self) -> bool:
+        """True if a release costs nobody else anything."""
         return self.member is not None and self.member.releases_cost_nothing
 
     def _give_back(self, scope: Scope, refused: str = "") -> None:
@@ -692,15 +693,14 @@ class WorkerCore:
         Another release would be another rebalance of everybody, with the same result. One that
         costs nothing is made: the coordinator finds out by it.
         """
-        if self._releases_cost_nothing or scope.runs:
+        if self.in_session_group or scope.runs:
             return False
         return now_ms < self._unwanted.get(scope.key, 0)
 
-    @staticmethod
-    def _decision(scope: Scope, error: BaseException) -> OnError:
+    def _decision(self, scope: Scope, error: BaseException) -> OnError:
         if isinstance(error, WrongHandler) or not isinstance(error, Exception):
             return "stop"  # Trying again cannot help; SystemExit, KeyboardInterrupt.
-        return scope.handler.policy.decide(scope.attempts)
+        return scope.handler.policy.decide(scope.attempts, in_session_group=self.in_session_group)
 
     def _stop_because_of(self, error: BaseException, now_ms: int) -> None:
         self.errors.append(error)

@@ -36,15 +36,33 @@ class _EnvironmentMember(Member):
         return self._environment.connect(credentials, interval_s, self._beat_now)
 
 
+NAMES = {"classic": "instance_id", "session": "member_name"}
+"""Setting of the name that makes a place stable."""
+
+
 def member_maker(
-    protocol: GroupProtocol, group_id: str, bootstrap: Bootstrap, settings: WorkerSettings
+    protocol: GroupProtocol,
+    *,
+    group_id: str,
+    bootstrap: Bootstrap,
+    settings: WorkerSettings,
+    name: str | None = None,
+    keep_classic: bool = False,
 ) -> NewMember:
     """Maker of a worker's members.
 
+    Args:
+        name: of the member, whatever the protocol calls it.
+        keep_classic: see the setting of session members.
     Raises:
         TypeError, ValueError: as `config_of`, here and now.
     """
     own: dict[str, Any] = {n: value for n, value in settings.items() if n not in OF_WORKERS}
+    if name is not None:
+        if own.setdefault(NAMES[protocol], name) != name:
+            raise TypeError(f"name and {NAMES[protocol]} are one thing: leave one of them out")
+    if keep_classic:
+        own["keep_classic"] = True
     if protocol == "classic":
         own["max_poll_interval_ms"] = None
         if "assignors" not in own:

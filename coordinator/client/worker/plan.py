@@ -33,6 +33,8 @@ class Plan:
     start: StartPolicy
     log_ends: LogEnds | None
     log_ends_interval_s: float
+    or_classic: NewMember | None = None
+    """Makes a member in the place of the first, if the group turns out to be a classic one."""
     is_lent: bool = False
     """True if the caller has started the member, and closes it. Nobody else polls it meanwhile, and
     what it holds when the worker stops it holds on to."""

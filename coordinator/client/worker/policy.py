@@ -19,19 +19,22 @@ class ErrorPolicy:
 
     `retry` calls it again from the committed offset after a back-off that doubles from
     `retry_backoff_ms` to `retry_backoff_max_ms`; after `max_attempts` failures in a row (None: no
-    limit) `after_max_attempts` is done instead. `release` gives the partition up. `stop` has the
-    worker leave, and `run` raises the error.
+    limit in classic groups, `max_failures` in session groups) `after_max_attempts` is done instead
+    (None: `stop` in classic groups, `release` in session groups). `release` gives the partition up.
+    `stop` has the worker leave, and `run` raises the error.
     """
 
     on_error: OnError = "retry"
     max_attempts: int | None = None
-    after_max_attempts: AfterAttempts = "stop"
+    after_max_attempts: AfterAttempts | None = None
+    max_failures: int | None = None
     retry_backoff_ms: int = 1_000
     retry_backoff_max_ms: int = 60_000
 
     def __post_init__(self) -> None:
         choice(*get_args(OnError)).take("on_error", self.on_error)
-        choice(*get_args(AfterAttempts)).take("after_max_attempts", self.after_max_attempts)
+        if self.after_max_attempts is not None:
+            choice(*get_args(AfterAttempts)).take("after_max_attempts", self.after_max_attempts)
         check_number("max_attempts", self.max_attempts, 1)
         check_number("retry_backoff_ms", self.retry_backoff_ms, 1)
         check_number("retry_backoff_max_ms", self.retry_backoff_max_ms, self.retry_backoff_ms)
@@ -50,11 +53,13 @@ class ErrorPolicy:
             after_max_attempts=after_max_attempts or self.after_max_attempts,
         )
 
-    def decide(self, attempts: int) -> OnError:
+    def decide(self, attempts: int, *, in_session_group: bool) -> OnError:
         """The reaction to the last of so many failures in a row."""
-        if self.on_error == "retry" and self.max_attempts is not None:
-            if attempts >= self.max_attempts:
-                return self.after_max_attempts
+        most, after = self.max_attempts, self.after_max_attempts
+        if most is None and in_session_group:
+            most = self.max_failures
+        if self.on_error == "retry" and most is not None and attempts >= most:
+            return after or ("release" if in_session_group else "stop")
         return self.on_error
 
     def pause_ms(self, attempts: int) -> int:

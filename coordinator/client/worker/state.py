@@ -37,11 +37,12 @@ class PartitionState:
     last_error: str
 
     @classmethod
-    def of(cls, scope: Scope) -> PartitionState:
+    def of(cls, scope: Scope, *, in_session_group: bool) -> PartitionState:
         """State of a scope."""
         return cls(
             str(scope.stage), scope.stage_since_ms, scope.due_ms, scope.token, scope.committed,
-            scope.log_end, scope.is_revoking, scope.handler.policy.decide(scope.attempts + 1),
+            scope.log_end, scope.is_revoking,
+            scope.handler.policy.decide(scope.attempts + 1, in_session_group=in_session_group),
             scope.attempts, scope.failures, scope.last_error,
         )  # fmt: skip
 
@@ -105,7 +106,10 @@ def state_of(
     return WorkerState(
         phase,
         member_id,
-        {scope.key: PartitionState.of(scope) for scope in scopes},
+        {
+            scope.key: PartitionState.of(scope, in_session_group=core.in_session_group)
+            for scope in scopes
+        },
         tuple(map(LeftOver.of, runs)),
         core.stopping_because,
         grants,

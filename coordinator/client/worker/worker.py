@@ -13,7 +13,12 @@ from coordinator.assignors.partitions import spelled
 from coordinator.client.forms import STORES, addresses_of, manifest_of, name_of
 from coordinator.client.group_address import GroupAddress
 from coordinator.client.settings.kinds import choice
-from coordinator.client.settings.reading import check_names, process_of, worker_config_of
+from coordinator.client.settings.reading import (
+    check_names,
+    implied_protocol,
+    process_of,
+    worker_config_of,
+)
 from coordinator.client.settings.setting import GroupProtocol
 from coordinator.client.transport.interrupts import EndNow, signals_handled
 from coordinator.client.transport.loop_thread import check_process
@@ -105,7 +110,11 @@ class Worker:
             releases the partition, so that another member gets it.
         idle_ms, progress_timeout_ms, grace_ms, concurrency: see `Limits`.
         protocol: "classic", or "session": the coordinator assigns the partitions, moves them one by
-            one, and grants each under a lease and a token.
+            one, and grants each under a lease and a token. None: the one whose members alone have
+            one of the settings; else that of a group which classic members use, or have used last;
+            else session.
+        name: makes the place stable across restarts, in either protocol: `member_name` of session
+            groups, `instance_id` of classic ones.
         settings: see `WorkerSettings`. In classic groups the assignor is cooperative-sticky by
             default, and range where the group demands an eager one.
     Raises:
@@ -131,22 +140,25 @@ class Worker:
         progress_timeout_ms: int | None = 300_000,
         grace_ms: int = 20_000,
         concurrency: int | None = None,
-        protocol: GroupProtocol = "classic",
+        protocol: GroupProtocol | None = "classic",
+        name: str | None = None,
         **settings: Unpack[WorkerSettings],
     ) -> None:
-        check_names(protocol, settings, worker=inspect.signature(Worker).parameters)
+        protocol = protocol or implied_protocol(settings)
+        first = protocol or "session"
+        check_names(first, settings, worker=inspect.signature(Worker).parameters)
         nodes = None
         if isinstance(bootstrap, str) and bootstrap.startswith(STORES):
             from coordinator.client.embedding import embedded
 
             bootstrap = nodes = embedded(bootstrap)
         addresses = addresses_of(bootstrap)
-        new_member = member_maker(protocol, group_id, bootstrap, settings)
-        defaults = worker_config_of(protocol, settings)
+        new_member = partial(member_maker, group_id=group_id, bootstrap=bootstrap, name=name)
         policy = ErrorPolicy(
             on_error=on_error,
-            max_attempts=defaults.max_failures if max_attempts is None else max_attempts,
-            after_max_attempts=after_max_attempts or defaults.after_max_failures,
+            max_attempts=max_attempts,
+            after_max_attempts=after_max_attempts,
+            max_failures=worker_config_of(settings).max_failures,
             retry_backoff_ms=retry_backoff_ms,
             retry_backoff_max_ms=retry_backoff_max_ms,
         )
@@ -162,7 +174,7 @@ class Worker:
                 "your own from coordinator.sources.GroupReadable"
             )
         rows: GroupSource | None = None
-        process = process_of(protocol, settings, bootstrap)
+        process = process_of(first, settings, bootstrap)
         log_ends = process.log_ends
         if source is not None:
             rows = source.of_group(GroupAddress(addresses, group_id, process.credentials))
@@ -174,7 +186,8 @@ class Worker:
             topics = rows.topics
         plan = Plan(
             group_id=group_id,
-            new_member=new_member,
+            new_member=new_member(first, settings=settings, keep_classic=protocol is None),
+            or_classic=None if protocol else new_member("classic", settings=settings),
             handlers=Handlers(),
             limits=limits,
             topics=Topics(topics, topics_refresh_ms),

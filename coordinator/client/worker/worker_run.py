@@ -15,8 +15,9 @@ from collections.abc import Callable, Coroutine, Mapping, Sequence
 from concurrent.futures import CancelledError, Future
 from typing import Any, TypeVar
 
-from coordinator.client.errors import StaleMember
+from coordinator.client.errors import FatalError, StaleMember
 from coordinator.client.forms import logs_told
+from coordinator.client.member.calls import Code
 from coordinator.client.member.events import Granted, Stopping
 from coordinator.client.member.face import Member
 from coordinator.client.member.ledger import FOREVER_MS
@@ -105,9 +106,9 @@ class WorkerRun:
         plan = self._plan
         helpers: list[asyncio.Task[Any]] = []
         try:
-            topics = await self._first_topics(plan)
-            if topics is not None:
-                await self._take(plan.new_member(topics, self.environment), topics)
+            found = await self._unless_stopped(self._first_member(plan))
+            if found is not None:
+                await self._take(*found)
                 self._wake()
                 helpers = [self._keep(self._follow_topics()), self._keep(self._follow_log_ends())]
                 if not (self.environment.is_virtual or plan.blocks_loop):
@@ -158,25 +159,54 @@ class WorkerRun:
         else:
             await member.close(self._reason)
 
-    async def _first_topics(self, plan: Plan) -> Mapping[str, int] | None:
-        """The topics to begin with; None: the worker was stopped meanwhile."""
-        asking = asyncio.ensure_future(self._ask_topics(plan))
+    async def _unless_stopped(self, work: Coroutine[Any, Any, T]) -> T | None:
+        """The result of work; None: the worker was stopped meanwhile."""
+        working = asyncio.ensure_future(work)
         assert self._left is not None
         left = asyncio.ensure_future(self._left.wait())
-        await asyncio.wait({asking, left}, return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait({working, left}, return_when=asyncio.FIRST_COMPLETED)
         left.cancel()
-        if not asking.done():
-            asking.cancel()
+        if not working.done():
+            working.cancel()
+            await asyncio.wait({working})
             return None
-        topics = plan.topics.first = asking.result()
-        plan.handlers.check(topics)
-        return topics
+        return working.result()
 
-    async def _ask_topics(self, plan: Plan) -> dict[str, int]:
-        """The topics, once there is a node: a source may ask it."""
+    async def _first_member(self, plan: Plan) -> tuple[Member, Mapping[str, int]]:
+        """The member, and the topics to begin with."""
         if plan.nodes is not None and not self.environment.is_virtual:
-            await self._user_calls.in_thread(plan.nodes.open)
-        return await plan.topics.ask(self._user_calls)
+            await self._user_calls.in_thread(plan.nodes.open)  # Sources may ask them.
+        topics = plan.topics.first = await plan.topics.ask(self._user_calls)
+        plan.handlers.check(topics)
+        member = plan.new_member(topics, self.environment)
+        if plan.or_classic is not None and await self._is_of_classic_group(member):
+            self._log(
+                logging.INFO,
+                "the group is one of classic members, so this worker is one too; to move it, stop "
+                "them all, and start workers with protocol='session'",
+            )
+            member = plan.or_classic(topics, self.environment)
+        return member, topics
+
+    async def _is_of_classic_group(self, member: Member) -> bool:
+        """Start a session member, and wait for the coordinator's first word; True: it is refused,
+        and closed."""
+        changed = asyncio.Event()
+        member.on_change = changed.set
+        try:
+            await member.start()
+            part = member.machine.part
+            while member.failure is None and not (part.member_id or part.trouble):
+                changed.clear()
+                await changed.wait()
+        except asyncio.CancelledError:
+            await member.close(self._reason)
+            raise
+        failure = member.failure
+        if not isinstance(failure, FatalError) or failure.code != Code.INCONSISTENT_GROUP_PROTOCOL:
+            return False
+        await member.close()
+        return True
 
     @property
     def state(self) -> WorkerState:

@@ -52,6 +52,7 @@ class Attach:
     that it has seen; `is_ahead`: that is above the epoch of the coordinator. `wishes`: for the
     policy, used if the group has none yet. `wished`: the settings that it names; others have their
     defaults. `silent_ms`: time since it sent what was acknowledged last; 0: not known.
+    `keep_classic`: refuse it if classic members have used the group last.
     """
 
     call_id: CallId
@@ -78,6 +79,7 @@ class Attach:
     epoch: int = 0
     is_ahead: bool = False
     silent_ms: int = 0
+    keep_classic: bool = False
 
     def refusal(self, refused: Refused) -> AttachReply:
         """The answer that says why the Attach was refused."""

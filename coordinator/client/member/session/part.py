@@ -428,6 +428,7 @@ def attach_of(config: SessionConfig) -> pb.Attach:
         drain_ms=config.drain_ms,
         revision=config.revision or "",
         deployment=config.deployment or "",
+        keep_classic=config.keep_classic,
         wishes=None if config.wishes == GroupWishes() else _policy(config.wishes),
     )
 

@@ -125,6 +125,7 @@ class SessionStream:
         attach = pb.Attach()
         attach.CopyFrom(self._attach)
         attach.session_id = self.session_id
+        attach.keep_classic = attach.keep_classic and not self.session_id
         attach.stream_number = self._stream_number
         attach.ready = self.is_ready
         attach.coordinator_epoch = self._epoch

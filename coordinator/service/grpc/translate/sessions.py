@@ -75,6 +75,7 @@ def attach_of(
         held=tuple(held),
         epoch=message.coordinator_epoch,
         silent_ms=max(0, message.silent_ms),
+        keep_classic=message.keep_classic,
     )
 
 

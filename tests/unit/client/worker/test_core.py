@@ -290,13 +290,20 @@ def test_after_the_last_attempt_a_worker_does_as_it_was_told(settings, decisions
     worker = Worker("a:1", "g", {"t": 1}, protocol="session", **settings)
     worker.handler(nothing)
     policy = worker._handlers.of("t").policy
-    assert [policy.decide(n) for n in range(1, len(decisions) + 1)] == decisions
+    numbers = range(1, len(decisions) + 1)
+    assert [policy.decide(n, in_session_group=True) for n in numbers] == decisions
 
 
 def test_a_worker_of_the_classic_protocol_stops_after_the_last_attempt():
     worker = Worker("a:1", "g", {"t": 1}, max_attempts=1)
     worker.handler(nothing)
-    assert worker._handlers.of("t").policy.decide(1) == "stop"
+    assert worker._handlers.of("t").policy.decide(1, in_session_group=False) == "stop"
+
+
+def test_in_a_classic_group_attempts_have_no_limit_unless_one_is_set():
+    worker = Worker("a:1", "g", {"t": 1})
+    worker.handler(nothing)
+    assert worker._handlers.of("t").policy.decide(1_000, in_session_group=False) == "retry"
 
 
 # --- A committed offset that is lower than this process has committed ---
