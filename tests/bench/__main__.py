@@ -18,6 +18,7 @@ from pathlib import Path
 from tests.bench.barrier import bench_barrier
 from tests.bench.cluster import Amount, bench_cluster
 from tests.bench.compare import Pairs, bench_compare
+from tests.bench.embedded import bench_embedded
 from tests.bench.figures import CannotMeasure, Figures, machine
 from tests.bench.fleet import bench_fleet
 from tests.bench.heartbeat import Load, bench_heartbeat
@@ -141,6 +142,12 @@ BENCHMARKS: dict[str, tuple[str, Callable[[Options], Figures]]] = {
     "barrier": (
         "one large group, from the first join to the last assignment",
         lambda options: bench_barrier(100 if options.quick else options.members),
+    ),
+    "embedded": (
+        "workers that run their node: start to the first handler, cost at rest (--store)",
+        lambda options: bench_embedded(
+            options.store, 1 if options.quick else options.seconds, quick=options.quick
+        ),
     ),
     "cluster": ("hand-overs, killed nodes and take-overs on a shared store (--store)", _cluster),
     "compare": (

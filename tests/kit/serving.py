@@ -156,10 +156,15 @@ class Process(LoggedNode):
 
     def rss_mib(self) -> float:
         """Memory that the process has now; Linux only."""
-        text = Path(f"/proc/{self.pid}/status").read_text()
-        line = next(line for line in text.splitlines() if line.startswith("VmRSS:"))
-        return int(line.split()[1]) / 1024
+        return rss_mib(self.pid)
 
     def descriptors(self) -> int:
         """Files and sockets that it has open; Linux only."""
         return len(os.listdir(f"/proc/{self.pid}/fd"))
+
+
+def rss_mib(pid: int) -> float:
+    """Memory that a process has now; Linux only."""
+    text = Path(f"/proc/{pid}/status").read_text()
+    line = next(line for line in text.splitlines() if line.startswith("VmRSS:"))
+    return int(line.split()[1]) / 1024
