@@ -176,8 +176,7 @@ async def _announce(stores: Stores, server: CoordinatorServer, security: Securit
     """Have clients that know the store find this node. Raises `LogError`."""
     stores.announce(server.advertised, security.token)
     if stores.reservations is not None:
-        node_id = server.node.settings.cluster.node_id
-        await asyncio.to_thread(stores.reservations.serves, node_id)
+        await asyncio.to_thread(stores.reservations.tell)
 
 
 def _end(why: str, logger: Any, *events: asyncio.Event) -> None:

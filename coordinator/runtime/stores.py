@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,7 +14,7 @@ from coordinator.settings.sections import StorageConfig
 from coordinator.storage import shares
 from coordinator.storage.access import StoreAccess
 from coordinator.storage.coordination import Coordination
-from coordinator.storage.log import CannotOpen, GroupLog
+from coordinator.storage.log import CannotOpen, GroupLog, LogError
 from coordinator.storage.memory import MemoryLog
 from coordinator.storage.sqlite import SqliteLog
 
@@ -147,14 +148,25 @@ async def _open_postgres(
     config: StorageConfig, shared: SharedStore, on_trouble: Callable[[str, str], None]
 ) -> Stores:
     store = postgres_store(config, shared)
-    store.report = on_trouble
-    log = await _postgres_log(store, config.shards)
     from coordinator.storage.postgres_coordination import PostgresCoordination
     from coordinator.storage.postgres_reservations import Reservations
 
+    reservations = Reservations(store)
+
+    def tell_anew() -> None:
+        with contextlib.suppress(LogError):  # Then the next node that starts tells it.
+            reservations.tell()
+
+    def report(event: str, words: str) -> None:
+        on_trouble(event, words)
+        if event == "store_went_back":
+            threading.Thread(target=tell_anew, name="store-reservation", daemon=True).start()
+
+    store.report = report
+    log = await _postgres_log(store, config.shards)
     timeout_s = config.store_session_timeout_ms / 1000
     coordination = PostgresCoordination(store, timeout_s=timeout_s)
-    return Stores(log, coordination, reservations=Reservations(store))
+    return Stores(log, coordination, reservations=reservations)
 
 
 @contextlib.contextmanager

@@ -26,6 +26,10 @@ _FORGET = """
 DELETE FROM reservation WHERE NOT node = ANY(%s)
 AND (serves OR made < clock_timestamp() - make_interval(secs => %s))
 """
+_WRITE = """
+INSERT INTO reservation (node, token, machine, serves) VALUES (%s, %s, %s, %s)
+ON CONFLICT (node) DO UPDATE SET token = excluded.token, serves = excluded.serves
+"""
 _KNOWN = """
 SELECT info, machine FROM node LEFT JOIN reservation ON reservation.node = node.id
 ORDER BY coalesce(made, '-infinity'), id
@@ -60,6 +64,7 @@ class Reservations:
 
     def __init__(self, store: PostgresStore) -> None:
         self._store = store
+        self._mine: tuple[int, str, str] | None = None
 
     def reserve(self, node_id: int, most: int | None, token: str, timeout_s: float) -> str | None:
         """Reserve the place of a node, unless there are enough.
@@ -84,21 +89,20 @@ class Reservations:
                     found = connection.execute("SELECT node, token FROM reservation").fetchall()
                     if most is None or len({*living, *(it for it, _ in found)}) < most:
                         token = found[0][1] if found else token
-                        connection.execute(
-                            "INSERT INTO reservation (node, token, machine) VALUES (%s, %s, %s) "
-                            "ON CONFLICT (node) DO UPDATE SET machine = excluded.machine",
-                            (node_id, token, "" if most is None else socket.gethostname()),
-                        )
+                        machine = "" if most is None else socket.gethostname()
+                        self._mine = (node_id, token, machine)
+                        connection.execute(_WRITE, (*self._mine, False))
                         return token
                 if not is_last:
                     before = beats
                     time.sleep(timeout_s)
         return None
 
-    def serves(self, node_id: int) -> None:
-        """Note that a node serves: from now on its place is kept as long as it lives."""
-        with self._connected() as connection:
-            connection.execute("UPDATE reservation SET serves = true WHERE node = %s", (node_id,))
+    def tell(self) -> None:
+        """Note that the node serves, if a place was reserved: it is kept as long as it lives."""
+        if self._mine is not None:
+            with self._connected() as connection:
+                connection.execute(_WRITE, (*self._mine, True))
 
     def known(self) -> Known:
         """The nodes that there are, and those that are to come."""

@@ -98,6 +98,17 @@ def test_a_process_that_runs_none_waits_for_one(url):
                 assert admin.list_groups() == []
 
 
+def test_the_token_is_told_anew_to_a_store_that_went_back(url, capsys):
+    with program(url, STAND) as it:
+        token = it.until("found")[2]
+        rows(url, "DELETE FROM reservation RETURNING 1")
+        assert main(["store", "restored", url]) == 0
+        it.until_logged("store_went_back")
+        wait_until(lambda: rows(url, "SELECT token FROM reservation") == [(token,)])
+        wait_until(lambda: nodes_of(url, capsys)["nodes"])
+        assert nodes_of(url, capsys)["token"] == token
+
+
 def test_nodes_on_the_loopback_of_another_machine_are_not_reached(url, monkeypatch):
     monkeypatch.setattr("coordinator.client.embedding.neighbours.FRESH_S", 0)
     with program(url, STAND) as first:
