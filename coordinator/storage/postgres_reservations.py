@@ -32,6 +32,7 @@ ON CONFLICT (node) DO UPDATE SET token = excluded.token, serves = excluded.serve
 """
 _KNOWN = """
 SELECT info, machine FROM node LEFT JOIN reservation ON reservation.node = node.id
+WHERE serves IS NOT FALSE
 ORDER BY coalesce(made, '-infinity'), id
 """
 
@@ -105,7 +106,7 @@ class Reservations:
                 connection.execute(_WRITE, (*self._mine, True))
 
     def known(self) -> Known:
-        """The nodes that there are, and those that are to come."""
+        """The nodes that serve, and the number of those that are to come."""
         with self._connected() as connection:
             rows = connection.execute(_KNOWN).fetchall()
             told = connection.execute(_PLACES, (KEPT_S,)).fetchone()

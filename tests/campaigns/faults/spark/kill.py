@@ -244,8 +244,12 @@ class Run:
         if self.sink == PLAIN:
             paths = [p for p in (self.folder / "data").iterdir() if any(p.glob("*.parquet"))]
             return judge(paths, self.feed.lengths)
-        rows = Place(self.sink, str(self.folder)).rows(self.coordinator.address)
-        return judge_counted(rows, self.feed.lengths)
+        place, deadline = Place(self.sink, str(self.folder)), time.monotonic() + PATIENCE_S
+        while True:
+            found = judge_counted(place.rows(self.coordinator.address), self.feed.lengths)
+            if not found.missing or time.monotonic() > deadline:
+                return found
+            time.sleep(0.5)  # A table follows the decision, which the offsets show.
 
     def refused(self, what: str) -> int:
         """Commits that were refused: of zombies, or of batches done `again` after a start."""
