@@ -22,10 +22,11 @@ from coordinator.storage.postgres_connection import PostgresConnection, failure_
 from coordinator.storage.postgres_lineage import PostgresStore
 
 KEPT_S = 30
-_FORGET = """
-DELETE FROM reservation WHERE NOT node = ANY(%s)
-AND (serves OR made < clock_timestamp() - make_interval(secs => %s))
+_RESERVED = """
+SELECT node, token, NOT serves AND made > clock_timestamp() - make_interval(secs => %s)
+FROM reservation
 """
+_FORGET = "DELETE FROM reservation WHERE NOT node = ANY(%s)"
 _WRITE = """
 INSERT INTO reservation (node, token, machine, serves) VALUES (%s, %s, %s, %s)
 ON CONFLICT (node) DO UPDATE SET token = excluded.token, serves = excluded.serves
@@ -34,13 +35,6 @@ _KNOWN = """
 SELECT info, machine FROM node LEFT JOIN reservation ON reservation.node = node.id
 WHERE serves IS NOT FALSE
 ORDER BY coalesce(made, '-infinity'), id
-"""
-
-
-_PLACES = """
-SELECT coalesce(max(token), ''), count(*) FILTER (
-    WHERE NOT serves AND made > clock_timestamp() - make_interval(secs => %s))
-FROM reservation
 """
 
 
@@ -86,12 +80,14 @@ class Reservations:
                     rows = connection.execute("SELECT id, session, beat FROM node").fetchall()
                     beats = {number: (session, beat) for number, session, beat in rows}
                     living = [number for number in beats if beats[number] != before.get(number)]
-                    connection.execute(_FORGET, (living, KEPT_S))
-                    found = connection.execute("SELECT node, token FROM reservation").fetchall()
-                    if most is None or len({*living, *(it for it, _ in found)}) < most:
+                    found = connection.execute(_RESERVED, (KEPT_S,)).fetchall()
+                    to_come = [number for number, _, comes in found if comes]
+                    if most is None or len({*living, *to_come}) < most:
+                        # The token is kept: a node that was taken out may come back with it.
                         token = found[0][1] if found else token
                         machine = "" if most is None else socket.gethostname()
                         self._mine = (node_id, token, machine)
+                        connection.execute(_FORGET, ([*living, *to_come],))
                         connection.execute(_WRITE, (*self._mine, False))
                         return token
                 if not is_last:
@@ -109,10 +105,10 @@ class Reservations:
         """The nodes that serve, and the number of those that are to come."""
         with self._connected() as connection:
             rows = connection.execute(_KNOWN).fetchall()
-            told = connection.execute(_PLACES, (KEPT_S,)).fetchone()
-        assert told is not None
+            found = connection.execute(_RESERVED, (KEPT_S,)).fetchall()
         nodes = [(NodeInfo.from_bytes(info.encode()), machine or "") for info, machine in rows]
-        return Known(nodes, *told)
+        token = found[0][1] if found else ""
+        return Known(nodes, token, sum(comes for *_, comes in found))
 
     @contextlib.contextmanager
     def _connected(self) -> Iterator[PostgresConnection]:

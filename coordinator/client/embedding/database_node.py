@@ -15,7 +15,6 @@ import threading
 from collections.abc import Mapping
 from typing import Any
 
-from coordinator.client.embedding.neighbours import Neighbours, Turn
 from coordinator.client.embedding.node_process import command
 from coordinator.client.embedding.own_node import LOGGER, OwnNode
 from coordinator.client.errors import CannotEmbed, CoordinatorError, NotReachable
@@ -36,13 +35,12 @@ class DatabaseNode(OwnNode):
     """
 
     def __init__(self, store: str, url: str, settings: Mapping[str, Any], most: int) -> None:
-        super().__init__(url, {**settings, "embedded_nodes": most})
+        super().__init__(store, url, {**settings, "embedded_nodes": most})
         self._store, self._most = store, most
         self._known: list[str] = []
         self._token = ""
         self._starting = 0
         self._asking = threading.Lock()  # Turns are of processes.
-        self._neighbours = Neighbours(store)
         self._stays: threading.Timer | None = None
 
     def look(self) -> FoundNode | None:
@@ -130,13 +128,7 @@ class DatabaseNode(OwnNode):
         return done.stdout
 
     def _is_needed(self) -> bool:
-        return self._starting < self._most and self._neighbours.take(Turn.START)
-
-    def _serves(self) -> None:
-        self._neighbours.give(Turn.START)
-
-    def _has_ended(self) -> None:
-        self._neighbours.give(Turn.START)
+        return self._starting < self._most
 
     def _environment(self) -> dict[str, str]:
         return {"COORDINATOR_STORE": self._store}

@@ -1,4 +1,4 @@
-"""What the processes of one user on a machine share about a store: its last answer, and two turns.
+"""What the processes of one user on a machine share about a store: its last answer, and turns.
 
 Of hundreds that start together one asks the store, and one starts a node. A turn is a lock of
 lockf(3), which forked processes do not share and which ends with the process. Where the folder
@@ -13,8 +13,7 @@ import os
 import stat
 import tempfile
 import time
-from collections.abc import Callable
-from enum import IntEnum
+from collections.abc import Callable, Iterator
 from hashlib import sha256
 from pathlib import Path
 
@@ -22,63 +21,64 @@ FRESH_S = 1.0
 """Age up to which an answer is taken for the store's."""
 
 
-class Turn(IntEnum):
-    """What one process does at a time; the byte of the file that is locked for it."""
-
-    ASK = 0
-    START = 1
-
-
 class Neighbours:
     """Those who know the URL of a store."""
 
     def __init__(self, store: str) -> None:
-        self._turns = self._answers = None
+        self._name = ""
+        self._start: int | None = None
         folder = Path(tempfile.gettempdir(), f"coordinator-{os.getuid()}")
         with contextlib.suppress(OSError):
             folder.mkdir(mode=0o700, exist_ok=True)
             about = folder.lstat()
             if stat.S_IMODE(about.st_mode) == 0o700 and about.st_uid == os.getuid():
-                name = str(folder / sha256(store.encode()).hexdigest()[:32])
-                flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
-                self._turns = os.open(f"{name}.turns", flags, 0o600)
-                self._answers = os.open(name, flags, 0o600)
+                self._name = str(folder / sha256(store.encode()).hexdigest()[:32])
 
     def ask(self, ask: Callable[[], str]) -> str | None:
         """The store's answer, of this moment or up to `FRESH_S` ago; None: another process asks."""
-        if self._answers is None:
+        if not self._name:
             return ask()
-        if not self.take(Turn.ASK):
-            return None
-        try:
-            about = os.fstat(self._answers)
+        with _locked(self._name) as file:
+            if file is None:
+                return None
+            about = os.fstat(file)
             if about.st_size and 0 <= time.time() - about.st_mtime < FRESH_S:
-                return os.pread(self._answers, about.st_size, 0).decode()
+                return os.pread(file, about.st_size, 0).decode()
             answer = ask()
-            os.ftruncate(self._answers, 0)
-            os.pwrite(self._answers, answer.encode(), 0)
+            os.ftruncate(file, 0)
+            os.pwrite(file, answer.encode(), 0)
             return answer
-        finally:
-            self.give(Turn.ASK)
 
-    def take(self, turn: Turn) -> bool:
-        """Take a turn; False: another process has it."""
-        if self._turns is None:
-            return True
-        try:
-            fcntl.lockf(self._turns, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, turn)
-        except BlockingIOError:
-            return False
+    def take_start(self) -> bool:
+        """Take the turn to start a node; False: another process has it."""
+        if self._name and self._start is None:
+            self._start = _lock(f"{self._name}.start")
+            return self._start is not None
         return True
 
-    def give(self, turn: Turn) -> None:
-        """Give a turn up, if this process has it."""
-        if self._turns is not None:
-            fcntl.lockf(self._turns, fcntl.LOCK_UN, 1, turn)
+    def give_start(self) -> None:
+        """Give that turn up, if this process has it."""
+        start, self._start = self._start, None
+        if start is not None:
+            os.close(start)
 
-    def close(self) -> None:
-        """Give everything up."""
-        for descriptor in (self._turns, self._answers):
-            if descriptor is not None:
-                os.close(descriptor)
-        self._turns = self._answers = None
+
+def _lock(name: str) -> int | None:
+    """A file that this process has locked; None: another one has."""
+    file = os.open(name, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    try:
+        fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(file)
+        return None
+    return file
+
+
+@contextlib.contextmanager
+def _locked(name: str) -> Iterator[int | None]:
+    file = _lock(name)
+    try:
+        yield file
+    finally:
+        if file is not None:
+            os.close(file)

@@ -93,10 +93,10 @@ class Embedded:
         """The node of the store that all in this process share; one apart, if it is never run."""
         if self._store.startswith(SCHEME):
             folder = Path(path_of(self._store)).resolve()
-            found: OwnNode = FolderNode(folder, self.url, self._settings)
-            return OwnNode.use(folder, found) if self._serves else found
-        database = DatabaseNode(self._store, self.url, self._settings, self._most)
-        return OwnNode.use(self._store, database) if self._serves else database
+            node: OwnNode = FolderNode(folder, self.url, self._settings)
+        else:
+            node = DatabaseNode(self._store, self.url, self._settings, self._most)
+        return OwnNode.use(node) if self._serves else node
 
     def __enter__(self) -> Self:
         """Wait until a node serves.

@@ -8,8 +8,9 @@ import subprocess
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
+from coordinator.client.embedding.neighbours import Neighbours
 from coordinator.client.embedding.node_process import NodeProcess
 from coordinator.client.errors import CannotEmbed
 from coordinator.client.transport.loop_thread import check_process
@@ -31,34 +32,34 @@ class OwnNode(ABC):
     """The node of a store that this process runs, or is ready to run; all who use it share it.
 
     Args:
-        url: of the store, as messages name it.
+        key: of the store: the same for all who mean it. url: as messages name it.
         settings: of `coordinator serve`.
     """
 
-    _all: ClassVar[dict[object, OwnNode]] = {}
+    _all: ClassVar[dict[str, OwnNode]] = {}
     _all_lock = threading.Lock()
 
-    def __init__(self, url: str, settings: Mapping[str, Any]) -> None:
-        self.url, self.settings = url, dict(settings)
+    def __init__(self, key: str, url: str, settings: Mapping[str, Any]) -> None:
+        self.key, self.url, self.settings = key, url, dict(settings)
+        self._neighbours = Neighbours(key)
         self._pid = os.getpid()
         self._users = 0
         self._lock = threading.Lock()
         self._node: NodeProcess | None = None
 
     @classmethod
-    def use(cls, key: object, made: Self) -> Self:
+    def use(cls, made: OwnNode) -> OwnNode:
         """That of a store in this process: `made`, if there is none. Given up by `release`.
 
         Raises:
             ValueError: there is one with other settings.
         """
         with cls._all_lock:
-            node = cls._all.setdefault(key, made)
+            node = cls._all.setdefault(made.key, made)
             check_process(node._pid)
             if node.settings != made.settings:
                 raise ValueError(f"this process has embedded {node.url} already, otherwise")
             node._users += 1
-            assert isinstance(node, cls)
             return node
 
     def release(self) -> None:
@@ -67,8 +68,7 @@ class OwnNode(ABC):
             self._users -= 1
             if self._users:
                 return
-            for key in [key for key, node in self._all.items() if node is self]:
-                del self._all[key]
+            del self._all[self.key]
         with self._lock:
             node, self._node = self._node, None
         if node is not None:
@@ -77,11 +77,9 @@ class OwnNode(ABC):
                 node.wait(STOP_S)
             except subprocess.TimeoutExpired:
                 node.kill()
-        with self._lock:
-            self._has_ended()
 
     def run(self) -> None:
-        """Start the node, unless it runs, or is not needed.
+        """Start the node, unless it runs, is not needed, or it is another process's turn.
 
         Raises:
             CannotEmbed: it has ended before it served, or the store is not one for a node.
@@ -92,27 +90,31 @@ class OwnNode(ABC):
             if node is not None and not node.has_ended:
                 return
             self._node = None
-            if not self._users or not self._is_needed():
+            if not self._users or not self._neighbours.take_start():
                 return
-            if node is not None and not node.address and (told := _told(node)):
-                raise CannotEmbed(f"no node can serve {self.url}: {told}")
-            flags = {**DEFAULTS, **self.settings, "embedded_by": os.getpid()}
-            self._node = NodeProcess(
-                [f"--{name.replace('_', '-')}={_text(value)}" for name, value in flags.items()],
-                {**os.environ, **self._environment()},
-                wait=False,
-                on_line=self._hear,
-                on_end=self._node_has_ended,
-            )
+            try:
+                if self._is_needed():
+                    if node is not None and not node.address and (told := _told(node)):
+                        raise CannotEmbed(f"no node can serve {self.url}: {told}")
+                    self._node = self._start()
+            finally:
+                if self._node is None:
+                    self._neighbours.give_start()
+
+    def _start(self) -> NodeProcess:
+        flags = {**DEFAULTS, **self.settings, "embedded_by": os.getpid()}
+        return NodeProcess(
+            [f"--{name.replace('_', '-')}={_text(value)}" for name, value in flags.items()],
+            {**os.environ, **self._environment()},
+            wait=False,
+            on_line=self._hear,
+            on_end=self._neighbours.give_start,
+        )
 
     def _hear(self, line: Mapping[str, Any]) -> None:
         _log(line)
         if line["event"] == "serving":
-            self._serves()
-
-    def _node_has_ended(self) -> None:
-        with self._lock:
-            self._has_ended()
+            self._neighbours.give_start()
 
     @abstractmethod
     def look(self) -> FoundNode | None:
@@ -133,13 +135,6 @@ class OwnNode(ABC):
     @abstractmethod
     def _environment(self) -> dict[str, str]:
         """Variables that tell the node its store."""
-
-    def _serves(self) -> None:  # noqa: B027  # Most kinds have nothing to do.
-        """The node serves. Called in a thread of its own."""
-
-    @abstractmethod
-    def _has_ended(self) -> None:
-        """Let others run one. Called under the lock."""
 
 
 def _text(value: object) -> str:

@@ -9,14 +9,14 @@ import tempfile
 
 import pytest
 
-from coordinator.client.embedding.neighbours import FRESH_S, Neighbours, Turn
+from coordinator.client.embedding.neighbours import FRESH_S, Neighbours
 
 OTHER = """
 import sys, tempfile
 tempfile.tempdir = sys.argv[1]
-from coordinator.client.embedding.neighbours import Neighbours, Turn
+from coordinator.client.embedding.neighbours import Neighbours
 it = Neighbours("postgresql://x")
-print(it.take(Turn.START), it.take(Turn.ASK), it.ask(lambda: "asked"), flush=True)
+print(it.take_start(), it.ask(lambda: "asked"), flush=True)
 sys.stdin.read()
 """
 
@@ -43,21 +43,27 @@ def never() -> str:
 
 def test_a_turn_is_one_process_s_until_it_gives_it_up_or_ends(here):
     mine = Neighbours("postgresql://x")
-    assert mine.take(Turn.START)
-    assert told_by(in_another_process(here)) == "False True asked"
-    mine.give(Turn.START)
+    assert mine.take_start()
+    assert told_by(in_another_process(here)) == "False asked"
+    mine.give_start()
     with in_another_process(here) as other:
-        assert other.stdout.readline().strip() == "True True asked"
-        assert not mine.take(Turn.START)
+        assert other.stdout.readline().strip() == "True asked"
+        assert not mine.take_start()
         other.kill()
         other.wait()
-        assert mine.take(Turn.START)
+        assert mine.take_start()
+
+
+def test_one_process_asks_at_a_time(here):
+    mine = Neighbours("postgresql://x")
+    answer = mine.ask(lambda: told_by(in_another_process(here)))
+    assert answer == "True None"
 
 
 def test_an_answer_is_everybody_s_while_it_is_fresh(here):
     mine = Neighbours("postgresql://x")
     assert mine.ask(lambda: "told") == "told"
-    assert told_by(in_another_process(here)) == "True True told"
+    assert told_by(in_another_process(here)) == "True told"
     assert Neighbours("postgresql://y").ask(lambda: "of another store") == "of another store"
     assert mine.ask(never) == "told"
     (answer,) = [

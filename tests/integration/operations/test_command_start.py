@@ -17,7 +17,8 @@ from tests.kit.patience import HANG_S
 ROOT = Path(__file__).parents[3]
 NOT_NEEDED = {"grpc", "google", "apsw", "asyncio", "structlog", "prometheus_client", "h11", "rich"}
 ALLOWED = {
-    "assignors", "cli", "core", "environment", "observe", "printable", "settings", "typed_json",
+    "assignors", "cli", "core", "data_folder", "environment", "observe", "printable", "settings",
+    "typed_json",
 }  # fmt: skip
 """Parts of the project that help may import: `core` for the settings of groups alone, `observe` for
 the rows that commands print."""

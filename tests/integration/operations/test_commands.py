@@ -175,6 +175,7 @@ def test_every_command_is_tried():
         "members evict",
     }  # By tests/unit/cli/test_session_groups.
     elsewhere |= {"store sql", "store restored"}  # By test_store_command.
+    elsewhere |= {"store nodes"}  # By tests/integration/embedded/test_database.
     assert set(LEAVES) - tried - elsewhere - {"cluster drain"} == set()
 
 
