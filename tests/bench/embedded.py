@@ -42,8 +42,9 @@ class _Program:
             words, stdout=subprocess.PIPE, text=True
         )
         assert self._process.stdout is not None
-        if self._process.stdout.readline().strip() != "called":
-            raise CannotMeasure("the worker has ended")
+        if (told := self._process.stdout.readline().strip()) != "called":
+            self.stop()
+            raise CannotMeasure(f"the worker has ended, or said {told!r}")
         self.start_s = time.monotonic() - began
         pid = self._process.pid
         self.node = int(Path(f"/proc/{pid}/task/{pid}/children").read_text().split()[0])
