@@ -162,7 +162,7 @@ class Connection:
     async def _find(self, request: FindCoordinator, timeout_s: float) -> Found:
         """Ask one address, and connect to the coordinator that it names."""
         address = request.address
-        if self._given.nodes is not None:
+        if address == str(self._given.nodes):  # Of a node that was named, the token is known.
             told = await asyncio.to_thread(self._given.dialed, address, timeout_s)
             address, self._credentials = told
         channel = self._credentials.open_aio(address, CHANNEL_OPTIONS)
