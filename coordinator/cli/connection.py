@@ -77,7 +77,6 @@ def resolve(options: argparse.Namespace) -> None:
     """
     # Its lines from C++ are for those who debug it; errors come back as values.
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")
-    from coordinator.client.embedding import embedded
     from coordinator.client.forms import STORES
     from coordinator.dial import Credentials
 
@@ -92,6 +91,8 @@ def resolve(options: argparse.Namespace) -> None:
         setattr(options, key, bool(getattr(options, key) or told))
     nodes = None
     if options.bootstrap.startswith(STORES):
+        from coordinator.client.embedding import embedded
+
         nodes = embedded(options.bootstrap, serve=False, timeout_s=FOUND_S)
         nodes.open()
     else:

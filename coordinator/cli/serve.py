@@ -157,17 +157,17 @@ async def _reserve(
     Raises:
         LogError: the store fails.
     """
-    is_embedded = parent is not None and parent.pid != 0
-    if stores.reservations is None or (security.guard is not None and not is_embedded):
+    most = None if parent is None else parent.most_nodes
+    if stores.reservations is None or (security.guard is not None and most is None):
         return security.token
     token = await asyncio.to_thread(
         stores.reservations.reserve,
         settings.cluster.node_id,
-        parent.most_nodes if parent is not None and is_embedded else None,
+        most,
         security.token or new_token(),
         settings.storage.store_session_timeout_ms / 1000,
     )
-    if token is not None and is_embedded:
+    if token is not None and most is not None:
         security.use_token(token)
     return token
 

@@ -47,6 +47,7 @@ def _serve(options: argparse.Namespace) -> int:
         return WRONG_USAGE
     if settings.cluster.nodes > 1:
         return supervise(settings, options.arguments)
-    has_parent = options.supervised or options.embedded_by
-    parent = Parent(options.embedded_by, options.embedded_nodes) if has_parent else None
+    parent = Parent() if options.supervised else None
+    if options.embedded_by:
+        parent = Parent(options.embedded_by, options.embedded_nodes)
     return serve(settings, security, parent)

@@ -19,16 +19,12 @@ class Parent:
     pid: of a worker that has embedded the node. Then no signal stops the node, since terminals and
     service managers send it to both, and the worker's last commits need the node; and the end of
     that process does, even if processes that it has forked hold the pipe open. 0: a supervisor.
-    most_nodes: of a store that is shared; if there are as many, the node is not needed.
+    most_nodes: of a store that is shared; if there are as many, the worker's is not needed. None:
+    of a supervisor.
     """
 
     pid: int = 0
-    most_nodes: int = 1
-
-    @property
-    def has_ended(self) -> bool:
-        """True if the worker is this process's parent no more."""
-        return self.pid != os.getppid()
+    most_nodes: int | None = None
 
 
 def told_to_stop(parent: Parent | None) -> asyncio.Event:
@@ -45,7 +41,7 @@ def told_to_stop(parent: Parent | None) -> asyncio.Event:
         signal.signal(number, signal.SIG_IGN)
 
     def look() -> None:
-        if parent.has_ended:
+        if os.getppid() != parent.pid:
             stopping.set()
         elif not stopping.is_set():
             loop.call_later(LOOK_S, look)

@@ -55,9 +55,9 @@ class Security:
         self._wall_s = wall_s
         self._seen = states(self._files())
         self.tls = _tls(config)
-        self.guard = (
-            Guard(self._authenticator(), _rules(config)) if config.is_guarded or token else None
-        )
+        self.guard: Guard | None = None
+        if config.is_guarded or token:
+            self.guard = Guard(_authenticator(config, token), _rules(config))
         self.reload_failures = 0
         self.on_reload: Callable[[str], None] = lambda _: None
         """Called with the name of each part that was reloaded."""
@@ -94,7 +94,7 @@ class Security:
         """Have another token be the one that every caller has to have."""
         self.token = token
         assert self.guard is not None
-        self.guard.replace(authenticator=self._authenticator())
+        self.guard.replace(authenticator=_authenticator(self._config, token))
 
     def reload(self) -> None:
         """Reload all files; a part that cannot be loaded stays, and `on_failure` is called."""
@@ -102,7 +102,10 @@ class Security:
         if tls is not None:
             self._try("certificate", tls.reload)
         if guard is not None:
-            self._try("tokens and keys", lambda: guard.replace(authenticator=self._authenticator()))
+            self._try(
+                "tokens and keys",
+                lambda: guard.replace(authenticator=_authenticator(config, self.token)),
+            )
             self._try("rules", lambda: guard.replace(rules=_rules(config)))
 
     def check_expiry(self) -> None:
@@ -127,30 +130,6 @@ class Security:
                 self.reload()
             before = now
             self.check_expiry()
-
-    def _authenticator(self) -> Authenticator:
-        config, known = self._config, None
-        if self.token:
-            known = tokens.Tokens([(OF_EMBEDDED, tokens.digest_of(self.token))])
-        if config.auth_tokens_file:
-            known = _parsed(config.auth_tokens_file, tokens.parse)
-        if not config.auth_jwks:
-            return Authenticator(known)
-        try:
-            from coordinator.security import jwt
-        except ImportError:
-            raise CannotSecure(NEEDS_EXTRA) from None
-        if _is_url(config.auth_jwks):
-            find_key = jwt.keys_of_url(config.auth_jwks)
-        else:
-            find_key = _parsed(config.auth_jwks, jwt.keys_of_text)
-        verifier = jwt.JwtVerifier(
-            find_key,
-            audience=config.auth_jwt_audience,
-            issuer=config.auth_jwt_issuer,
-            claim=config.auth_jwt_claim,
-        )
-        return Authenticator(known, verifier)
 
     def _try(self, what: str, make: Callable[[], None]) -> None:
         try:
@@ -243,6 +222,29 @@ def _tls(config: SecurityConfig) -> ServerTls | None:
     if not config.tls_cert_file:
         return None
     return ServerTls(config.tls_cert_file, config.tls_key_file, config.tls_client_ca_file)
+
+
+def _authenticator(config: SecurityConfig, token: str) -> Authenticator:
+    known = tokens.Tokens([(OF_EMBEDDED, tokens.digest_of(token))]) if token else None
+    if config.auth_tokens_file:
+        known = _parsed(config.auth_tokens_file, tokens.parse)
+    if not config.auth_jwks:
+        return Authenticator(known)
+    try:
+        from coordinator.security import jwt
+    except ImportError:
+        raise CannotSecure(NEEDS_EXTRA) from None
+    if _is_url(config.auth_jwks):
+        find_key = jwt.keys_of_url(config.auth_jwks)
+    else:
+        find_key = _parsed(config.auth_jwks, jwt.keys_of_text)
+    verifier = jwt.JwtVerifier(
+        find_key,
+        audience=config.auth_jwt_audience,
+        issuer=config.auth_jwt_issuer,
+        claim=config.auth_jwt_claim,
+    )
+    return Authenticator(known, verifier)
 
 
 def _rules(config: SecurityConfig) -> Rules | None:

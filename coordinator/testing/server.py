@@ -12,7 +12,7 @@ import signal
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from coordinator.client.embedding.node_process import CannotStart, NodeProcess
+from coordinator.client.embedding.node_process import CannotStart, NodeProcess, flags_of
 from coordinator.settings import Settings
 from coordinator.settings.sources import ENVIRONMENT_PREFIX
 
@@ -109,17 +109,13 @@ class CoordinatorServer:
         self.stop()
 
     def _start(self) -> LoggedNode:
-        flags = []
-        for name, value in self._settings.items():
-            text = str(value).lower() if isinstance(value, bool) else str(value)
-            flags.append(f"--{name.replace('_', '-')}={text}")
         # Settings of whoever runs the tests are none of the node's.
         environment = {
             name: value
             for name, value in os.environ.items()
             if not name.startswith(ENVIRONMENT_PREFIX)
         }
-        return LoggedNode([*flags, "--supervised"], environment)
+        return LoggedNode([*flags_of(self._settings), "--supervised"], environment)
 
 
 class CoordinatorServers:

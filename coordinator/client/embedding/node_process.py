@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import threading
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from multiprocessing.spawn import get_executable
 from pathlib import Path
@@ -25,6 +26,15 @@ def command(*words: str) -> list[str]:
     """The command line of `coordinator` with these words."""
     # Not `sys.executable`: it may be a program that has Python inside.
     return [os.fsdecode(get_executable()), "-P", "-c", PROGRAM, *words]
+
+
+def flags_of(settings: Mapping[str, Any]) -> list[str]:  # Any: the settings' own types.
+    """Flags of `coordinator serve` for settings by name."""
+    texts = {
+        name: str(value).lower() if isinstance(value, bool) else str(value)
+        for name, value in settings.items()
+    }
+    return [f"--{name.replace('_', '-')}={text}" for name, text in texts.items()]
 
 
 class CannotStart(RuntimeError):
@@ -62,7 +72,7 @@ class NodeProcess:
             env={**environment, "PYTHONUNBUFFERED": "1"},
         )
         self._on_line, self._on_end = on_line, on_end
-        self.last_lines: list[dict[str, Any]] = []
+        self.last_lines: deque[dict[str, Any]] = deque(maxlen=LINES_SHOWN)
         """The end of its log."""
         self.other = ""
         """The end of the rest of its standard error."""
@@ -141,7 +151,7 @@ class NodeProcess:
                     self.other = (self.other + text)[-4_096:]  # Mostly gRPC's own.
                     continue
                 line = json.loads(text)
-                self.last_lines = [*self.last_lines, line][-LINES_SHOWN:]
+                self.last_lines.append(line)
                 if line["event"] == "serving":
                     self.address, self.metrics = line["address"], line["metrics"]
                     self.console, self.kafka = line["console"], line["kafka"]

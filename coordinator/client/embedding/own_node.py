@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from coordinator.client.embedding.neighbours import Neighbours
-from coordinator.client.embedding.node_process import NodeProcess
+from coordinator.client.embedding.node_process import NodeProcess, flags_of
 from coordinator.client.errors import CannotEmbed
 from coordinator.client.transport.loop_thread import check_process
 from coordinator.node_source import FoundNode
@@ -102,9 +102,8 @@ class OwnNode(ABC):
                     self._neighbours.give_start()
 
     def _start(self) -> NodeProcess:
-        flags = {**DEFAULTS, **self.settings, "embedded_by": os.getpid()}
         return NodeProcess(
-            [f"--{name.replace('_', '-')}={_text(value)}" for name, value in flags.items()],
+            flags_of({**DEFAULTS, **self.settings, "embedded_by": os.getpid()}),
             {**os.environ, **self._environment()},
             wait=False,
             on_line=self._hear,
@@ -135,10 +134,6 @@ class OwnNode(ABC):
     @abstractmethod
     def _environment(self) -> dict[str, str]:
         """Variables that tell the node its store."""
-
-
-def _text(value: object) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def _told(node: NodeProcess) -> str:

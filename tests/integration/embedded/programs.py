@@ -52,6 +52,8 @@ with embedded(url) as nodes:
     tell("found", *nodes.find_node(0))
     threading.Event().wait()
 """
+PARTITIONS = set(range(4))
+"""Those of the worker."""
 
 
 class Program:
@@ -127,3 +129,12 @@ def program(url: str, text: str = WORKER, *, session: bool = False):
                 os.killpg(it.pid, signal.SIGKILL)
         it._process.kill()
         it._process.wait()
+
+
+def takes(it, wanted: set[int]) -> dict[int, int]:
+    """Where it begins, by partition, once it has taken those."""
+    found: dict[int, int] = {}
+    while not wanted <= found.keys():
+        _, partition, position = it.until("took")
+        found[partition] = position
+    return found

@@ -18,8 +18,7 @@ from coordinator.client.embedding.nodes import shown
 from coordinator.operator.admin import GroupAdmin
 from coordinator.operator.health import SERVING, Health
 from tests.campaigns.faults.stores import Postgres, missing_postgres
-from tests.integration.embedded.programs import STAND, program
-from tests.integration.embedded.test_folder import PARTITIONS, takes
+from tests.integration.embedded.programs import PARTITIONS, STAND, program, takes
 from tests.integration.waiting import wait_until
 
 

@@ -22,10 +22,8 @@ from coordinator.data_folder import Holder, is_held, last_holder
 from coordinator.operator.admin import GroupAdmin
 from coordinator.storage.folder import FolderLock
 from coordinator.testing import CoordinatorServer
-from tests.integration.embedded.programs import STAND, WORKER, program
+from tests.integration.embedded.programs import PARTITIONS, STAND, WORKER, program, takes
 from tests.integration.waiting import wait_until
-
-PARTITIONS = set(range(4))
 
 
 @pytest.fixture
@@ -36,15 +34,6 @@ def folder(tmp_path):
 @pytest.fixture
 def url(folder):
     return f"sqlite:///{folder}"
-
-
-def takes(it, wanted: set[int]) -> dict[int, int]:
-    """Where it begins, by partition, once it has taken those."""
-    found: dict[int, int] = {}
-    while not wanted <= found.keys():
-        _, partition, position = it.until("took")
-        found[partition] = position
-    return found
 
 
 def lives(pid: int) -> bool:
