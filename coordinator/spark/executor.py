@@ -3,7 +3,8 @@
 A task's Python worker holds the member, and a worker of it runs the task's work
 (`coordinator.sources.group.consume`). Spark may retry the task, on another executor
 or the same one; the new attempt joins again. A cancelled task is killed after two seconds without
-any cleanup, and so is a killed executor at once: the session timeout notices, not a LeaveGroup.
+any cleanup: the session timeout notices, or the lease, and not a LeaveGroup. When an executor ends,
+its Python workers outlive it for as long as the machine lets them, and leave.
 
 gRPC runs in these forked workers as long as GRPC_ENABLE_FORK_SUPPORT is not set.
 """
@@ -12,6 +13,7 @@ from __future__ import annotations
 
 import logging
 import os
+import signal
 import socket
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -205,6 +207,7 @@ class _Slots(metaclass=ImportedInWorkers):
         import pyarrow as pa
 
         log_like_spark()
+        _leave_with_executor()
         for batch in batches:
             for slot in batch["id"].to_pylist():
                 with told_plainly():
@@ -228,6 +231,11 @@ class _Slots(metaclass=ImportedInWorkers):
             self.protocol,
             **self.consume_settings,
         )
+
+
+def _leave_with_executor() -> None:
+    """Have the member leave when Spark's daemon says with SIGHUP that the executor has ended."""
+    signal.signal(signal.SIGHUP, lambda *_: signal.raise_signal(signal.SIGTERM))
 
 
 class _Handling(metaclass=ImportedInWorkers):
