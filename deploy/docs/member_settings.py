@@ -75,7 +75,7 @@ COLUMNS = "| setting | default | unit | bounds | meaning |\n|---|---|---|---|---
 TITLE = """# Settings of members
 
 Members and workers take settings as typed keywords: `Worker("localhost:7400", "billing", \
-topics={"invoices": 12}, session_timeout_ms=30_000)`. What is refused comes with \
+topics={"invoices": 12}, grace_ms=30_000)`. What is refused comes with \
 what to write instead. Names end in their unit. Nodes have [settings of their own](settings.md).
 """
 

@@ -26,6 +26,7 @@ from tests.bench.kafka import bench_kafka
 from tests.bench.log import bench_log
 from tests.bench.messages import bench_messages
 from tests.bench.planner import bench_planner
+from tests.bench.protocols import bench_protocols
 from tests.bench.purgatory import bench_purgatory
 from tests.bench.report import print_tables, write_json
 from tests.bench.session_members import bench_session_members
@@ -148,6 +149,10 @@ BENCHMARKS: dict[str, tuple[str, Callable[[Options], Figures]]] = {
         lambda options: bench_embedded(
             options.store, 1 if options.quick else options.seconds, quick=options.quick
         ),
+    ),
+    "protocols": (
+        "how long partitions rest in classic and in session groups, on virtual time",
+        lambda options: bench_protocols(quick=options.quick),
     ),
     "cluster": ("hand-overs, killed nodes and take-overs on a shared store (--store)", _cluster),
     "compare": (

@@ -18,7 +18,7 @@ PROGRAM = """
 import sys
 from coordinator.client import Worker
 
-worker = Worker(sys.argv[1], "g", topics={"t": 4}, protocol="session")
+worker = Worker(sys.argv[1], "g", topics={"t": 4})
 
 @worker.handler
 def handle(p):

@@ -95,22 +95,26 @@ def _read(kind: type, settings: Given) -> dict[str, Any]:  # Any: each of its ow
 
 
 def check_names(
-    protocol: GroupProtocol, settings: Given, *, worker: Collection[str] | None = None
+    protocol: GroupProtocol | None, settings: Given, *, worker: Collection[str] | None = None
 ) -> None:
     """Check that members of a protocol, or workers, have settings of these names.
 
     Args:
+        protocol: None: the settings are of both.
         worker: parameters of a worker itself, for suggestions; None: a member is meant.
     Raises:
         TypeError: one is unknown, is one of the other protocol, or has no meaning in a worker; the
             message says what to write.
     """
-    PROTOCOL.take("protocol", protocol)
+    foreign = set[str]()
+    if protocol is not None:
+        PROTOCOL.take("protocol", protocol)
+        foreign = {"classic", "session"} - {protocol}
     who, others = ("a member", OF_WORKERS) if worker is None else ("a worker", {})
     its = {name: it for name, it in SETTINGS.items() if name not in others}
     for name, value in settings.items():
         if (told := its.get(name)) is None:
-            known = [each for each, it in its.items() if it.protocol in (None, protocol)]
+            known = [each for each, it in its.items() if it.protocol not in foreign]
             if worker is not None:
                 known = [each for each in known if not its[each].in_workers]
                 known = [*(each for each in worker if each != "settings"), *known]
@@ -118,7 +122,7 @@ def check_names(
         if worker is not None and told.in_workers:
             if value is not None:
                 raise TypeError(f"a worker has no setting {name!r}: {told.in_workers}")
-        elif told.protocol not in (None, protocol):
+        elif told.protocol in foreign:
             instead = f"; {told.instead}" if told.instead else ""
             raise TypeError(f"{name} is no setting of the {protocol} protocol{instead}")
 

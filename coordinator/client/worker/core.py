@@ -190,9 +190,9 @@ class WorkerCore:
     def draining(self, now_ms: int, *, by_order: bool) -> None:
         """The member takes no more partitions: the answer to `Drain`.
 
-        By order, each handler goes on until the group asks for its partition, whose next holder may
-        have to prepare first. After half of the time the worker hands over by itself, as it does at
-        once without: nobody may ask, with the coordinator away.
+        By order, each handler that has begun goes on until the group asks for its partition, whose
+        next holder may have to prepare first. After half of the time the worker hands over by
+        itself, as it does at once without: nobody may ask, with the coordinator away.
         """
         self._drains_by_order = by_order
         self._finish_in_time(now_ms)
@@ -394,7 +394,8 @@ class WorkerCore:
             scope = self._queue.popleft()
             if scope.stage is not Stage.READY:
                 continue
-            if not self.may_begin(scope):
+            is_late = self.stopping_because is not None and not scope.has_started
+            if is_late or not self.may_begin(scope):
                 self._queue.append(scope)
                 continue
             free -= 1

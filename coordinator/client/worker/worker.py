@@ -140,13 +140,13 @@ class Worker:
         progress_timeout_ms: int | None = 300_000,
         grace_ms: int = 20_000,
         concurrency: int | None = None,
-        protocol: GroupProtocol | None = "classic",
+        protocol: GroupProtocol | None = None,
         name: str | None = None,
         **settings: Unpack[WorkerSettings],
     ) -> None:
         protocol = protocol or implied_protocol(settings)
         first = protocol or "session"
-        check_names(first, settings, worker=inspect.signature(Worker).parameters)
+        check_names(protocol, settings, worker=inspect.signature(Worker).parameters)
         nodes = None
         if isinstance(bootstrap, str) and bootstrap.startswith(STORES):
             from coordinator.client.embedding import embedded

@@ -85,12 +85,12 @@ def test_an_attempt_that_was_fenced_stands_by_and_takes_its_place_back(source):
             assert set(admin.offsets("g").values()) == {ROWS}
 
 
-def test_slots_and_plain_workers_share_a_group_with_their_defaults(tmp_path):
+def test_slots_and_plain_workers_share_a_group(tmp_path):
     for partition in range(4):
         write_log(tmp_path, partition, pa.table({"n": range(ROWS)}))
     source = FileLog(str(tmp_path), "t")
     with Process("--group-min-session-timeout-ms", "1000") as server:
-        worker = Worker(server.address, "g", topics={"t": 4})
+        worker = Worker(server.address, "g", topics={"t": 4}, protocol="classic")
         held: set[int] = set()
 
         @worker.handler

@@ -82,5 +82,5 @@ def test_mistakes_are_told(suite):
     assert status == 1
     assert "write `async def`" in output
     assert "write `await group.advance(…)`" in output
-    assert "JoinGroup to coordinator:7400: NONE, generation 1" in output  # The transcript.
+    assert "FindCoordinator to coordinator:7400: NONE" in output  # The transcript.
     assert "never awaited" not in output

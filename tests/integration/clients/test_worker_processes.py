@@ -26,7 +26,7 @@ HEAD = """
 import asyncio, os, signal, sys, threading, time
 from coordinator.client import BlockingPartition, Partition, Worker
 
-worker = Worker(sys.argv[1], sys.argv[2], topics={"t": 2}, grace_ms=500)
+worker = Worker(sys.argv[1], sys.argv[2], topics={"t": 2}, grace_ms=500, protocol="classic")
 signal.signal(signal.SIGINT, signal.default_int_handler)  # These tests may run with it ignored.
 
 def ready():
@@ -337,7 +337,7 @@ def test_a_forked_child_is_told_and_the_parent_goes_on(node, request):
                 worker.stop()
             except RuntimeError as error:
                 assert "forked" in str(error), error
-            another = Worker(sys.argv[1], sys.argv[2], topics={"t": 2})
+            another = Worker(sys.argv[1], sys.argv[2], topics={"t": 2}, protocol="classic")
             another.handler(handle)
             try:
                 another.run()

@@ -31,7 +31,7 @@ logging.basicConfig(level=logging.INFO, handlers=[Told()])
 url = sys.argv[1]
 """
 WORKER = """
-worker = Worker(url, "thumbnails", topics={"images": 4}, protocol="session")
+worker = Worker(url, "thumbnails", topics={"images": 4})
 
 @worker.handler
 def make(p):

@@ -232,11 +232,9 @@ def on_host(pid: int, number: int) -> bool:
     return f"--hostname {standalone.host(number)} " in processes()[pid].command
 
 
-def test_workers_executors_and_queries_share_a_group_with_their_defaults(
-    connect, log, server, admin, tmp_path
-):
+def test_workers_executors_and_queries_share_a_group(connect, log, server, admin, tmp_path):
     gate, done = tmp_path / "open", Counter()
-    worker = Worker(server.address, "g", topics={TOPIC: PARTITIONS})
+    worker = Worker(server.address, "g", topics={TOPIC: PARTITIONS}, protocol="classic")
 
     @worker.handler
     async def handle(p: Partition) -> None:

@@ -13,7 +13,7 @@ TOPICS = {"t": 4}
 
 
 def worker(**settings) -> Worker:
-    it = Worker("anywhere:1", "g", topics=TOPICS, protocol=None, **settings)
+    it = Worker("anywhere:1", "g", topics=TOPICS, **settings)
 
     @it.handler
     async def handle(p: Partition) -> None:
@@ -119,7 +119,7 @@ async def test_a_stop_before_the_coordinator_is_heard_ends_the_worker(group):
 async def test_errors_are_treated_as_the_protocol_has_it(group, caplog, is_classic):
     if is_classic:
         await runs(group, worker(assignors=["range"]))
-    fails = Worker("anywhere:1", "g", topics=TOPICS, protocol=None, retry_backoff_ms=10)
+    fails = Worker("anywhere:1", "g", topics=TOPICS, retry_backoff_ms=10)
 
     @fails.handler
     async def handle(p: Partition) -> None:

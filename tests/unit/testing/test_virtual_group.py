@@ -19,6 +19,7 @@ PROGRAMS = {
     "member-thread": lambda: functools.partial(own_in_thread, {}),
     "worker": lambda: made(once_a_second),
     "worker-threads": lambda: made(three_rows, idle_ms=4_000),
+    "classic-worker": lambda: made(once_a_second, protocol="classic"),
 }
 
 
@@ -60,9 +61,9 @@ async def test_partitions_of_a_killed_process_move_when_its_session_has_ended(tw
     await group.advance(20)
     b.kill()
     assert not b.is_running
-    await group.advance(40)
+    await group.advance(5)
     assert names(group) == ["a", "b"]
-    await group.advance(20)
+    await group.advance(55)
     assert names(group) == ["a"]
     b.start()
     await group.advance(20)
@@ -205,11 +206,18 @@ async def test_until_waits_no_longer_than_it_must(two, virtual_group):
         await group.until(lambda: False, within_s=30)
 
 
-def test_a_run_is_the_same_each_time():
+@pytest.mark.parametrize(
+    ("protocol", "told"),
+    [
+        ("classic", "JoinGroup to coordinator:7400: NONE, generation 2"),
+        ("session", "cause=<EndCause.LEASE_EXPIRED"),
+    ],
+)
+def test_a_run_is_the_same_each_time(protocol, told):
     async def killed(test):
         group = test()
         for _ in range(3):
-            group.start(made(once_a_second))
+            group.start(made(once_a_second, protocol=protocol))
         await group.advance(20)
         group.processes[0].kill()
         await group.advance(60)
@@ -224,7 +232,7 @@ def test_a_run_is_the_same_each_time():
 
     first = transcript()
     assert first == transcript()
-    assert "JoinGroup to coordinator:7400: NONE, generation 2" in first
+    assert told in first
     assert "times more" in first
 
 
