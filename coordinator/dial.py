@@ -80,6 +80,10 @@ class Credentials:
         """The proxy as messages name it, without its password; empty: there is none."""
         return f" through the proxy {self.proxy.rpartition('@')[2]}" if self.proxy else ""
 
+    def finding(self, bootstrap: object) -> Credentials:
+        """These, for nodes that `bootstrap` finds, if it does."""
+        return replace(self, nodes=bootstrap) if isinstance(bootstrap, NodeSource) else self
+
     def dialed(self, address: str, timeout_s: float) -> tuple[str, Credentials]:
         """What to dial for an address, and with which credentials. Blocks if nodes are to be found.
 

@@ -10,6 +10,7 @@ import grpc
 from coordinator.client.codes import code_name
 from coordinator.client.transport.surroundings import opener
 from coordinator.dial import Credentials, address_of
+from coordinator.node_source import NodeSource
 from coordinator.v1 import cluster_pb2, cluster_pb2_grpc, group_pb2, group_pb2_grpc
 from coordinator.v1.errors_pb2 import ErrorCode
 
@@ -27,17 +28,21 @@ class Nodes:
 
     Args:
         bootstrap: HOST:PORT, or several separated by commas: the first that answers is used; or
-            what stands for the `nodes` of the credentials, which are found now.
+            what `embedded` returns, whose nodes are found now, as those of the credentials are.
         remember: cache the coordinator of each group. If it moves, make a new object.
         credentials: TLS and token; None: from environment variables.
     """
 
     def __init__(
-        self, bootstrap: str, *, remember: bool = False, credentials: Credentials | None = None
+        self,
+        bootstrap: str | NodeSource,
+        *,
+        remember: bool = False,
+        credentials: Credentials | None = None,
     ) -> None:
-        credentials = credentials or Credentials.from_environment()
-        bootstrap, credentials = credentials.dialed(bootstrap, TIMEOUT_S)
-        self._bootstrap = bootstrap.split(",")
+        credentials = (credentials or Credentials.from_environment()).finding(bootstrap)
+        addresses, credentials = credentials.dialed(str(bootstrap), TIMEOUT_S)
+        self._bootstrap = addresses.split(",")
         self._credentials = opener(credentials)
         self._channels: dict[str, grpc.Channel] = {}
         self._remember = remember

@@ -5,10 +5,10 @@ import logging
 from coordinator.client import Partition, Worker
 
 logging.basicConfig(level=logging.INFO)
-worker = Worker("127.0.0.1:7400", "billing", topics={"invoices": 12}, session_timeout_ms=10_000)
+worker = Worker("sqlite:///jobs", "billing", topics={"invoices": 12})
 
 
-@worker.handler  # A task for each partition that this process was assigned.
+@worker.handler  # A task for each partition that this process has.
 async def bill(p: Partition) -> None:
     print(f"invoices-{p.number} from {p.position}", flush=True)
     for offset in range(p.position, 1_000):
@@ -17,4 +17,4 @@ async def bill(p: Partition) -> None:
     await p.done()
 
 
-worker.run()  # Until SIGTERM or Ctrl-C; then it leaves the group.
+worker.run()  # Until SIGTERM or Ctrl-C.

@@ -145,8 +145,10 @@ def _told(node: NodeProcess) -> str:
 
 
 def _log(line: Mapping[str, Any]) -> None:
-    """Hand a line of the node's log to the program's own."""
+    """Hand a line of the node's log to the program's own; what is only information is for DEBUG."""
     level = logging.getLevelNamesMapping().get(str(line.get("level", "")).upper(), logging.INFO)
+    if level == logging.INFO:
+        level = logging.DEBUG
     known = ("event", "level", "timestamp")
     rest = " ".join(f"{name}={value}" for name, value in line.items() if name not in known)
     LOGGER.log(level, "%s", f"{line['event']} {rest}".strip())

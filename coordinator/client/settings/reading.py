@@ -7,7 +7,6 @@ import secrets
 import socket
 import time
 from collections.abc import Collection, Mapping
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from coordinator.client.forms import name_of, topics_of
@@ -17,7 +16,7 @@ from coordinator.client.settings.kinds import PROTOCOL, unknown_setting
 from coordinator.client.settings.process import ProcessConfig, WorkerConfig
 from coordinator.client.settings.setting import GroupProtocol, MemberSetting, settings_of
 from coordinator.dial import Credentials
-from coordinator.node_source import Bootstrap, NodeSource
+from coordinator.node_source import Bootstrap
 
 if TYPE_CHECKING:
     from coordinator.client.settings.typed import MemberSettings, WorkerSettings
@@ -62,9 +61,7 @@ def process_of(
     read = _read(ProcessConfig, settings)
     read.setdefault("give_back", "released" if protocol == "session" else "poll")
     credentials = read.get("credentials") or Credentials.from_environment()
-    if isinstance(bootstrap, NodeSource):
-        credentials = replace(credentials, nodes=bootstrap)
-    return ProcessConfig(**{**read, "credentials": credentials})
+    return ProcessConfig(**{**read, "credentials": credentials.finding(bootstrap)})
 
 
 def worker_config_of(settings: Given) -> WorkerConfig:

@@ -3,7 +3,7 @@
 `python -m tests.integration.clients.recorded_workers FILE` plays it and draws it, as
 `deploy/workers.svg`. Two workers share the partitions, one is killed, the other takes over, and a
 third one comes. A worker says itself when it begins a partition; committed offsets show how long it
-has worked on it. The worker's program names the coordinator's address, so that port has to be free.
+has worked on it. The first worker runs the node.
 """
 
 from __future__ import annotations
@@ -19,17 +19,19 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from coordinator.client import embedded
 from coordinator.operator.admin import GroupAdmin
 from flights.history import SIGKILL, History, Strike, history_of
 from flights.notes import TAKES, WORKS, Notebook, read_notes
 from flights.picture import draw
-from flights.processes import kill, start_coordinator, stop
+from flights.processes import kill, stop
 from tests.kit.documents import ROOT
 from tests.kit.patience import HANG_S
 
 PROGRAM = ROOT / "deploy/examples/worker.py"
-ADDRESS, GROUP, TOPIC = "127.0.0.1:7400", "billing", "invoices"
+GROUP, TOPIC = "billing", "invoices"
 TITLE = "Two workers share twelve partitions; one is killed, and a third one comes"
+NOTES = "notes"
 PARTITIONS = 12
 LOOK_S = 0.1
 _BEGINS = re.compile(rf"{TOPIC}-(\d+) from \d+")
@@ -38,12 +40,13 @@ _BEGINS = re.compile(rf"{TOPIC}-(\d+) from \d+")
 class _Process:
     """A process of the README's worker, and the notes that are taken of it."""
 
-    def __init__(self, name: str, notes: Path, workers: dict[int, _Process]) -> None:
+    def __init__(self, name: str, folder: Path, workers: dict[int, _Process]) -> None:
         self.name = name
+        command = [sys.executable, PROGRAM]
         self.popen = subprocess.Popen(
-            [sys.executable, PROGRAM], stdout=subprocess.PIPE, text=True, process_group=0
+            command, cwd=folder, stdout=subprocess.PIPE, text=True, process_group=0
         )
-        self.notebook = Notebook(notes, name)
+        self.notebook = Notebook(folder / NOTES, name)
         self._workers = workers
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
@@ -60,10 +63,10 @@ class _Process:
 class Run:
     """The steps of the run. `workers`: by partition, as they said."""
 
-    def __init__(self, admin: GroupAdmin, notes: Path, stack: contextlib.ExitStack) -> None:
-        self._admin = admin
-        self._notes = notes
+    def __init__(self, folder: Path, stack: contextlib.ExitStack) -> None:
+        self._folder = folder
         self._stack = stack
+        self._admin: GroupAdmin | None = None
         self._started_s = time.monotonic()
         self._offsets: dict[int, int] = {}
         self._processes = 0
@@ -72,11 +75,11 @@ class Run:
         self.steps: list[tuple[float, str]] = []
 
     def history(self) -> History:
-        return history_of(read_notes(self._notes, self._started_s), self._strikes)
+        return history_of(read_notes(self._folder / NOTES, self._started_s), self._strikes)
 
     def start(self) -> _Process:
         self._processes += 1
-        process = _Process(f"worker {self._processes}", self._notes, self.workers)
+        process = _Process(f"worker {self._processes}", self._folder, self.workers)
         self._stack.callback(stop, process.popen)
         self.steps.append((self._now(), f"{process.name} is started"))
         return process
@@ -111,6 +114,9 @@ class Run:
             time.sleep(LOOK_S)
 
     def _look(self) -> None:
+        if self._admin is None:
+            jobs = embedded(f"sqlite:///{self._folder / 'jobs'}", serve=False)
+            self._admin = self._stack.enter_context(GroupAdmin(self._stack.enter_context(jobs)))
         offsets = {p.partition: offset for p, offset in self._admin.offsets(GROUP).items()}
         for partition, worker in dict(self.workers).items():
             if offsets.get(partition, 0) > self._offsets.get(partition, 0):
@@ -126,8 +132,7 @@ def play(pause_s: float) -> tuple[History, list[tuple[float, str]]]:
     """
     with contextlib.ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
-        start_coordinator(folder, stack, listen=ADDRESS)
-        run = Run(stack.enter_context(GroupAdmin(ADDRESS)), folder / "notes", stack)
+        run = Run(folder, stack)
         first = run.start()
         run.until_shared_by(first)  # A worker's number is its place in the order of beginnings.
         run.go_on(LOOK_S * 10)

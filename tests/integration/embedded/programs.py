@@ -28,6 +28,7 @@ class Told(logging.Handler):
         tell("log", record.name, record.getMessage())
 
 logging.basicConfig(level=logging.INFO, handlers=[Told()])
+logging.getLogger("coordinator.node").setLevel(logging.DEBUG)
 url = sys.argv[1]
 """
 WORKER = """
