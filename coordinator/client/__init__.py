@@ -54,6 +54,7 @@ if TYPE_CHECKING:
     from coordinator.client.offsets import OffsetAndMetadata
     from coordinator.client.settings.typed import MemberSettings, PolicyWishes, WorkerSettings
     from coordinator.client.worker import (
+        OFFSETS_TABLE,
         BlockingPartition,
         Partition,
         PartitionRevoked,
@@ -62,6 +63,7 @@ if TYPE_CHECKING:
     from coordinator.dial import CannotDial, Credentials
 
 __all__ = [
+    "OFFSETS_TABLE",
     "BlockingMember",
     "BlockingPartition",
     "CannotDial",
@@ -114,7 +116,8 @@ _NAMES = {
     "coordinator.client.member.state": "MemberState",
     "coordinator.client.offsets": "OffsetAndMetadata",
     "coordinator.client.settings.typed": "MemberSettings PolicyWishes WorkerSettings",
-    "coordinator.client.worker": "BlockingPartition Partition PartitionRevoked Worker",
+    "coordinator.client.worker": "BlockingPartition OFFSETS_TABLE Partition "
+    "PartitionRevoked Worker",
     "coordinator.dial": "CannotDial Credentials",
 }
 _HOMES = {name: module for module, names in _NAMES.items() for name in names.split()}

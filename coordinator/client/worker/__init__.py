@@ -13,7 +13,7 @@
 | file | holds |
 |---|---|
 | `worker.py` | the face: registration, run, serve, stop |
-| `partition.py` | what handlers are given |
+| `partition.py`, `sql_offsets.py` | what handlers are given; offsets in a table of the user's |
 | `core.py` | all decisions, without I/O, on `scope.py`; they result in `actions.py` |
 | `worker_run.py` | carries them out on the protocol's loop, from a start to its end |
 | `runs.py` | calls of handlers and hooks: as tasks, or in threads |
@@ -49,10 +49,12 @@ from coordinator.client.worker.errors import (
     WrongHandler,
 )
 from coordinator.client.worker.partition import BlockingPartition, Partition
+from coordinator.client.worker.sql_offsets import OFFSETS_TABLE
 from coordinator.client.worker.state import LeftOver, PartitionState, WorkerState
 from coordinator.client.worker.worker import Worker
 
 __all__ = [
+    "OFFSETS_TABLE",
     "BlockingPartition",
     "Environment",
     "HandlerCancelled",

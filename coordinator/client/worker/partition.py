@@ -7,9 +7,10 @@ by the executor (`worker_run.py`).
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
 import weakref
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from types import CoroutineType
 from typing import Any, Protocol
 
@@ -21,6 +22,7 @@ from coordinator.client.transport.loop_thread import check_process, is_forked_fr
 from coordinator.client.worker.environment import Environment
 from coordinator.client.worker.errors import PartitionRevoked
 from coordinator.client.worker.scope import Run, Scope, Stage
+from coordinator.client.worker.sql_offsets import at_once, offset_in
 
 
 class Calls(Protocol):
@@ -29,6 +31,7 @@ class Calls(Protocol):
     environment: Environment
     pid: int
     """Process in which the worker runs."""
+    group_id: str
 
     async def commit(self, commits: Sequence[OneCommit], *, atomic: bool, manifest: bytes) -> None:
         """Commit, from the loop of the handlers."""
@@ -215,6 +218,11 @@ class PartitionView:
             and not is_forked_from(calls.pid)
         )
 
+    def _offset_in(self, cursor: Any, offset: int, *, moves: bool) -> Coroutine[Any, Any, int]:
+        self._check()
+        key = self._calls.group_id, self.topic, self.number
+        return offset_in(cursor, key, self._scope.holding.token, offset, moves=moves)
+
     def _tell(self, what: str, offset: int = -1) -> None:
         if self._scope.stage is not Stage.WARMING:
             self._check()
@@ -282,6 +290,26 @@ class Partition(PartitionView):
             await self._calls.commit([commit], atomic=False, manifest=b"")
 
         return to_be_awaited("Partition.commit", self._calls, self._run, work)
+
+    async def position_in(self, cursor: Any) -> int:
+        """Where to begin, as the table `partition_offset` (see `OFFSETS_TABLE`) of the cursor's
+        database has it. From now on former owners are refused there.
+
+        Args:
+            cursor: of your transaction: of the DB-API, or an async one of the same form.
+        Raises:
+            StaleMember: a later owner has been there; roll back. RuntimeError: no session group.
+        """
+        return await self._offset_in(cursor, self.position, moves=False)
+
+    async def commit_in(self, cursor: Any, offset: int) -> None:
+        """Write the next offset into that table: it counts if the transaction does.
+
+        `commit` after the transaction shows progress, and ends a handler that is to end. Raises as
+        `position_in`.
+        """
+        to = OneCommit(self._run, offset, "", None).offset
+        await self._offset_in(cursor, to, moves=True)
 
     def alive(self) -> Coroutine[Any, Any, None]:
         """Show progress without a commit, during long work."""
@@ -362,6 +390,18 @@ class BlockingPartition(PartitionView):
         commit = OneCommit(self._run, offset, metadata, expected)
         self._calls.commit_blocking([commit], atomic=False, manifest=b"")
 
+    def position_in(self, cursor: Any) -> int:
+        """Where to begin, as `Partition.position_in`, with a cursor that blocks. Raises
+        PartitionRevoked if another worker has had the partition since."""
+        with _revoked_if_stale():
+            return at_once(self._offset_in(cursor, self.position, moves=False))
+
+    def commit_in(self, cursor: Any, offset: int) -> None:
+        """Write the next offset, as `Partition.commit_in`. Raises as `position_in`."""
+        to = OneCommit(self._run, offset, "", None).offset
+        with _revoked_if_stale():
+            at_once(self._offset_in(cursor, to, moves=True))
+
     def alive(self) -> None:
         """Show progress without a commit, during long work."""
         self._tell("alive")
@@ -376,10 +416,16 @@ class BlockingPartition(PartitionView):
         self._tell("done")
 
     def _check(self) -> None:
-        try:
+        with _revoked_if_stale():
             super()._check()
-        except StaleMember as error:
-            raise PartitionRevoked(str(error)) from error
+
+
+@contextlib.contextmanager
+def _revoked_if_stale() -> Iterator[None]:
+    try:
+        yield
+    except StaleMember as error:
+        raise PartitionRevoked(str(error)) from error
 
 
 AnyPartition = Partition | BlockingPartition

@@ -55,6 +55,7 @@ class WorkerRun:
     ) -> None:
         self.environment = environment
         self.pid = os.getpid()
+        self.group_id = plan.group_id
         self.core = WorkerCore(plan.handlers, plan.limits)
         self.member: Member | None = None
         self._owner_on_change: Callable[[], object] = lambda: None

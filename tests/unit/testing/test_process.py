@@ -385,4 +385,5 @@ def test_a_process_killed_while_it_keeps_the_collector_quiet_leaves_it_to_the_ot
     let_pass(loop, 10)
     process.kill()
     assert gc.isenabled()
-    assert frozen == [gc.get_freeze_count()] * 2
+    after = gc.get_freeze_count()
+    assert after <= frozen[1] <= frozen[0], "none more; some of the frozen ones may have ended"
