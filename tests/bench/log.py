@@ -10,9 +10,12 @@ from collections.abc import Callable
 from itertools import count
 from pathlib import Path
 
+import apsw
+
 from coordinator.core.ids import ShardId
 from coordinator.runtime.stores import open_stores
 from coordinator.settings.sections import StorageConfig
+from coordinator.storage.group_commit import Asked, GroupCommit
 from coordinator.storage.log import Entry, GroupLog
 from coordinator.storage.sqlite import SqliteLog
 from tests.bench.figures import Figures, Goal, percentile
@@ -23,6 +26,7 @@ WRITERS = 100
 RECORD_BYTES = 400
 ROUNDS, SECONDS = 5, 1.0
 """Number and length of turns; their medians are compared."""
+BARE_RATIO = 0.8
 SYNCS, SYNC_ROUNDS, SYNC_PAUSE_S = 200, 3, 0.002
 
 
@@ -47,8 +51,8 @@ def bench_log(store: str = "", *, quick: bool = False) -> Figures:
 
 
 async def _bench_appends(folder: Path, rounds: int) -> Figures:
-    """Writers with one append under way each, as shards have."""
-    ours, took = [], []
+    """Writers with one append under way each, as shards have; and a bare loop in turn."""
+    ours, bare, took = [], [], []
     commits: list[int] = []
     for number in range(rounds):
         log = SqliteLog(
@@ -60,8 +64,12 @@ async def _bench_appends(folder: Path, rounds: int) -> Figures:
         await log.close()
         ours.append(len(latencies) / SECONDS)
         took += latencies
+        bare.append(await _bare_appends(folder / f"bare-{number}"))
+    ratio = statistics.median(ours) / statistics.median(bare)
     return _appended(ours, took) | {
-        "records a commit, mean, in the last round": statistics.mean(commits)
+        "a bare loop with the same group commit, records/s": statistics.median(bare),
+        "ours, as a multiple of it": Goal(ratio, at_least=BARE_RATIO),
+        "records a commit, mean, in the last round": statistics.mean(commits),
     }
 
 
@@ -107,6 +115,34 @@ async def _our_appends(log: GroupLog, on_ready: Callable[[], object] = lambda: N
 
     await asyncio.gather(*(write(number) for number in range(WRITERS)))
     return took
+
+
+async def _bare_appends(file: Path) -> float:
+    """Records a second of as many writers that share commits of rows in SQLite, and no more."""
+    connection = apsw.Connection(str(file))
+    for pragma in ("journal_mode = WAL", "synchronous = FULL", "wal_autocheckpoint = 0"):
+        connection.execute(f"PRAGMA {pragma}").fetchall()
+    connection.execute("CREATE TABLE entry (id INTEGER PRIMARY KEY, shard INTEGER, frame BLOB)")
+
+    def commit(batch: list[Asked]) -> None:
+        connection.execute("BEGIN IMMEDIATE")
+        rows = [asked.job for asked in batch]
+        connection.executemany("INSERT INTO entry (shard, frame) VALUES (?, ?)", rows)
+        connection.execute("COMMIT")
+
+    jobs = GroupCommit(commit, rest=lambda busy: None, end=connection.close, idle_s=SECONDS)
+    until, done = time.monotonic() + SECONDS, 0
+
+    async def write(number: int) -> None:
+        nonlocal done
+        record = os.urandom(RECORD_BYTES)
+        while time.monotonic() < until:
+            await jobs.ask((number, record))
+            done += 1
+
+    await asyncio.gather(*(write(number) for number in range(WRITERS)))
+    await jobs.close()
+    return done / SECONDS
 
 
 def _fdatasync_ms(folder: Path) -> float:
