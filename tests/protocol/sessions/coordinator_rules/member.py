@@ -50,6 +50,8 @@ class ScriptedMember:
         self.beats = True
         self.releases = self.readies = self.refuses = False
         """Acks that it sends without being told."""
+        self._released: set[int] = set()
+        """Tokens that it has released: also one whose first order was to drain it."""
         self.heard_s = 0.0
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -189,8 +191,10 @@ class ScriptedMember:
         ordered = self.orders.get(partition)
         if ordered is not None:
             fields = {"token": ordered.token, "handoff_id": ordered.handoff_id, **fields}
-        if kind != "READY" and fields.get("token") == self.held.get(partition):
-            self.held.pop(partition, None)
+        if kind != "READY":
+            self._released.add(fields.get("token", 0))
+            if fields.get("token") == self.held.get(partition):
+                self.held.pop(partition, None)
         each = pb.SessionAck.Partition(
             topic=TOPIC, partition=partition, kind=pb.SessionAck.Kind.Value(kind), **fields
         )
@@ -312,8 +316,8 @@ class ScriptedMember:
 
     async def _answer_orders(self) -> None:
         for partition, each in list(self.orders.items()):
-            is_mine = partition in self.held
-            if self.releases and is_mine and each.order in (DRAIN, LOST):
+            is_due = each.token not in self._released
+            if self.releases and is_due and each.order in (DRAIN, LOST):
                 await self.ack(partition)
             elif self.readies and each.order == WARM:
                 await self.ack(partition, "READY")
