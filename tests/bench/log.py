@@ -34,7 +34,8 @@ def bench_log(store: str = "", *, quick: bool = False) -> Figures:
     """All figures in one run.
 
     Args:
-        store: URL of a shared store, of which only appends are measured, under names of their own.
+        store: URL of a shared store, without its cluster, of which only appends are measured, under
+            names of their own.
         quick: one round of appends and of SyncGroups.
     """
     if store:
@@ -77,8 +78,10 @@ async def _bench_shared(store: str, rounds: int) -> Figures:
     """The same writers at a shared store."""
     ours, took = [], []
     for number in range(rounds):
-        name = f"{store.rstrip('/')}/bench-{os.getpid()}-{number}"
-        stores = await open_stores(StorageConfig(store=name, shards=WRITERS))
+        name = f"bench-{os.getpid()}-{number}"
+        is_database = store.startswith("postgres")
+        url = f"{store}?cluster={name}" if is_database else f"{store.rstrip('/')}/{name}"
+        stores = await open_stores(StorageConfig(store=url, shards=WRITERS))
         latencies = await _our_appends(stores.log)
         await stores.log.close()
         if stores.coordination is not None:
