@@ -19,7 +19,6 @@ import pytest
 
 from coordinator.client import OFFSETS_TABLE
 from coordinator.operator.admin import GroupAdmin
-from tests.campaigns.faults.stores import Postgres, missing_postgres
 from tests.integration.waiting import wait_until
 from tests.kit.serving import Process
 
@@ -40,31 +39,18 @@ import sqlite3
 
 @worker.handler
 def handle(p: BlockingPartition) -> None:
-    connection = sqlite3.connect(database, timeout=60, isolation_level=None)
-    with contextlib.closing(connection):
-        with transaction(connection) as cursor:
-            at = p.position_in(cursor)
-        while True:
-            time.sleep(0.03)
-            with transaction(connection) as cursor:
-                rows = [(p.number, n) for n in range(at, at + 5)]
-                cursor.executemany("INSERT INTO result VALUES (?, ?)", rows)
-                at += 5
-                p.commit_in(cursor, at)
-            p.commit(at)
-
-import contextlib
-
-@contextlib.contextmanager
-def transaction(connection):
+    connection = sqlite3.connect(database, timeout=60)
     cursor = connection.cursor()
-    cursor.execute("BEGIN IMMEDIATE")
-    try:
-        yield cursor
-    except BaseException:
-        cursor.execute("ROLLBACK")
-        raise
-    cursor.execute("COMMIT")
+    with connection:
+        at = p.position_in(cursor)
+    while True:
+        time.sleep(0.03)
+        with connection:
+            rows = [(p.number, n) for n in range(at, at + 5)]
+            cursor.executemany("INSERT INTO result VALUES (?, ?)", rows)
+            at += 5
+            p.commit_in(cursor, at)
+        p.commit(at)
 
 worker.run()
 """,
@@ -109,14 +95,6 @@ async def handle(p: Partition) -> None:
 worker.run()
 """,
 }
-
-
-@pytest.fixture(scope="module")
-def postgres():
-    if reason := missing_postgres():
-        pytest.skip(reason)
-    with Postgres() as it:
-        yield it
 
 
 @pytest.fixture(params=PROGRAMS)

@@ -17,17 +17,8 @@ from coordinator.client import CannotEmbed, Credentials, NoNode, NotReachable, e
 from coordinator.client.embedding.nodes import shown
 from coordinator.operator.admin import GroupAdmin
 from coordinator.operator.health import SERVING, Health
-from tests.campaigns.faults.stores import Postgres, missing_postgres
 from tests.integration.embedded.programs import PARTITIONS, STAND, program, takes
 from tests.integration.waiting import wait_until
-
-
-@pytest.fixture(scope="module")
-def postgres():
-    if reason := missing_postgres():
-        pytest.skip(reason)
-    with Postgres() as it:
-        yield it
 
 
 @pytest.fixture

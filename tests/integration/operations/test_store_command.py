@@ -11,20 +11,12 @@ import pytest
 
 from coordinator.cli.main import main
 from coordinator.storage.postgres_schema import prepare
-from tests.campaigns.faults.stores import Postgres, missing_postgres
+from tests.campaigns.faults.stores import Postgres
 from tests.integration.waiting import wait_until
 from tests.kit.patience import HANG_S
 from tests.kit.serving import Process, free_port
 
 CLUSTER = "jobs"
-
-
-@pytest.fixture(scope="module")
-def postgres():
-    if reason := missing_postgres():
-        pytest.skip(reason)
-    with Postgres() as server:
-        yield server
 
 
 def run(capsys, *words: str) -> tuple[int, str, str]:

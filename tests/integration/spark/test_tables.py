@@ -12,7 +12,6 @@ from coordinator.spark import reading, streaming
 from coordinator.spark.exactly_once import ExactlyOnce, read_exactly_once
 from coordinator.spark.refusals import BadOption
 from coordinator.spark.sinks.parquet import ParquetSink
-from tests.campaigns.faults.stores import Postgres, missing_postgres
 from tests.integration.spark.standalone import JDBC_JAR
 from tests.integration.spark.test_files_stream import run_until_all_is_read, server
 from tests.integration.waiting import wait_until
@@ -34,16 +33,13 @@ FILL = """
 
 
 @pytest.fixture(scope="module")
-def url():
-    if reason := missing_postgres():
-        pytest.skip(reason)
+def url(postgres):
     if not JDBC_JAR.exists():
         pytest.skip("no JDBC driver (Debian: libpostgresql-jdbc-java)")
-    with Postgres() as postgres:
-        url = postgres.url("primary", cluster="").replace("postgresql:", "postgresql+psycopg:")
-        execute(url, TYPES)
-        execute(url, FILL.format(1, ROWS))
-        yield url
+    url = postgres.url("primary", cluster="").replace("postgresql:", "postgresql+psycopg:")
+    execute(url, TYPES)
+    execute(url, FILL.format(1, ROWS))
+    return url
 
 
 def execute(url: str, text: str) -> None:
