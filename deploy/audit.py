@@ -15,7 +15,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-LOCKS = ("requirements.lock", "build.lock")
+LOCKS = ("requirements.lock", "postgres.lock", "build.lock")
 CLEAN, WEAK, UNKNOWN = 0, 1, 3
 
 

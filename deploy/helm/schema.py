@@ -83,8 +83,12 @@ def values() -> Schema:
         nodeAffinityPolicy=chosen("Honor", "Ignore"),
         nodeTaintsPolicy=chosen("Honor", "Ignore"),
     ) | {"required": ["topologyKey", "maxSkew", "whenUnsatisfiable"]}
+    # Without a password: this text is in the pod's description.
+    servers = r"[^/,:@]+{port}(,[^/,:@]+{port})*"
     store_url = (
-        r"^(sqlite|memory|(etcd|zookeeper)://[^/,]+:[0-9]+(,[^/,]+:[0-9]+)*/[A-Za-z0-9_.-]+)$"
+        "^(sqlite|memory"
+        f"|(etcd|zookeeper)://{servers.format(port=':[0-9]+')}/[A-Za-z0-9_.-]+"
+        rf"|postgresql://([^/,:@]+@)?{servers.format(port='(:[0-9]+)?')}/[^/?]+(\?[^#]+)?)$"
     )
     monitor = table(
         enabled=FLAG,

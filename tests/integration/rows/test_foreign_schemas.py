@@ -11,6 +11,7 @@ from click.testing import CliRunner
 ROOT = Path(__file__).parents[3]
 FILES = [
     ("vendor.compose-spec", "deploy/container/compose.yaml"),
+    ("vendor.compose-spec", "deploy/container/postgres.yaml"),
     ("vendor.github-issue-config", ".github/ISSUE_TEMPLATE/config.yml"),
     *[
         ("vendor.github-issue-forms", f".github/ISSUE_TEMPLATE/{name}.yml")

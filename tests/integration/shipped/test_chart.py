@@ -35,6 +35,15 @@ VARIANTS = {
         },
         "settings": {"max_message_bytes": 2_147_483_647, "replicas": 3, "acks": "all"},
     },
+    "three nodes on PostgreSQL": {
+        "replicas": 3,
+        "store": {
+            "url": "postgresql://me@db-1:6432,db-2/app?cluster=jobs",
+            "existingSecret": "database",
+            "passwordKey": "password",
+        },
+        "networkPolicy": {"enabled": True},
+    },
     "encrypted": {
         "tls": {"existingSecret": "certificate"},
         "settings": {"auth_tokens_file": "/etc/coordinator/tls/tokens"},
@@ -245,6 +254,14 @@ def test_rules_and_dashboards_are_those_of_the_project(tmp_path):
     assert len(shown) == 3
 
 
+@pytest.mark.parametrize(
+    ("variant", "expected"), [("everything", [2181]), ("three nodes on PostgreSQL", [6432, 5432])]
+)
+def test_a_network_policy_lets_out_to_the_stores_servers(variant, expected):
+    policy = one(rendered(variant), "NetworkPolicy")["spec"]
+    assert [port["port"] for port in policy["egress"][-1]["ports"]] == expected
+
+
 def test_a_network_policy_lets_in_who_is_named_and_out_what_is_needed():
     policy = one(rendered("everything"), "NetworkPolicy")["spec"]
     members, monitoring = policy["ingress"]
@@ -287,6 +304,7 @@ def test_data_outlives_a_pod_if_there_is_no_other_store():
         ({"settings": {"listen": "0.0.0.0:1"}}, "'listen' not allowed"),
         ({"settings": {"acks": "some"}}, "at '/settings/acks'"),
         ({"store": {"url": "redis://one:6379/x"}}, "at '/store/url'"),
+        ({"store": {"url": "postgresql://me:secret@one/x"}}, "at '/store/url'"),
         ({"store": {"url": STORE, "caKey": "ca.crt"}}, "which secret"),
         ({"terminationGracePeriodSeconds": 10}, "a drain may take 10 s: give more"),
         ({"image": {"digest": "latest"}}, "at '/image/digest'"),

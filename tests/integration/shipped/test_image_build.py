@@ -34,16 +34,16 @@ def moved(line: str, home: Path) -> str:
 def copy(sources: list[str], target: Path) -> None:
     """Copy like COPY: a folder's content, without what the ignore file excludes."""
     for source in sources:
-        path = ROOT / source
-        for file in [path] if path.is_file() else path.rglob("*"):
-            inside = Path(path.name) if path.is_file() else file.relative_to(path)
-            if file.is_file() and is_let_through(file.relative_to(ROOT).as_posix()):
-                (target / inside).parent.mkdir(parents=True, exist_ok=True)
-                shutil.copy(file, target / inside)
+        for path in ROOT.glob(source):
+            for file in [path] if path.is_file() else path.rglob("*"):
+                inside = Path(path.name) if path.is_file() else file.relative_to(path)
+                if file.is_file() and is_let_through(file.relative_to(ROOT).as_posix()):
+                    (target / inside).parent.mkdir(parents=True, exist_ok=True)
+                    shutil.copy(file, target / inside)
 
 
-def carry_out(stage: Stage, home: Path) -> None:
-    """Run a stage's commands with the interpreter of these tests."""
+def carry_out(stage: Stage, home: Path, **arguments: str) -> None:
+    """Run a stage's commands with the interpreter of these tests, and with build arguments."""
     here = home / stage.values("WORKDIR")[0][0].lstrip("/")
     here.mkdir(parents=True)
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
@@ -54,7 +54,7 @@ def carry_out(stage: Stage, home: Path) -> None:
             done = subprocess.run(
                 ["sh", "-c", moved(command.value[0], home)],
                 cwd=here,
-                env={**os.environ, "PATH": path, "PYTHONPATH": ""},
+                env={**os.environ, "PATH": path, "PYTHONPATH": "", **arguments},
                 capture_output=True,
                 text=True,
                 check=False,
@@ -76,7 +76,20 @@ def test_the_build_leaves_what_the_locks_name_and_no_installer(installed):
     (packages,) = installed.glob("lib/python*/site-packages")
     names = {path.name.partition("-")[0] for path in packages.glob("*.dist-info")}
     assert {"consumer_group_coordinator", "grpcio", "apsw", "uvloop", "kazoo"} <= names
-    assert not {"pip", "hatchling", "pytest"} & names
+    assert not {"pip", "hatchling", "pytest", "psycopg"} & names
+
+
+def test_with_its_build_argument_the_image_reaches_postgresql(postgres, tmp_path):
+    carry_out(stages()[0], tmp_path, **services("postgres.yaml")["coordinator"]["build"]["args"])
+    entry = tmp_path / "app/bin" / stages()[-1].values("ENTRYPOINT")[0][0]
+    plain = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"}
+    store = {"COORDINATOR_STORE": postgres.url(), "COORDINATOR_LISTEN": "127.0.0.1:7400"}
+    check = [entry, "config", "check"]
+    done = subprocess.run(
+        check, env=plain | store, cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "no standby is connected" in done.stdout  # It has asked the server.
 
 
 @pytest.mark.skipif(

@@ -75,9 +75,20 @@ def is_let_through(path: str) -> bool:
     return let_through
 
 
-def services() -> dict[str, dict]:
-    """Services of compose.yaml."""
-    return yaml.safe_load((CONTAINER / "compose.yaml").read_text())["services"]
+def _merged(below: dict, above: dict) -> dict:
+    """Two mappings as compose merges them; no list of ours stands in both files."""
+    return below | {
+        key: _merged(below.get(key) or {}, value) if isinstance(value, dict) else value
+        for key, value in above.items()
+    }
+
+
+def services(*overlays: str) -> dict[str, dict]:
+    """Services of compose.yaml, with other files over it."""
+    found: dict[str, dict] = {}
+    for name in ("compose.yaml", *overlays):
+        found = _merged(found, yaml.safe_load((CONTAINER / name).read_text())["services"])
+    return found
 
 
 def mounts(service: dict) -> dict[Path, str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import tomllib
+from urllib.parse import urlsplit
 
 import pytest
 import yaml
@@ -16,7 +17,7 @@ from coordinator.settings.sources import Sources, load
 from tests.unit.deploy.image import CONTAINER, ROOT, is_let_through, mounts, services, stages
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-EXACT_TAG = re.compile(r"[\w./-]+:v?\d+\.\d+\.\d+(-[\w.-]+)?(@sha256:[0-9a-f]{64})?")
+EXACT_TAG = re.compile(r"[\w./-]+:v?\d+\.\d+(\.\d+)?(-[\w.-]+)?(@sha256:[0-9a-f]{64})?")
 
 
 def settings_of(command: list[str], environment: dict[str, str]) -> Settings:
@@ -44,10 +45,11 @@ def test_every_stage_is_made_from_an_exact_python_that_the_project_supports():
 
 def test_all_that_is_copied_is_there_and_nothing_else_is_sent():
     sources = [source for stage in stages() for names, _ in stage.copied for source in names]
-    assert {"coordinator", "timer", "deploy/requirements.lock"} <= set(sources)
+    assert {"coordinator", "timer", "deploy/*.lock"} <= set(sources)
     for source in sources:
-        assert (ROOT / source).exists(), source
-        assert is_let_through(source), source
+        found = [path.relative_to(ROOT).as_posix() for path in ROOT.glob(source)]
+        assert found, source
+        assert all(map(is_let_through, found)), source
     for left_out in ("tests/run", ".git/config", "coordinator/__pycache__/x.pyc", "deploy/demo"):
         assert not is_let_through(left_out), left_out
 
@@ -105,7 +107,7 @@ def test_the_health_check_asks_the_port_it_serves_on():
 
 
 def test_the_compose_file_pins_its_images_and_gives_ours_its_version():
-    images = {name: service["image"] for name, service in services().items()}
+    images = {name: service["image"] for name, service in services("postgres.yaml").items()}
     for image in images.values():
         assert EXACT_TAG.fullmatch(image), image
     assert images["coordinator"] == f"consumer-group-coordinator:{__version__}"
@@ -137,6 +139,20 @@ def test_the_composed_node_has_no_right_it_does_not_need():
 def test_ports_are_open_to_this_machine_only(name):
     for port in services()[name]["ports"]:
         assert port.startswith("127.0.0.1:")
+
+
+def test_a_composed_database_is_reached_by_its_node_and_by_nobody_else():
+    both = services("postgres.yaml")
+    node, database = both["coordinator"], both["postgres"]
+    assert (ROOT / f"deploy/{node['build']['args']['STORE']}.lock").exists()
+    assert node["depends_on"] == {"postgres": {"condition": "service_healthy"}}
+    store = settings_of(node["command"], node["environment"]).storage.store
+    url = urlsplit(store)
+    user = database["environment"]["POSTGRES_USER"]
+    assert (url.hostname, url.username, url.path) == ("postgres", user, f"/{user}")
+    assert node["environment"]["PGPASSWORD"] == database["environment"]["POSTGRES_PASSWORD"]
+    assert "ports" not in database
+    assert node["read_only"], "what compose.yaml says of the node is still there"
 
 
 def test_prometheus_scrapes_the_node_under_the_name_the_alerts_expect():

@@ -22,6 +22,7 @@ WANTED = {
         *PYPROJECT["project"]["dependencies"],
         *[it for name in IMAGES_EXTRAS for it in EXTRAS.get(name, ())],
     ],
+    "postgres.lock": EXTRAS["postgres"],
     "build.lock": PYPROJECT["build-system"]["requires"],
 }
 """Requirements that each lock has to satisfy."""

@@ -37,6 +37,16 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 {{- if contains "://" .Values.store.url }}shared{{ end -}}
 {{- end -}}
 
+{{/* Ports of the shared store's servers, as a list in JSON; PostgreSQL's may be left out. */}}
+{{- define "coordinator.storePorts" -}}
+{{- $ports := list -}}
+{{- $servers := .Values.store.url | splitList "://" | last | splitList "/" | first -}}
+{{- range $servers | splitList "@" | last | splitList "," -}}
+{{- $ports = append $ports (regexFind ":[0-9]+$" . | trimPrefix ":" | default "5432" | int) -}}
+{{- end -}}
+{{ $ports | uniq | toJson }}
+{{- end -}}
+
 {{/* Seconds that a drain takes at most, rounded up. */}}
 {{- define "coordinator.drainSeconds" -}}
 {{ div (add (int .Values.drainTimeoutMs) 999) 1000 }}
