@@ -273,7 +273,7 @@ def _append_all(
         "INSERT INTO entry (shard, epoch, sequence, frame) VALUES (?, ?, ?, ?)", entries
     )
     if connection.total_changes() - before == CHANGES_AN_ENTRY * len(entries):
-        return [None] * len(entries)
+        return ()
     transaction = SqliteTransaction(connection)
     return [
         refusal(transaction, Fence(shard, fence_epoch), sequence, frame)

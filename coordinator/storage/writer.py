@@ -12,9 +12,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import errno
-import itertools
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import apsw
@@ -30,7 +29,8 @@ WriterJob = Callable[[apsw.Connection], Any]
 
 AddedRow = tuple[Any, ...]
 AddRows = Callable[[apsw.Connection, list[AddedRow]], Sequence[LogError | None]]
-"""A function that adds rows in one statement, and returns for each its refusal or None."""
+"""A function that adds rows in one statement. It returns for each its refusal or None; nothing if
+it has refused none."""
 
 WAL_HEADER_BYTES = 32
 WAL_FRAME_BYTES = 24
@@ -123,20 +123,20 @@ class Writer:
             self._on_commit(len(batch), time.monotonic() - began)
 
     def _carry_out(self, connection: apsw.Connection, batch: list[Asked]) -> None:
-        rows = [asked.job for asked in batch if isinstance(asked.job, tuple)]
-        refusals: Iterator[LogError | None] = iter(())
+        added = [asked for asked in batch if isinstance(asked.job, tuple)]
+        refusals: Sequence[LogError | None] = ()
         if self._is_full:
-            refusals = itertools.repeat(Unavailable(FULL, is_lasting=True))
-        elif rows:
-            refusals = iter(self._add_rows(connection, rows))
+            refusals = [Unavailable(FULL, is_lasting=True)] * len(added)
+        elif added:
+            refusals = self._add_rows(connection, [asked.job for asked in added])
+        for asked, refused in zip(added, refusals, strict=False):
+            asked.error = refused
         for asked in batch:
-            if isinstance(asked.job, tuple):
-                asked.error = next(refusals)
-                continue
-            try:
-                asked.result = asked.job(connection)
-            except LogError as refused:
-                asked.error = refused
+            if not isinstance(asked.job, tuple):
+                try:
+                    asked.result = asked.job(connection)
+                except LogError as error:
+                    asked.error = error
 
     def _rest(self, is_busy: bool) -> None:
         is_short = self._to_checkpoint * self._page_bytes >= self._files.free_bytes()

@@ -14,6 +14,7 @@ import stat
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from functools import cached_property
 from hashlib import sha256
 from pathlib import Path
 
@@ -25,14 +26,19 @@ class Neighbours:
     """Those who know the URL of a store."""
 
     def __init__(self, store: str) -> None:
-        self._name = ""
+        self._store = store
         self._start: int | None = None
+
+    @cached_property
+    def _name(self) -> str:
+        """Path of the store's file, in a folder that is made now; empty: this process is alone."""
         folder = Path(tempfile.gettempdir(), f"coordinator-{os.getuid()}")
         with contextlib.suppress(OSError):
             folder.mkdir(mode=0o700, exist_ok=True)
             about = folder.lstat()
             if stat.S_IMODE(about.st_mode) == 0o700 and about.st_uid == os.getuid():
-                self._name = str(folder / sha256(store.encode()).hexdigest()[:32])
+                return str(folder / sha256(self._store.encode()).hexdigest()[:32])
+        return ""
 
     def ask(self, ask: Callable[[], str]) -> str | None:
         """The store's answer, of this moment or up to `FRESH_S` ago; None: another process asks."""
