@@ -7,6 +7,7 @@ checkpoints, and which the version of the table that brings the rows sets.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import time
 from collections.abc import Mapping
@@ -128,15 +129,17 @@ class DeltaSink:
             The columns that it is partitioned by, and conditions that rows have to meet.
         """
         import deltalake
-        from deltalake.exceptions import TableNotFoundError
+        from deltalake.exceptions import CommitFailedError, TableNotFoundError
 
         given = deltalake.Schema.from_arrow(schema)
         try:
             table = self._table()
         except TableNotFoundError:
-            table = deltalake.DeltaTable.create(
-                self._uri(), given, mode="ignore", storage_options=self._options
-            )
+            with contextlib.suppress(CommitFailedError):  # Another query makes it at this moment.
+                deltalake.DeltaTable.create(
+                    self._uri(), given, mode="ignore", storage_options=self._options
+                )
+            table = self._table()
         conditions = conditions_of(table, self.place, schema.names)
         known = {field.name: field for field in table.schema().fields}
         by = list(table.metadata().partition_columns)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import datetime as dt
 import json
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from decimal import Decimal
 
 import pytest
@@ -98,6 +100,19 @@ def test_what_the_sink_cannot_keep_is_refused_by_its_name(tmp_path, made, told):
 def test_rows_without_a_column_that_has_to_have_a_value_are_refused(tmp_path, made, told):
     with pytest.raises(SinkRefused, match=told):
         table(tmp_path / "t", **made).stage(ROWS.select(["b"]), "s")
+
+
+def test_queries_that_make_a_table_at_the_same_time_all_stage_rows(tmp_path):
+    for round_number in range(20):
+        start = threading.Barrier(4)
+
+        def stage(number, folder=str(tmp_path / f"t{round_number}"), start=start) -> bool:
+            sink = DeltaSink(folder)
+            start.wait()
+            return bool(sink.stage(ROWS, f"{number}"))
+
+        with ThreadPoolExecutor(4) as threads:
+            assert all(threads.map(stage, range(4)))
 
 
 def test_features_that_ask_nothing_of_an_append_are_welcome(tmp_path):
