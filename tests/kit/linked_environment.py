@@ -103,6 +103,7 @@ def _link(distributed: Distribution, packages: Path, python: Path) -> None:
         elif there.exists():  # Byte code was made here, or was not.
             here = packages / file
             here.parent.mkdir(parents=True, exist_ok=True)
+            here.unlink(missing_ok=True)  # Some leave the same file beside their packages.
             here.symlink_to(there)
 
 
