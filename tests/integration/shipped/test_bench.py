@@ -88,7 +88,7 @@ def test_two_checkouts_are_compared_in_pairs(tmp_path):
         shutil.copytree(ROOT / package, other / package)
     slow = other / "coordinator" / "service" / "grpc" / "group_service.py"
     answer = "        reply = self._pipeline.beat(\n"
-    many_times_as_much = "        sum(range(40_000))\n"
+    many_times_as_much = "        sum(range(400_000))\n"
     assert answer in slow.read_text()
     slow.write_text(slow.read_text().replace(answer, many_times_as_much + answer))
     found = measured(tmp_path, "compare", "--against", str(other))["compare"]
