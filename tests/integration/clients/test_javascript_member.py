@@ -36,7 +36,8 @@ def work(p):
             p.commit(row + 1)
         finally:
             if p.position > row:
-                print(f"t-{p.number} row {row} token {p.token}", flush=True)
+                # In one write: other threads print too.
+                print(f"t-{p.number} row {row} token {p.token}\\n", end="", flush=True)
 worker.run()
 """
 
