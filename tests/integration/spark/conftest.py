@@ -71,6 +71,8 @@ ELASTIC = {
     "spark.dynamicAllocation.maxExecutors": "3",
     # Longer than from one test to the next: a JVM takes longer to begin than a query to run.
     "spark.dynamicAllocation.executorIdleTimeout": "10s",
+    # Else an executor with the shuffle of a finished query stays until the driver collects garbage.
+    "spark.dynamicAllocation.shuffleTracking.timeout": "10s",
     "spark.decommission.enabled": "true",
     "spark.executor.decommission.forceKillTimeout": "1s",
     "spark.speculation": "true",
