@@ -101,7 +101,7 @@ def _member_id(group: Any, named: str) -> str:  # Any: the wire's type.
     for member in members:
         if named in (member.member_name, member.member_id):
             return str(member.member_id)
-    kept = [each.member_name for each in group.kept]
+    kept = [each.member_name for each in group.reservations]
     if named in kept:
         return ""
     known = [each.member_name or each.member_id for each in members] + kept

@@ -63,7 +63,7 @@ def _columns(told: SessionGroup) -> Iterator[tuple[TopicPartition, dict[str, Any
         for free in topic.free:
             for number in range(free.partitions.first, free.partitions.last + 1):
                 yield TopicPartition(topic.name, number), {"phase": "free", "why": free.why}
-    for kept in told.kept:
+    for kept in told.reservations:
         for held in kept.topics:
             for each in held.partitions:
                 for number in range(each.first, each.last + 1):
@@ -125,7 +125,7 @@ def sentences(seen: SessionView) -> Iterator[str]:
     yield from _of_members(seen, head)
     for why, count in sorted(free_of(told).items()):
         yield f"{head} has {count_of(count, 'partition')} that nobody holds: {_WHY.get(why, why)}."
-    for kept in told.kept:
+    for kept in told.reservations:
         left = spell(max(0, kept.until_ms - told.now_ms))
         yield f"{head} keeps partitions for {quoted(kept.member_name)}, for {left} at most."
 

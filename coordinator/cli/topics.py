@@ -106,7 +106,7 @@ def _list(admin: TopicAdmin, options: argparse.Namespace) -> Output:
             topic=it.name,
             partitions=it.partitions,
             set=it.set_partitions or None,
-            told=it.told_partitions or None,
+            told=it.reported_partitions or None,
             groups=it.groups,
         )
         for it in admin.list_topics()

@@ -49,7 +49,8 @@ def session_view(told: SessionGroup) -> View:
         ],
         "free": free_of(told),
         "kept": [
-            {"name": kept.member_name, "until_ms": kept.until_ms} for kept in told.kept[:ROWS]
+            {"name": kept.member_name, "until_ms": kept.until_ms}
+            for kept in told.reservations[:ROWS]
         ],
         "lease_ms": told.policy.lease_ms,
         "mode": mode_of(told.policy),

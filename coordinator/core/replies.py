@@ -202,7 +202,7 @@ class ReportLogEndsReply(_Reply):
 
 @dataclass(frozen=True, slots=True)
 class LogEnd:
-    """Log end offset of a partition, as a member reported it at `told_at_ms` (epoch).
+    """Log end offset of a partition, as a member reported it at `reported_at_ms` (epoch).
 
     `begin`: offset of the first row. `committed`: offset that was stored at that time, 0 if none
     was. `is_short`: the log ends before what was stored at the report before.
@@ -211,7 +211,7 @@ class LogEnd:
     topic: str
     partition: int
     offset: int
-    told_at_ms: int
+    reported_at_ms: int
     begin: int = 0
     committed: int = 0
     is_short: bool = False

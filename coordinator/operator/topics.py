@@ -59,7 +59,7 @@ class TopicAdmin(Nodes):
             TopicRefused: none is set.
         """
         request = pb.DeleteTopicRequest(topic=topic)
-        return self._ask(self._leader().DeleteTopic, request).told_partitions
+        return self._ask(self._leader().DeleteTopic, request).reported_partitions
 
     def _leader(self) -> topics_pb2_grpc.TopicAdminStub:
         return self._topics(self.coordinator_of(TOPICS_GROUP))

@@ -88,8 +88,8 @@ FETCH = _of_nodes("Fetch", ADMIN)
 LIST_TOPICS = Kind("ListTopics")
 SET_TOPIC = Kind("SetTopic", (ADMIN,), c.CommitOffsets, changes_reserved=True)
 DELETE_TOPIC = Kind("DeleteTopic", (ADMIN,), c.DeleteOffsets, changes_reserved=True)
-TELL_TOPICS = _of_nodes("TellTopics", ADMIN)
-TELL_LOG_ENDS = _of_nodes("TellLogEnds", ADMIN)
+TELL_TOPICS = _of_nodes("FetchTopics", ADMIN)
+TELL_LOG_ENDS = _of_nodes("FetchLogEnds", ADMIN)
 
 
 @dataclass(frozen=True, slots=True)

@@ -78,11 +78,11 @@ class TopicView:
 class TopicPeers(Protocol):
     """Questions to other nodes. Each raises `Unreachable`."""
 
-    async def tell_topics(self, node: NodeInfo) -> dict[ShardId, ShardTopics]:
+    async def fetch_topics(self, node: NodeInfo) -> dict[ShardId, ShardTopics]:
         """Topics of the shards that a node leads and has loaded."""
         ...
 
-    async def tell_log_ends(self, node: NodeInfo, wanted: Partitions) -> LogEnds:
+    async def fetch_log_ends(self, node: NodeInfo, wanted: Partitions) -> LogEnds:
         """Log ends of these partitions, as far as the groups of a node know them."""
         ...
 
@@ -185,7 +185,7 @@ class Topics:
         troubles: list[str] = []
         if self._peers is not None:
             peers = self._node.peers()
-            asked = (self._peers.tell_topics(peer) for peer in peers)
+            asked = (self._peers.fetch_topics(peer) for peer in peers)
             answers = await asyncio.gather(*asked, return_exceptions=True)
             for peer, answer in zip(peers, answers, strict=True):
                 if isinstance(answer, Unreachable):
@@ -237,7 +237,7 @@ class Topics:
     async def _ends_at(self, peer: NodeInfo, wanted: Partitions) -> LogEnds:
         assert self._peers is not None
         with contextlib.suppress(Unreachable):  # The refresh reports it.
-            return await self._peers.tell_log_ends(peer, wanted)
+            return await self._peers.fetch_log_ends(peer, wanted)
         return {}
 
 

@@ -640,12 +640,12 @@ class ListLogEndsResponse(_message.Message):
 
         PARTITION_INDEX_FIELD_NUMBER: _builtins.int
         LOG_END_OFFSET_FIELD_NUMBER: _builtins.int
-        TOLD_AT_MS_FIELD_NUMBER: _builtins.int
+        REPORTED_AT_MS_FIELD_NUMBER: _builtins.int
         LOG_BEGIN_OFFSET_FIELD_NUMBER: _builtins.int
         IS_SHORT_FIELD_NUMBER: _builtins.int
         partition_index: _builtins.int
         log_end_offset: _builtins.int
-        told_at_ms: _builtins.int
+        reported_at_ms: _builtins.int
         """Time of the report, milliseconds since the epoch."""
         log_begin_offset: _builtins.int
         is_short: _builtins.bool
@@ -657,13 +657,13 @@ class ListLogEndsResponse(_message.Message):
             *,
             partition_index: _builtins.int = ...,
             log_end_offset: _builtins.int = ...,
-            told_at_ms: _builtins.int = ...,
+            reported_at_ms: _builtins.int = ...,
             log_begin_offset: _builtins.int = ...,
             is_short: _builtins.bool = ...,
         ) -> None: ...
         _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
         def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-        _ClearFieldArgType: _TypeAlias = _typing.Literal["is_short", b"is_short", "log_begin_offset", b"log_begin_offset", "log_end_offset", b"log_end_offset", "partition_index", b"partition_index", "told_at_ms", b"told_at_ms"]  # noqa: Y015
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["is_short", b"is_short", "log_begin_offset", b"log_begin_offset", "log_end_offset", b"log_end_offset", "partition_index", b"partition_index", "reported_at_ms", b"reported_at_ms"]  # noqa: Y015
         def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
         def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -930,7 +930,7 @@ class Rebalance(_message.Message):
     """The cause as a code: member_joined, member_left, session_expired, metadata_changed,
     leader_rejoined, sync_timed_out, static_member_replaced, assignment_not_stored, call_cancelled,
     size_limit, loaded (a fail-over), admin (an operator removed a member). Also, without a
-    rebalance: static_member_returned (a new process has a static member's place in a Stable group;
+    rebalance: static_member_returned (a new process replaces a static member of a Stable group;
     generation_before is generation_after, and started_at_ms the last sign of the process before),
     coordinator_returned (an outage of 5 s or more has ended, and all members go on; started_at_ms
     is the earliest of their partitions' last commits before it), member_heard_again (a heartbeat or
@@ -1673,12 +1673,12 @@ class DescribeSessionGroupResponse(_message.Message):
         DIFFERING_WISHES_FIELD_NUMBER: _builtins.int
         member_id: _builtins.str
         member_name: _builtins.str
-        """The place that is stable across restarts; empty: none."""
+        """Name that is stable across restarts; empty: none."""
         standing: _session_pb2.Attached.Standing.ValueType
         suspect: _builtins.bool
         """It has no stream: it gets nothing new, and keeps what it has until its lease ends."""
         lease_ms: _builtins.int
-        """The lease that counts for it: the one that it was told. After a change of the policy it has
+        """The lease that counts for it: the one in its newest Attached. After a change of the policy it has
         the old one until it attaches again.
         """
         last_heard_ms: _builtins.int
@@ -1900,8 +1900,8 @@ class DescribeSessionGroupResponse(_message.Message):
         def WhichOneof(self, oneof_group: _Never) -> None: ...
 
     @_typing.final
-    class Kept(_message.Message):
-        """Partitions that are kept for the name of a member that has announced to return."""
+    class Reservation(_message.Message):
+        """Partitions that are reserved for the name of a member that has announced to return."""
 
         DESCRIPTOR: _descriptor.Descriptor
 
@@ -1937,7 +1937,7 @@ class DescribeSessionGroupResponse(_message.Message):
     MEMBERS_FIELD_NUMBER: _builtins.int
     TOPICS_FIELD_NUMBER: _builtins.int
     HANDOFFS_FIELD_NUMBER: _builtins.int
-    KEPT_FIELD_NUMBER: _builtins.int
+    RESERVATIONS_FIELD_NUMBER: _builtins.int
     error_code: _errors_pb2.ErrorCode.ValueType
     error_message: _builtins.str
     group_id: _builtins.str
@@ -1958,7 +1958,7 @@ class DescribeSessionGroupResponse(_message.Message):
     @_builtins.property
     def handoffs(self) -> _containers.RepeatedCompositeFieldContainer[Global___DescribeSessionGroupResponse.Handoff]: ...
     @_builtins.property
-    def kept(self) -> _containers.RepeatedCompositeFieldContainer[Global___DescribeSessionGroupResponse.Kept]: ...
+    def reservations(self) -> _containers.RepeatedCompositeFieldContainer[Global___DescribeSessionGroupResponse.Reservation]: ...
     def __init__(
         self,
         *,
@@ -1974,11 +1974,11 @@ class DescribeSessionGroupResponse(_message.Message):
         members: _abc.Iterable[Global___DescribeSessionGroupResponse.Member] | None = ...,
         topics: _abc.Iterable[Global___DescribeSessionGroupResponse.Topic] | None = ...,
         handoffs: _abc.Iterable[Global___DescribeSessionGroupResponse.Handoff] | None = ...,
-        kept: _abc.Iterable[Global___DescribeSessionGroupResponse.Kept] | None = ...,
+        reservations: _abc.Iterable[Global___DescribeSessionGroupResponse.Reservation] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["policy", b"policy"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["error_code", b"error_code", "error_message", b"error_message", "group_id", b"group_id", "group_state", b"group_state", "handoffs", b"handoffs", "kept", b"kept", "last_plan_ms", b"last_plan_ms", "members", b"members", "next_plan_ms", b"next_plan_ms", "now_ms", b"now_ms", "policy", b"policy", "policy_set", b"policy_set", "topics", b"topics"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["error_code", b"error_code", "error_message", b"error_message", "group_id", b"group_id", "group_state", b"group_state", "handoffs", b"handoffs", "last_plan_ms", b"last_plan_ms", "members", b"members", "next_plan_ms", b"next_plan_ms", "now_ms", b"now_ms", "policy", b"policy", "policy_set", b"policy_set", "reservations", b"reservations", "topics", b"topics"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -2056,7 +2056,7 @@ class EvictMemberRequest(_message.Message):
     DRY_RUN_FIELD_NUMBER: _builtins.int
     group_id: _builtins.str
     member_id: _builtins.str
-    """One of the two. A name may also be one for which partitions are kept: they are free then."""
+    """One of the two. A name may also be one for which partitions are reserved: they are free then."""
     member_name: _builtins.str
     gone: _builtins.bool
     """The operator vouches that the process has ended: all that it holds is free at once. Else each
@@ -2091,12 +2091,12 @@ class EvictMemberResponse(_message.Message):
     MEMBER_NAME_FIELD_NUMBER: _builtins.int
     PARTITION_COUNT_FIELD_NUMBER: _builtins.int
     error_code: _errors_pb2.ErrorCode.ValueType
-    """UNKNOWN_MEMBER_ID: the group has no such member, and keeps nothing for such a name."""
+    """UNKNOWN_MEMBER_ID: the group has no such member, and nothing is reserved for such a name."""
     error_message: _builtins.str
     member_id: _builtins.str
     member_name: _builtins.str
     partition_count: _builtins.int
-    """Number of partitions that it held, or that were kept for its name."""
+    """Number of partitions that it held, or that were reserved for its name."""
     def __init__(
         self,
         *,

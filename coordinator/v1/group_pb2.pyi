@@ -158,7 +158,7 @@ class JoinGroupRequest(_message.Message):
     member_id: _builtins.str
     """Empty on the first join."""
     group_instance_id: _builtins.str
-    """Makes the member static: after a restart it takes the same place in the group (KIP-345).
+    """Makes the member static: after a restart it replaces itself in the group (KIP-345).
     Unset: a dynamic member. An empty text is INVALID_ARGUMENT, here and in every other request.
     """
     protocol_type: _builtins.str

@@ -64,7 +64,7 @@ class SessionResponse(_message.Message):
 
     ATTACHED_FIELD_NUMBER: _builtins.int
     HEARTBEAT_ACK_FIELD_NUMBER: _builtins.int
-    WANTED_FIELD_NUMBER: _builtins.int
+    ORDERS_FIELD_NUMBER: _builtins.int
     REFUSED_FIELD_NUMBER: _builtins.int
     GO_AWAY_FIELD_NUMBER: _builtins.int
     @_builtins.property
@@ -72,7 +72,7 @@ class SessionResponse(_message.Message):
     @_builtins.property
     def heartbeat_ack(self) -> Global___SessionHeartbeatAck: ...
     @_builtins.property
-    def wanted(self) -> Global___Wanted: ...
+    def orders(self) -> Global___Orders: ...
     @_builtins.property
     def refused(self) -> Global___SessionRefused: ...
     @_builtins.property
@@ -82,15 +82,15 @@ class SessionResponse(_message.Message):
         *,
         attached: Global___Attached | None = ...,
         heartbeat_ack: Global___SessionHeartbeatAck | None = ...,
-        wanted: Global___Wanted | None = ...,
+        orders: Global___Orders | None = ...,
         refused: Global___SessionRefused | None = ...,
         go_away: Global___GoAway | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["attached", b"attached", "go_away", b"go_away", "heartbeat_ack", b"heartbeat_ack", "message", b"message", "refused", b"refused", "wanted", b"wanted"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["attached", b"attached", "go_away", b"go_away", "heartbeat_ack", b"heartbeat_ack", "message", b"message", "orders", b"orders", "refused", b"refused"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["attached", b"attached", "go_away", b"go_away", "heartbeat_ack", b"heartbeat_ack", "message", b"message", "refused", b"refused", "wanted", b"wanted"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["attached", b"attached", "go_away", b"go_away", "heartbeat_ack", b"heartbeat_ack", "message", b"message", "orders", b"orders", "refused", b"refused"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_message: _TypeAlias = _typing.Literal["attached", "heartbeat_ack", "wanted", "refused", "go_away"]  # noqa: Y015
+    _WhichOneofReturnType_message: _TypeAlias = _typing.Literal["attached", "heartbeat_ack", "orders", "refused", "go_away"]  # noqa: Y015
     _WhichOneofArgType_message: _TypeAlias = _typing.Literal["message", b"message"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_message) -> _WhichOneofReturnType_message | None: ...
 
@@ -221,7 +221,7 @@ class Attach(_message.Message):
     KEEP_CLASSIC_FIELD_NUMBER: _builtins.int
     group_id: _builtins.str
     member_name: _builtins.str
-    """A place that is stable across restarts; empty: none."""
+    """Name that is stable across restarts; empty: none."""
     session_id: _builtins.str
     """Empty, or the session to resume. The incarnation alone resumes it too."""
     stream_number: _builtins.int
@@ -464,13 +464,13 @@ Global___GroupPolicy: _TypeAlias = GroupPolicy  # noqa: Y015
 
 @_typing.final
 class SessionHeartbeat(_message.Message):
-    """A sign of life."""
+    """Heartbeat of a member. Its acknowledgement renews the leases."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
     @_typing.final
     class Held(_message.Message):
-        """Whole held set; a message, so that an empty one can be told from none."""
+        """All that is held; a message, so that an empty set differs from none."""
 
         DESCRIPTOR: _descriptor.Descriptor
 
@@ -550,10 +550,10 @@ class SessionHeartbeat(_message.Message):
     number: _builtins.int
     """Counts up within a session, over its streams; Attach is number 0 of its stream."""
     applied_epoch: _builtins.int
-    """Epoch and version of the last Wanted that was taken in."""
+    """Epoch and version of the last Orders that were applied."""
     applied_version: _builtins.int
     whole: _builtins.bool
-    """Asks for the whole Wanted: after a gap, or when suspended."""
+    """Asks for all orders: after a gap, or when suspended."""
     progress: _builtins.int
     """Rises while the working side gets on, so that a network thread cannot vouch for a dead worker."""
     ready: _builtins.bool
@@ -590,7 +590,7 @@ Global___SessionHeartbeat: _TypeAlias = SessionHeartbeat  # noqa: Y015
 
 @_typing.final
 class SessionAck(_message.Message):
-    """What a member has done."""
+    """What a member has done about its orders."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -686,7 +686,7 @@ class SessionLeave(_message.Message):
         DRAIN: SessionLeave._Kind.ValueType  # 1
         """It hands everything over first, within within_ms."""
         RETURN: SessionLeave._Kind.ValueType  # 2
-        """It has stopped and will be back within within_ms; what it held is kept for its name."""
+        """It has stopped and will be back within within_ms; what it held is reserved for its name."""
 
     class Kind(_Kind, metaclass=_KindEnumTypeWrapper): ...
     NOW: SessionLeave.Kind.ValueType  # 0
@@ -694,7 +694,7 @@ class SessionLeave(_message.Message):
     DRAIN: SessionLeave.Kind.ValueType  # 1
     """It hands everything over first, within within_ms."""
     RETURN: SessionLeave.Kind.ValueType  # 2
-    """It has stopped and will be back within within_ms; what it held is kept for its name."""
+    """It has stopped and will be back within within_ms; what it held is reserved for its name."""
 
     KIND_FIELD_NUMBER: _builtins.int
     WITHIN_MS_FIELD_NUMBER: _builtins.int
@@ -746,7 +746,7 @@ class Attached(_message.Message):
     COORDINATOR_EPOCH_FIELD_NUMBER: _builtins.int
     LEASE_MS_FIELD_NUMBER: _builtins.int
     HEARTBEAT_INTERVAL_MS_FIELD_NUMBER: _builtins.int
-    WANTED_FIELD_NUMBER: _builtins.int
+    ORDERS_FIELD_NUMBER: _builtins.int
     session_id: _builtins.str
     member_id: _builtins.str
     standing: Global___Attached.Standing.ValueType
@@ -757,8 +757,8 @@ class Attached(_message.Message):
     lease_ms: _builtins.int
     heartbeat_interval_ms: _builtins.int
     @_builtins.property
-    def wanted(self) -> Global___Wanted:
-        """The whole wanted state."""
+    def orders(self) -> Global___Orders:
+        """All of them."""
 
     def __init__(
         self,
@@ -771,11 +771,11 @@ class Attached(_message.Message):
         coordinator_epoch: _builtins.int = ...,
         lease_ms: _builtins.int = ...,
         heartbeat_interval_ms: _builtins.int = ...,
-        wanted: Global___Wanted | None = ...,
+        orders: Global___Orders | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["wanted", b"wanted"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["orders", b"orders"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["coordinator_epoch", b"coordinator_epoch", "heartbeat_interval_ms", b"heartbeat_interval_ms", "lease_ms", b"lease_ms", "member_id", b"member_id", "retry_after_ms", b"retry_after_ms", "session_id", b"session_id", "standing", b"standing", "wanted", b"wanted", "why", b"why"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["coordinator_epoch", b"coordinator_epoch", "heartbeat_interval_ms", b"heartbeat_interval_ms", "lease_ms", b"lease_ms", "member_id", b"member_id", "orders", b"orders", "retry_after_ms", b"retry_after_ms", "session_id", b"session_id", "standing", b"standing", "why", b"why"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -783,37 +783,37 @@ Global___Attached: _TypeAlias = Attached  # noqa: Y015
 
 @_typing.final
 class SessionHeartbeatAck(_message.Message):
-    """The newest heartbeat that was taken in. A member counts its lease from when it sent that one."""
+    """The newest heartbeat that was received. A member counts its lease from when it sent that one."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
     NUMBER_FIELD_NUMBER: _builtins.int
     COORDINATOR_EPOCH_FIELD_NUMBER: _builtins.int
-    NOT_RENEWED_FIELD_NUMBER: _builtins.int
+    EXPIRING_FIELD_NUMBER: _builtins.int
     number: _builtins.int
     coordinator_epoch: _builtins.int
     @_builtins.property
-    def not_renewed(self) -> _containers.RepeatedCompositeFieldContainer[Global___HeldTopic]:
-        """Partitions whose leases run out: they are not renewed again under their token."""
+    def expiring(self) -> _containers.RepeatedCompositeFieldContainer[Global___HeldTopic]:
+        """Partitions whose leases are not renewed any more under their token."""
 
     def __init__(
         self,
         *,
         number: _builtins.int = ...,
         coordinator_epoch: _builtins.int = ...,
-        not_renewed: _abc.Iterable[Global___HeldTopic] | None = ...,
+        expiring: _abc.Iterable[Global___HeldTopic] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["coordinator_epoch", b"coordinator_epoch", "not_renewed", b"not_renewed", "number", b"number"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["coordinator_epoch", b"coordinator_epoch", "expiring", b"expiring", "number", b"number"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___SessionHeartbeatAck: _TypeAlias = SessionHeartbeatAck  # noqa: Y015
 
 @_typing.final
-class Wanted(_message.Message):
-    """What a member is to hold: all of it, or what has changed since a version."""
+class Orders(_message.Message):
+    """What a member is to do with partitions: with all of them, or what has changed since a version."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -821,25 +821,25 @@ class Wanted(_message.Message):
         ValueType = _typing.NewType("ValueType", _builtins.int)
         V: _TypeAlias = ValueType  # noqa: Y015
 
-    class _OrderEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[Wanted._Order.ValueType], _builtins.type):
+    class _OrderEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[Orders._Order.ValueType], _builtins.type):
         DESCRIPTOR: _descriptor.EnumDescriptor
-        ORDER_UNSPECIFIED: Wanted._Order.ValueType  # 0
-        ACTIVE: Wanted._Order.ValueType  # 1
-        WARM: Wanted._Order.ValueType  # 2
+        ORDER_UNSPECIFIED: Orders._Order.ValueType  # 0
+        ACTIVE: Orders._Order.ValueType  # 1
+        WARM: Orders._Order.ValueType  # 2
         """Prepare; no token yet."""
-        DRAIN: Wanted._Order.ValueType  # 3
+        DRAIN: Orders._Order.ValueType  # 3
         """Finish, commit, release."""
-        LOST: Wanted._Order.ValueType  # 4
+        LOST: Orders._Order.ValueType  # 4
         """Stop at once: no drain, no commit."""
 
     class Order(_Order, metaclass=_OrderEnumTypeWrapper): ...
-    ORDER_UNSPECIFIED: Wanted.Order.ValueType  # 0
-    ACTIVE: Wanted.Order.ValueType  # 1
-    WARM: Wanted.Order.ValueType  # 2
+    ORDER_UNSPECIFIED: Orders.Order.ValueType  # 0
+    ACTIVE: Orders.Order.ValueType  # 1
+    WARM: Orders.Order.ValueType  # 2
     """Prepare; no token yet."""
-    DRAIN: Wanted.Order.ValueType  # 3
+    DRAIN: Orders.Order.ValueType  # 3
     """Finish, commit, release."""
-    LOST: Wanted.Order.ValueType  # 4
+    LOST: Orders.Order.ValueType  # 4
     """Stop at once: no drain, no commit."""
 
     @_typing.final
@@ -852,7 +852,7 @@ class Wanted(_message.Message):
         REMAINING_MS_FIELD_NUMBER: _builtins.int
         COMMITTED_OFFSETS_FIELD_NUMBER: _builtins.int
         POSITION_FIELD_NUMBER: _builtins.int
-        order: Global___Wanted.Order.ValueType
+        order: Global___Orders.Order.ValueType
         handoff_id: _builtins.int
         """0: no hand-off."""
         remaining_ms: _builtins.int
@@ -871,7 +871,7 @@ class Wanted(_message.Message):
             self,
             *,
             partitions: Global___PartitionRange | None = ...,
-            order: Global___Wanted.Order.ValueType = ...,
+            order: Global___Orders.Order.ValueType = ...,
             handoff_id: _builtins.int = ...,
             remaining_ms: _builtins.int = ...,
             committed_offsets: _abc.Iterable[_builtins.int] | None = ...,
@@ -893,12 +893,12 @@ class Wanted(_message.Message):
         RANGES_FIELD_NUMBER: _builtins.int
         name: _builtins.str
         @_builtins.property
-        def ranges(self) -> _containers.RepeatedCompositeFieldContainer[Global___Wanted.Range]: ...
+        def ranges(self) -> _containers.RepeatedCompositeFieldContainer[Global___Orders.Range]: ...
         def __init__(
             self,
             *,
             name: _builtins.str = ...,
-            ranges: _abc.Iterable[Global___Wanted.Range] | None = ...,
+            ranges: _abc.Iterable[Global___Orders.Range] | None = ...,
         ) -> None: ...
         _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
         def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
@@ -920,11 +920,11 @@ class Wanted(_message.Message):
     answers: _builtins.int
     """Number of the heartbeat that asked for it; not set: none did."""
     why: _builtins.str
-    """Why nothing is wanted."""
+    """Why there are no orders."""
     is_part: _builtins.bool
     """A large state comes in pages of one version, and takes effect with the last one."""
     @_builtins.property
-    def topics(self) -> _containers.RepeatedCompositeFieldContainer[Global___Wanted.Topic]: ...
+    def topics(self) -> _containers.RepeatedCompositeFieldContainer[Global___Orders.Topic]: ...
     def __init__(
         self,
         *,
@@ -932,7 +932,7 @@ class Wanted(_message.Message):
         version: _builtins.int = ...,
         based_on: _builtins.int | None = ...,
         answers: _builtins.int | None = ...,
-        topics: _abc.Iterable[Global___Wanted.Topic] | None = ...,
+        topics: _abc.Iterable[Global___Orders.Topic] | None = ...,
         why: _builtins.str = ...,
         is_part: _builtins.bool = ...,
     ) -> None: ...
@@ -949,7 +949,7 @@ class Wanted(_message.Message):
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__based_on) -> _WhichOneofReturnType__based_on | None: ...
 
-Global___Wanted: _TypeAlias = Wanted  # noqa: Y015
+Global___Orders: _TypeAlias = Orders  # noqa: Y015
 
 @_typing.final
 class SessionRefused(_message.Message):

@@ -45,15 +45,15 @@ class ListTopicsResponse(_message.Message):
         NAME_FIELD_NUMBER: _builtins.int
         PARTITIONS_FIELD_NUMBER: _builtins.int
         SET_PARTITIONS_FIELD_NUMBER: _builtins.int
-        TOLD_PARTITIONS_FIELD_NUMBER: _builtins.int
+        REPORTED_PARTITIONS_FIELD_NUMBER: _builtins.int
         GROUPS_FIELD_NUMBER: _builtins.int
         name: _builtins.str
         partitions: _builtins.int
-        """The number in force: the one that is set, or else the one that groups tell."""
+        """The number in force: the one that is set, or else the one that groups report."""
         set_partitions: _builtins.int
         """The number that an operator has set; 0: none."""
-        told_partitions: _builtins.int
-        """The largest number that a group tells: by what its members declare and are assigned, by
+        reported_partitions: _builtins.int
+        """The largest number that a group reports: by what its members declare and are assigned, by
         reported log ends and by committed offsets. 0: no group knows the topic.
         """
         groups: _builtins.int
@@ -64,12 +64,12 @@ class ListTopicsResponse(_message.Message):
             name: _builtins.str = ...,
             partitions: _builtins.int = ...,
             set_partitions: _builtins.int = ...,
-            told_partitions: _builtins.int = ...,
+            reported_partitions: _builtins.int = ...,
             groups: _builtins.int = ...,
         ) -> None: ...
         _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
         def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-        _ClearFieldArgType: _TypeAlias = _typing.Literal["groups", b"groups", "name", b"name", "partitions", b"partitions", "set_partitions", b"set_partitions", "told_partitions", b"told_partitions"]  # noqa: Y015
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["groups", b"groups", "name", b"name", "partitions", b"partitions", "reported_partitions", b"reported_partitions", "set_partitions", b"set_partitions"]  # noqa: Y015
         def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
         def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -177,29 +177,29 @@ class DeleteTopicResponse(_message.Message):
 
     ERROR_CODE_FIELD_NUMBER: _builtins.int
     ERROR_MESSAGE_FIELD_NUMBER: _builtins.int
-    TOLD_PARTITIONS_FIELD_NUMBER: _builtins.int
+    REPORTED_PARTITIONS_FIELD_NUMBER: _builtins.int
     error_code: _errors_pb2.ErrorCode.ValueType
     """UNKNOWN_TOPIC_OR_PARTITION: no number is set for the topic."""
     error_message: _builtins.str
-    told_partitions: _builtins.int
-    """The number that groups still tell; 0: the topic is unknown now."""
+    reported_partitions: _builtins.int
+    """The number that groups still report; 0: the topic is unknown now."""
     def __init__(
         self,
         *,
         error_code: _errors_pb2.ErrorCode.ValueType = ...,
         error_message: _builtins.str = ...,
-        told_partitions: _builtins.int = ...,
+        reported_partitions: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["error_code", b"error_code", "error_message", b"error_message", "told_partitions", b"told_partitions"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["error_code", b"error_code", "error_message", b"error_message", "reported_partitions", b"reported_partitions"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___DeleteTopicResponse: _TypeAlias = DeleteTopicResponse  # noqa: Y015
 
 @_typing.final
-class TellTopicsRequest(_message.Message):
+class FetchTopicsRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     def __init__(
@@ -211,10 +211,10 @@ class TellTopicsRequest(_message.Message):
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
-Global___TellTopicsRequest: _TypeAlias = TellTopicsRequest  # noqa: Y015
+Global___FetchTopicsRequest: _TypeAlias = FetchTopicsRequest  # noqa: Y015
 
 @_typing.final
-class TellTopicsResponse(_message.Message):
+class FetchTopicsResponse(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     @_typing.final
@@ -223,23 +223,23 @@ class TellTopicsResponse(_message.Message):
 
         NAME_FIELD_NUMBER: _builtins.int
         SET_PARTITIONS_FIELD_NUMBER: _builtins.int
-        TOLD_PARTITIONS_FIELD_NUMBER: _builtins.int
+        REPORTED_PARTITIONS_FIELD_NUMBER: _builtins.int
         GROUPS_FIELD_NUMBER: _builtins.int
         name: _builtins.str
         set_partitions: _builtins.int
-        told_partitions: _builtins.int
+        reported_partitions: _builtins.int
         groups: _builtins.int
         def __init__(
             self,
             *,
             name: _builtins.str = ...,
             set_partitions: _builtins.int = ...,
-            told_partitions: _builtins.int = ...,
+            reported_partitions: _builtins.int = ...,
             groups: _builtins.int = ...,
         ) -> None: ...
         _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
         def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-        _ClearFieldArgType: _TypeAlias = _typing.Literal["groups", b"groups", "name", b"name", "set_partitions", b"set_partitions", "told_partitions", b"told_partitions"]  # noqa: Y015
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["groups", b"groups", "name", b"name", "reported_partitions", b"reported_partitions", "set_partitions", b"set_partitions"]  # noqa: Y015
         def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
         def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -251,12 +251,12 @@ class TellTopicsResponse(_message.Message):
         TOPICS_FIELD_NUMBER: _builtins.int
         shard: _builtins.int
         @_builtins.property
-        def topics(self) -> _containers.RepeatedCompositeFieldContainer[Global___TellTopicsResponse.Topic]: ...
+        def topics(self) -> _containers.RepeatedCompositeFieldContainer[Global___FetchTopicsResponse.Topic]: ...
         def __init__(
             self,
             *,
             shard: _builtins.int = ...,
-            topics: _abc.Iterable[Global___TellTopicsResponse.Topic] | None = ...,
+            topics: _abc.Iterable[Global___FetchTopicsResponse.Topic] | None = ...,
         ) -> None: ...
         _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
         def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
@@ -266,13 +266,13 @@ class TellTopicsResponse(_message.Message):
 
     SHARDS_FIELD_NUMBER: _builtins.int
     @_builtins.property
-    def shards(self) -> _containers.RepeatedCompositeFieldContainer[Global___TellTopicsResponse.Shard]:
+    def shards(self) -> _containers.RepeatedCompositeFieldContainer[Global___FetchTopicsResponse.Shard]:
         """Shards that are loaded; others are left out."""
 
     def __init__(
         self,
         *,
-        shards: _abc.Iterable[Global___TellTopicsResponse.Shard] | None = ...,
+        shards: _abc.Iterable[Global___FetchTopicsResponse.Shard] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
@@ -280,10 +280,10 @@ class TellTopicsResponse(_message.Message):
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
-Global___TellTopicsResponse: _TypeAlias = TellTopicsResponse  # noqa: Y015
+Global___FetchTopicsResponse: _TypeAlias = FetchTopicsResponse  # noqa: Y015
 
 @_typing.final
-class TellLogEndsRequest(_message.Message):
+class FetchLogEndsRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     @_typing.final
@@ -309,11 +309,11 @@ class TellLogEndsRequest(_message.Message):
 
     TOPICS_FIELD_NUMBER: _builtins.int
     @_builtins.property
-    def topics(self) -> _containers.RepeatedCompositeFieldContainer[Global___TellLogEndsRequest.Topic]: ...
+    def topics(self) -> _containers.RepeatedCompositeFieldContainer[Global___FetchLogEndsRequest.Topic]: ...
     def __init__(
         self,
         *,
-        topics: _abc.Iterable[Global___TellLogEndsRequest.Topic] | None = ...,
+        topics: _abc.Iterable[Global___FetchLogEndsRequest.Topic] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
@@ -321,10 +321,10 @@ class TellLogEndsRequest(_message.Message):
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
-Global___TellLogEndsRequest: _TypeAlias = TellLogEndsRequest  # noqa: Y015
+Global___FetchLogEndsRequest: _TypeAlias = FetchLogEndsRequest  # noqa: Y015
 
 @_typing.final
-class TellLogEndsResponse(_message.Message):
+class FetchLogEndsResponse(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     @_typing.final
@@ -358,13 +358,13 @@ class TellLogEndsResponse(_message.Message):
 
     TOPICS_FIELD_NUMBER: _builtins.int
     @_builtins.property
-    def topics(self) -> _containers.RepeatedCompositeFieldContainer[Global___TellLogEndsResponse.Topic]:
+    def topics(self) -> _containers.RepeatedCompositeFieldContainer[Global___FetchLogEndsResponse.Topic]:
         """Those of the request, in its order."""
 
     def __init__(
         self,
         *,
-        topics: _abc.Iterable[Global___TellLogEndsResponse.Topic] | None = ...,
+        topics: _abc.Iterable[Global___FetchLogEndsResponse.Topic] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
@@ -372,4 +372,4 @@ class TellLogEndsResponse(_message.Message):
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
-Global___TellLogEndsResponse: _TypeAlias = TellLogEndsResponse  # noqa: Y015
+Global___FetchLogEndsResponse: _TypeAlias = FetchLogEndsResponse  # noqa: Y015

@@ -194,7 +194,7 @@ class TopicAdmin(object):
 
 
 class TopicReplicaStub(object):
-    """What nodes ask each other about topics.
+    """Requests of nodes to each other about topics.
     """
 
     def __init__(self, channel):
@@ -203,30 +203,30 @@ class TopicReplicaStub(object):
         Args:
             channel: A grpc.Channel.
         """
-        self.TellTopics = channel.unary_unary(
-                '/coordinator.v1.TopicReplica/TellTopics',
-                request_serializer=coordinator_dot_v1_dot_topics__pb2.TellTopicsRequest.SerializeToString,
-                response_deserializer=coordinator_dot_v1_dot_topics__pb2.TellTopicsResponse.FromString,
+        self.FetchTopics = channel.unary_unary(
+                '/coordinator.v1.TopicReplica/FetchTopics',
+                request_serializer=coordinator_dot_v1_dot_topics__pb2.FetchTopicsRequest.SerializeToString,
+                response_deserializer=coordinator_dot_v1_dot_topics__pb2.FetchTopicsResponse.FromString,
                 _registered_method=True)
-        self.TellLogEnds = channel.unary_unary(
-                '/coordinator.v1.TopicReplica/TellLogEnds',
-                request_serializer=coordinator_dot_v1_dot_topics__pb2.TellLogEndsRequest.SerializeToString,
-                response_deserializer=coordinator_dot_v1_dot_topics__pb2.TellLogEndsResponse.FromString,
+        self.FetchLogEnds = channel.unary_unary(
+                '/coordinator.v1.TopicReplica/FetchLogEnds',
+                request_serializer=coordinator_dot_v1_dot_topics__pb2.FetchLogEndsRequest.SerializeToString,
+                response_deserializer=coordinator_dot_v1_dot_topics__pb2.FetchLogEndsResponse.FromString,
                 _registered_method=True)
 
 
 class TopicReplicaServicer(object):
-    """What nodes ask each other about topics.
+    """Requests of nodes to each other about topics.
     """
 
-    def TellTopics(self, request, context):
+    def FetchTopics(self, request, context):
         """Topics of the shards that the node leads.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
-    def TellLogEnds(self, request, context):
+    def FetchLogEnds(self, request, context):
         """Log ends of topics, as far as groups of the node know them.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
@@ -236,15 +236,15 @@ class TopicReplicaServicer(object):
 
 def add_TopicReplicaServicer_to_server(servicer, server):
     rpc_method_handlers = {
-            'TellTopics': grpc.unary_unary_rpc_method_handler(
-                    servicer.TellTopics,
-                    request_deserializer=coordinator_dot_v1_dot_topics__pb2.TellTopicsRequest.FromString,
-                    response_serializer=coordinator_dot_v1_dot_topics__pb2.TellTopicsResponse.SerializeToString,
+            'FetchTopics': grpc.unary_unary_rpc_method_handler(
+                    servicer.FetchTopics,
+                    request_deserializer=coordinator_dot_v1_dot_topics__pb2.FetchTopicsRequest.FromString,
+                    response_serializer=coordinator_dot_v1_dot_topics__pb2.FetchTopicsResponse.SerializeToString,
             ),
-            'TellLogEnds': grpc.unary_unary_rpc_method_handler(
-                    servicer.TellLogEnds,
-                    request_deserializer=coordinator_dot_v1_dot_topics__pb2.TellLogEndsRequest.FromString,
-                    response_serializer=coordinator_dot_v1_dot_topics__pb2.TellLogEndsResponse.SerializeToString,
+            'FetchLogEnds': grpc.unary_unary_rpc_method_handler(
+                    servicer.FetchLogEnds,
+                    request_deserializer=coordinator_dot_v1_dot_topics__pb2.FetchLogEndsRequest.FromString,
+                    response_serializer=coordinator_dot_v1_dot_topics__pb2.FetchLogEndsResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -255,11 +255,11 @@ def add_TopicReplicaServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class TopicReplica(object):
-    """What nodes ask each other about topics.
+    """Requests of nodes to each other about topics.
     """
 
     @staticmethod
-    def TellTopics(request,
+    def FetchTopics(request,
             target,
             options=(),
             channel_credentials=None,
@@ -272,9 +272,9 @@ class TopicReplica(object):
         return grpc.experimental.unary_unary(
             request,
             target,
-            '/coordinator.v1.TopicReplica/TellTopics',
-            coordinator_dot_v1_dot_topics__pb2.TellTopicsRequest.SerializeToString,
-            coordinator_dot_v1_dot_topics__pb2.TellTopicsResponse.FromString,
+            '/coordinator.v1.TopicReplica/FetchTopics',
+            coordinator_dot_v1_dot_topics__pb2.FetchTopicsRequest.SerializeToString,
+            coordinator_dot_v1_dot_topics__pb2.FetchTopicsResponse.FromString,
             options,
             channel_credentials,
             insecure,
@@ -286,7 +286,7 @@ class TopicReplica(object):
             _registered_method=True)
 
     @staticmethod
-    def TellLogEnds(request,
+    def FetchLogEnds(request,
             target,
             options=(),
             channel_credentials=None,
@@ -299,9 +299,9 @@ class TopicReplica(object):
         return grpc.experimental.unary_unary(
             request,
             target,
-            '/coordinator.v1.TopicReplica/TellLogEnds',
-            coordinator_dot_v1_dot_topics__pb2.TellLogEndsRequest.SerializeToString,
-            coordinator_dot_v1_dot_topics__pb2.TellLogEndsResponse.FromString,
+            '/coordinator.v1.TopicReplica/FetchLogEnds',
+            coordinator_dot_v1_dot_topics__pb2.FetchLogEndsRequest.SerializeToString,
+            coordinator_dot_v1_dot_topics__pb2.FetchLogEndsResponse.FromString,
             options,
             channel_credentials,
             insecure,

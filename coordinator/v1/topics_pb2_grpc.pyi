@@ -94,44 +94,44 @@ class TopicAdminServicer(metaclass=_abc_1.ABCMeta):
 def add_TopicAdminServicer_to_server(servicer: TopicAdminServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...
 
 class TopicReplicaStub:
-    """What nodes ask each other about topics."""
+    """Requests of nodes to each other about topics."""
 
     @_typing.overload
     def __new__(cls, channel: _grpc.Channel) -> _Self: ...
     @_typing.overload
     def __new__(cls, channel: _aio.Channel) -> TopicReplicaAsyncStub: ...
-    TellTopics: _grpc.UnaryUnaryMultiCallable[_topics_pb2.TellTopicsRequest, _topics_pb2.TellTopicsResponse]
+    FetchTopics: _grpc.UnaryUnaryMultiCallable[_topics_pb2.FetchTopicsRequest, _topics_pb2.FetchTopicsResponse]
     """Topics of the shards that the node leads."""
-    TellLogEnds: _grpc.UnaryUnaryMultiCallable[_topics_pb2.TellLogEndsRequest, _topics_pb2.TellLogEndsResponse]
+    FetchLogEnds: _grpc.UnaryUnaryMultiCallable[_topics_pb2.FetchLogEndsRequest, _topics_pb2.FetchLogEndsResponse]
     """Log ends of topics, as far as groups of the node know them."""
 
 @_typing.type_check_only
 class TopicReplicaAsyncStub(TopicReplicaStub):
-    """What nodes ask each other about topics."""
+    """Requests of nodes to each other about topics."""
 
     def __init__(self, channel: _aio.Channel) -> None: ...
-    TellTopics: _aio.UnaryUnaryMultiCallable[_topics_pb2.TellTopicsRequest, _topics_pb2.TellTopicsResponse]  # type: ignore[assignment]
+    FetchTopics: _aio.UnaryUnaryMultiCallable[_topics_pb2.FetchTopicsRequest, _topics_pb2.FetchTopicsResponse]  # type: ignore[assignment]
     """Topics of the shards that the node leads."""
-    TellLogEnds: _aio.UnaryUnaryMultiCallable[_topics_pb2.TellLogEndsRequest, _topics_pb2.TellLogEndsResponse]  # type: ignore[assignment]
+    FetchLogEnds: _aio.UnaryUnaryMultiCallable[_topics_pb2.FetchLogEndsRequest, _topics_pb2.FetchLogEndsResponse]  # type: ignore[assignment]
     """Log ends of topics, as far as groups of the node know them."""
 
 class TopicReplicaServicer(metaclass=_abc_1.ABCMeta):
-    """What nodes ask each other about topics."""
+    """Requests of nodes to each other about topics."""
 
     @_abc_1.abstractmethod
-    def TellTopics(
+    def FetchTopics(
         self,
-        request: _topics_pb2.TellTopicsRequest,
+        request: _topics_pb2.FetchTopicsRequest,
         context: _ServicerContext,
-    ) -> _typing.Union[_topics_pb2.TellTopicsResponse, _abc.Awaitable[_topics_pb2.TellTopicsResponse]]:
+    ) -> _typing.Union[_topics_pb2.FetchTopicsResponse, _abc.Awaitable[_topics_pb2.FetchTopicsResponse]]:
         """Topics of the shards that the node leads."""
 
     @_abc_1.abstractmethod
-    def TellLogEnds(
+    def FetchLogEnds(
         self,
-        request: _topics_pb2.TellLogEndsRequest,
+        request: _topics_pb2.FetchLogEndsRequest,
         context: _ServicerContext,
-    ) -> _typing.Union[_topics_pb2.TellLogEndsResponse, _abc.Awaitable[_topics_pb2.TellLogEndsResponse]]:
+    ) -> _typing.Union[_topics_pb2.FetchLogEndsResponse, _abc.Awaitable[_topics_pb2.FetchLogEndsResponse]]:
         """Log ends of topics, as far as groups of the node know them."""
 
 def add_TopicReplicaServicer_to_server(servicer: TopicReplicaServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

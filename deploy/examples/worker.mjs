@@ -99,12 +99,12 @@ async function attend() {
   }
 
   /** The lease counts from when that heartbeat was sent, and not from its acknowledgement. */
-  function acknowledged(number, notRenewed) {
+  function acknowledged(number, expiring) {
     heardAt = now();
     for (const each of sent.keys()) if (Number(each) < Number(number)) sent.delete(each);
     me.renewedAt = Math.max(me.renewedAt, sent.get(number) ?? 0);
     for (const h of holdings.values()) {
-      const ranges = notRenewed.filter((it) => it.name === h.topic).flatMap((it) => it.partitions);
+      const ranges = expiring.filter((it) => it.name === h.topic).flatMap((it) => it.partitions);
       h.isEnding ||= ranges.some((it) => it.first <= h.partition && h.partition <= it.last);
       if (h.isEnding) continue;
       if (age(h) < 0.9) h.renewedAt = Math.max(h.renewedAt, me.renewedAt);
@@ -112,14 +112,14 @@ async function attend() {
     }
   }
 
-  /** The state that is wanted: the whole, or what has changed since a version. */
-  function wanted(told) {
-    if (BigInt(told.coordinator_epoch) < me.epoch) return;
-    const gap = BigInt(told.based_on ?? me.version) - me.version;
+  /** All orders, or what has changed since a version. */
+  function receive(orders) {
+    if (BigInt(orders.coordinator_epoch) < me.epoch) return;
+    const gap = BigInt(orders.based_on ?? me.version) - me.version;
     if (gap > 0n) beat(true);
     if (gap !== 0n) return;
-    pages.push(...told.topics);
-    if (told.is_part) return;
+    pages.push(...orders.topics);
+    if (orders.is_part) return;
     const named = new Set();
     for (const { name: topic, ranges } of pages.splice(0))
       for (const { partitions, committed_offsets, ...order } of ranges)
@@ -127,11 +127,11 @@ async function attend() {
           const [partition, first] = [partitions.first + n, BigInt(partitions.first_token)];
           const it = { name: `${topic}-${partition}`, topic, partition };
           it.token = String(first && first + BigInt(n));
-          obey(it, order, BigInt(committed_offsets[n] ?? -1), sent.get(told.answers) ?? 0);
+          obey(it, order, BigInt(committed_offsets[n] ?? -1), sent.get(orders.answers) ?? 0);
           named.add(it.name);
         }
-    [me.epoch, me.version] = [BigInt(told.coordinator_epoch), BigInt(told.version)];
-    if (told.based_on !== undefined) return;
+    [me.epoch, me.version] = [BigInt(orders.coordinator_epoch), BigInt(orders.version)];
+    if (orders.based_on !== undefined) return;
     hasAskedForAll = false;
     for (const h of holdings.values()) if (!named.has(h.name)) lose(h);
     for (const name of acks.keys()) if (!named.has(name)) acks.delete(name);
@@ -162,14 +162,14 @@ async function attend() {
     stream.on("error", (error) => over({ reason: error.details }));
     stream.on("end", () => over({ reason: "it was closed" }));
     stream.on("data", ({ message, attached: at, heartbeat_ack: ack, ...it }) => {
-      if (message === "heartbeat_ack") return acknowledged(ack.number, ack.not_renewed);
-      if (message === "wanted") return wanted(it.wanted);
+      if (message === "heartbeat_ack") return acknowledged(ack.number, ack.expiring);
+      if (message === "orders") return receive(it.orders);
       if (message === "refused") return over({ ...it.refused, reason: it.refused.error_code });
       if (message === "go_away") return over(it.go_away);
       Object.assign(me, { session_id: at.session_id, member_id: at.member_id });
       leaseMs = at.lease_ms;
       acknowledged("0", []);
-      if (at.wanted) wanted(at.wanted);
+      if (at.orders) receive(at.orders);
       const tick = () => (now() - heardAt > leaseMs ? over({ reason: "silence" }) : beat(false));
       timer ??= setInterval(tick, at.heartbeat_interval_ms);
     });

@@ -93,19 +93,19 @@ class Member:
                     self.late_s.append(time.monotonic() - self._sent_s)
                 case "attached":
                     self.has_attached.set()
-                    await self._follow(message.attached.wanted)
-                case "wanted":
-                    await self._follow(message.wanted)
+                    await self._follow(message.attached.orders)
+                case "orders":
+                    await self._follow(message.orders)
                 case _:
                     raise CannotMeasure(f"member {self.number} was told {message}")
 
-    async def _follow(self, wanted: pb.Wanted) -> None:
+    async def _follow(self, orders: pb.Orders) -> None:
         acks = []
-        for topic in wanted.topics:
+        for topic in orders.topics:
             for each in topic.ranges:
                 for partition in range(each.partitions.first, each.partitions.last + 1):
                     token = each.partitions.first_token + partition - each.partitions.first
-                    if each.order == pb.Wanted.ACTIVE:
+                    if each.order == pb.Orders.ACTIVE:
                         self.held[partition] = token
                     else:
                         self.held.pop(partition, None)

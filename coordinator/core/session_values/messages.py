@@ -35,11 +35,11 @@ class OrderedPartition:
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
-    """Wanted state. `based_on`: the version before, of which it is the difference; -1: whole.
+class Orders:
+    """A member's orders. `based_on`: the version before, of which it is the difference; -1: whole.
 
     `answers`: number of the heartbeat that asked for the whole; -1: none did. `why`: if nothing is
-    wanted. `is_part`: more partitions of the same version follow.
+    orders. `is_part`: more partitions of the same version follow.
     """
 
     version: int
@@ -55,7 +55,7 @@ class HeartbeatAck:
     """The newest heartbeat that was taken in, and partitions that it does not renew."""
 
     number: int
-    not_renewed: tuple[TopicPartition, ...] = ()
+    expiring: tuple[TopicPartition, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,5 +63,5 @@ class ToMember:
     """Everything there is to say to a member now. `attached`: it waited, and is a member now."""
 
     ack: HeartbeatAck | None
-    wanted: Wanted | None
+    orders: Orders | None
     attached: bool = False

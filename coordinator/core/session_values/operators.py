@@ -122,7 +122,7 @@ class SessionGroupReply:
     members: tuple[MemberRow, ...] = ()
     topics: tuple[TopicRow, ...] = ()
     handoffs: tuple[HandoffRow, ...] = ()
-    kept: tuple[KeptRow, ...] = ()
+    reservations: tuple[KeptRow, ...] = ()
     free: tuple[FreeRow, ...] = ()
 
 

@@ -11,7 +11,7 @@ from enum import Enum
 
 from coordinator.core.errors import ErrorCode, Refused
 from coordinator.core.ids import NO_OFFSET, NO_TIME, CallId, TopicPartition
-from coordinator.core.session_values.messages import Wanted
+from coordinator.core.session_values.messages import Orders
 from coordinator.core.session_values.policy import Policy
 
 ReportedLog = tuple[str, int, int] | tuple[str, int, int, int]
@@ -41,7 +41,7 @@ class AttachReply:
     member_id: str = ""
     lease_ms: int = 0
     retry_after_ms: int = 0
-    wanted: Wanted | None = None
+    orders: Orders | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,7 +88,7 @@ class Attach:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionHeartbeat:
-    """A sign of life. `applied`: version of the wanted state that the member has taken in.
+    """A heartbeat. `applied`: version of the orders that the member has applied.
 
     `held`: as in Attach; None: unchanged. `progress`: rises while its working side gets on.
     """

@@ -31,7 +31,7 @@ from coordinator.core.session_values.operators import (
 )
 from coordinator.core.session_values.records import Phase
 from coordinator.core.session_values.requests import Standing
-from coordinator.core.sessions import wanted
+from coordinator.core.sessions import orders
 from coordinator.core.sessions.group import SessionGroup
 from coordinator.core.sessions.holdings import Handoff, TopicHoldings, ranges_of
 from coordinator.core.sessions.member import SessionMember
@@ -62,7 +62,7 @@ def describe(group: SessionGroup, command: DescribeSessionGroup, step: Step) -> 
             for name, topic in sorted(group.topics.items())
         ),
         handoffs=tuple(_handoff(group, place, it) for place, it in sorted(_open(group))),
-        kept=tuple(_kept(group)),
+        reservations=tuple(_reservations(group)),
         free=tuple(
             row
             for name, topic in sorted(group.topics.items())
@@ -181,7 +181,7 @@ def _member(
         is_overloaded=member.is_overloaded,
         is_stalled=member.is_stalled,
         leaves_at_ms=member.leaves_at_ms,
-        why="" if is_waiting else wanted.why_empty(group, member),
+        why="" if is_waiting else orders.why_empty(group, member),
         waits_for=waits_for,
         differing_wishes=tuple(
             (name, value) for name, value in member.wishes if getattr(group.policy, name) != value
@@ -225,7 +225,7 @@ def waited_for(group: SessionGroup, place: TopicPartition, handoff: Handoff) -> 
     return handoff.source
 
 
-def _kept(group: SessionGroup) -> Iterator[KeptRow]:
+def _reservations(group: SessionGroup) -> Iterator[KeptRow]:
     places: dict[str, list[TopicPartition]] = {name: [] for name in group.kept_names}
     for name, topic in sorted(group.topics.items()):
         for partition, kept in sorted(topic.kept.items()):

@@ -12,7 +12,7 @@ from coordinator.core.sessions.declared import NOTHING, DeclaredTopics
 
 @dataclass(slots=True)
 class Untold:
-    """A wanted state of which a part is told, and what is left: places, the next one last."""
+    """Orders of which a part was sent, and the partitions that are left, the next one last."""
 
     version: int
     based_on: int
@@ -24,9 +24,9 @@ class Untold:
 class Mailbox:
     """Pending messages to a member, never more than the newest of each.
 
-    version: of the wanted state sent last. dirty: partitions that changed since. told: the version
+    version: of the orders sent last. dirty: partitions that changed since. told: the version
     in which a partition that it holds was told last, if it is not known to be taken in. rest: what
-    is left of a large wanted state. whole: the next one is the whole. ack: number of the newest
+    is left of large orders. whole: the next one is the whole. ack: number of the newest
     heartbeat that is not acknowledged; -1: none. answers: number of the heartbeat that asked for
     the whole; -1: none did. attached: it has become a member, and does not know it.
     unread_since_ms: the oldest heartbeat whose acknowledgement was not taken by the transport;
@@ -54,7 +54,7 @@ class Mailbox:
         return place not in self.told and place not in self.dirty
 
     def note_applied(self, version: int) -> None:
-        """The member has taken in the wanted state up to this version."""
+        """The member has applied the orders up to this version."""
         if version >= self.version:
             self.told.clear()
         else:

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 from coordinator.core.session_values.requests import SessionHeartbeat
-from coordinator.core.sessions import lease, upkeep, wanted
+from coordinator.core.sessions import lease, orders, upkeep
 from coordinator.core.sessions.group import SessionGroup
 from coordinator.core.sessions.leave import leaving
 from coordinator.core.sessions.plan import windows
@@ -50,7 +50,7 @@ def settle(group: SessionGroup, step: Step) -> None:
     group.choices = 0
     windows.tell(group, step)
     windows.open_next(group, step)
-    wanted.tell_who_waits(group, step)
+    orders.tell_who_waits(group, step)
     for member_id in list(group.leavers):
         member = group.members.get(member_id)
         if member is not None and leaving.has_drained(group, member):

@@ -17,7 +17,7 @@ from coordinator.core.session_values.requests import (
     SessionLeave,
     StreamEnded,
 )
-from coordinator.core.sessions import acks, flaps, lease, news, wanted
+from coordinator.core.sessions import acks, flaps, lease, news, orders
 from coordinator.core.sessions.arrive import admission
 from coordinator.core.sessions.group import SessionGroup
 from coordinator.core.sessions.leave import ends, heirs, leaving
@@ -36,7 +36,7 @@ def take(
     if not isinstance(group, SessionGroup):
         return None
     member = _member(group, stream_id, streams)
-    return None if member is None else wanted.take(group, member, now_ms)
+    return None if member is None else orders.take(group, member, now_ms)
 
 
 def beat(

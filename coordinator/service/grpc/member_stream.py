@@ -75,7 +75,7 @@ class MemberStream:
 
     def answered(self, reply: AttachReply, epoch: int) -> Iterator[pb.SessionResponse]:
         """Messages that answer the Attach without an error."""
-        self._reply, self._epoch = replace(reply, wanted=None), epoch  # Kept with the stream.
+        self._reply, self._epoch = replace(reply, orders=None), epoch  # Kept with the stream.
         return translate.attached(reply, epoch)
 
     def told(self, news: ToMember, epoch: int) -> Iterator[pb.SessionResponse]:

@@ -103,20 +103,20 @@ class Peers:
             found.is_gone,
         )
 
-    async def tell_topics(self, node: NodeInfo) -> dict[ShardId, ShardTopics]:
+    async def fetch_topics(self, node: NodeInfo) -> dict[ShardId, ShardTopics]:
         """Ask for the topics of the shards that a node leads; see `TopicPeers`."""
-        request = topics_pb2.TellTopicsRequest()
+        request = topics_pb2.FetchTopicsRequest()
         stub = topics_pb2_grpc.TopicReplicaStub
-        found = await self._ask(node, stub, "TellTopics", request, GRACE_S)
+        found = await self._ask(node, stub, "FetchTopics", request, GRACE_S)
         return await in_slices(_topics(found))
 
-    async def tell_log_ends(self, node: NodeInfo, wanted: Partitions) -> LogEnds:
+    async def fetch_log_ends(self, node: NodeInfo, wanted: Partitions) -> LogEnds:
         """Ask for the log ends that the groups of a node know; see `TopicPeers`."""
-        request = topics_pb2.TellLogEndsRequest()
+        request = topics_pb2.FetchLogEndsRequest()
         for name, partitions in wanted.items():
             request.topics.add(name=name, partitions=partitions)
         stub = topics_pb2_grpc.TopicReplicaStub
-        found = await self._ask(node, stub, "TellLogEnds", request, GRACE_S)
+        found = await self._ask(node, stub, "FetchLogEnds", request, GRACE_S)
         return {
             it.name: {
                 partition: (end, committed)
@@ -160,12 +160,12 @@ class Peers:
         return channel
 
 
-def _topics(told: topics_pb2.TellTopicsResponse) -> Work[dict[ShardId, ShardTopics]]:
+def _topics(told: topics_pb2.FetchTopicsResponse) -> Work[dict[ShardId, ShardTopics]]:
     found: dict[ShardId, ShardTopics] = {}
     for each in told.shards:
         counts: dict[str, TopicCounts] = {}
         for number, it in enumerate(each.topics):
-            counts[it.name] = TopicCounts(it.set_partitions, it.told_partitions, it.groups)
+            counts[it.name] = TopicCounts(it.set_partitions, it.reported_partitions, it.groups)
             if not number % PART:
                 yield
         found[ShardId(each.shard)] = counts

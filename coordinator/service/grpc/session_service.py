@@ -151,8 +151,8 @@ class _Stream:
                 # Another node may lead the group by now: what it says counts.
                 self.end(MOVED)
             elif self._end is None and (news := runner.take(self._member.stream_id)) is not None:
-                if news.wanted is not None and news.wanted.answers >= 0:
-                    self._named += len(news.wanted.partitions)
+                if news.orders is not None and news.orders.answers >= 0:
+                    self._named += len(news.orders.partitions)
                 await slices.pause()
                 await self._write_all(self._member.told(news, runner.fence_epoch), slices)
                 continue

@@ -57,15 +57,17 @@ class TopicService:
         return pb.DeleteTopicResponse(
             error_code=translate.error_code(done.error),
             error_message=done.message,
-            told_partitions=done.counts.told,
+            reported_partitions=done.counts.told,
         )
 
-    async def TellTopics(self, request: pb.TellTopicsRequest, call: Call) -> pb.TellTopicsResponse:
+    async def FetchTopics(
+        self, request: pb.FetchTopicsRequest, call: Call
+    ) -> pb.FetchTopicsResponse:
         return await in_slices(_told(await self._topics.here()))
 
-    async def TellLogEnds(
-        self, request: pb.TellLogEndsRequest, call: Call
-    ) -> pb.TellLogEndsResponse:
+    async def FetchLogEnds(
+        self, request: pb.FetchLogEndsRequest, call: Call
+    ) -> pb.FetchLogEndsResponse:
         told = (
             TOPIC.violation(f"topics[{n}].name", each.name) for n, each in enumerate(request.topics)
         )
@@ -73,9 +75,9 @@ class TopicService:
             raise Malformed(wrong)
         wanted = {each.name: each.partitions for each in request.topics}
         found = await self._topics.log_ends_here(wanted)
-        return pb.TellLogEndsResponse(
+        return pb.FetchLogEndsResponse(
             topics=[
-                pb.TellLogEndsResponse.Topic(
+                pb.FetchLogEndsResponse.Topic(
                     name=name,
                     log_ends=[end for end, _ in ends.values()],
                     committed=[committed for _, committed in ends.values()],
@@ -101,7 +103,7 @@ def _listed(view: TopicView) -> Work[list[pb.ListTopicsResponse.Topic]]:
                 name=name,
                 partitions=it.partitions,
                 set_partitions=it.set,
-                told_partitions=it.told,
+                reported_partitions=it.told,
                 groups=it.groups,
             )
         )
@@ -110,13 +112,13 @@ def _listed(view: TopicView) -> Work[list[pb.ListTopicsResponse.Topic]]:
     return found
 
 
-def _told(by_shard: Mapping[ShardId, ShardTopics]) -> Work[pb.TellTopicsResponse]:
-    answer = pb.TellTopicsResponse()
+def _told(by_shard: Mapping[ShardId, ShardTopics]) -> Work[pb.FetchTopicsResponse]:
+    answer = pb.FetchTopicsResponse()
     for shard, topics in by_shard.items():
         told = answer.shards.add(shard=shard)
         for number, (name, it) in enumerate(topics.items()):
             told.topics.add(
-                name=name, set_partitions=it.set, told_partitions=it.told, groups=it.groups
+                name=name, set_partitions=it.set, reported_partitions=it.told, groups=it.groups
             )
             if not number % PART:
                 yield

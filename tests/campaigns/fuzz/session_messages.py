@@ -36,7 +36,7 @@ def target(data: bytes) -> None:
     c = VirtualCoordinator()
     one, bystander = _member(c, "w-a"), _member(c, "w-b")
     c.advance(100)
-    before = bystander.received[-1].wanted.SerializeToString()
+    before = bystander.received[-1].orders.SerializeToString()
     assert before, "it has partitions"
     new = c.open_session()
     for session in (new, one):

@@ -57,7 +57,7 @@ def sessions():
             members.append(Member(channel, name, 12))
             members[-1].hear("attached")
             if name != "w-c":  # One hand-off at a time: the third waits for the second's.
-                members[0].hear("wanted")
+                members[0].hear("orders")
         members[2].end()
         yield node
         for member in members:

@@ -41,7 +41,7 @@ async def attached(channel, name="w-a", incarnation=b"1" * 16, **fields) -> Stre
     """A member that holds everything."""
     stream = Stream(channel, GROUP)
     await stream.attach(name, incarnation, **fields)
-    await stream.next("wanted")
+    await stream.next("orders")
     return stream
 
 
@@ -93,8 +93,8 @@ async def claims_of_all_that_may_be_claimed(channel):
     while len(lost) < 125_000:
         message = await stream.call.read()
         assert message.ByteSize() <= 2**20
-        wanted = message.attached.wanted if message.HasField("attached") else message.wanted
-        lost |= {partition for partition, each in orders_of(wanted) if each.order == pb.Wanted.LOST}
+        orders = message.attached.orders if message.HasField("attached") else message.orders
+        lost |= {partition for partition, each in orders_of(orders) if each.order == pb.Orders.LOST}
     assert lost == set(range(0, 250_000, 2))
 
 
@@ -103,13 +103,13 @@ async def names_of_topics(channel):
     """Any text of at most 249 characters without NUL is a name; commits under it are taken."""
     names = [LONGEST_NAME, ".", "..", "\N{SNOWMAN} \u202e", "a/b\n"]
     stream = await attached(channel, topics=[topic(name, 1) for name in names])
-    wanted = stream.seen[-1].wanted
-    assert {each.name for each in wanted.topics} == set(names)
+    orders = stream.seen[-1].orders
+    assert {each.name for each in orders.topics} == set(names)
     calls = group_pb2_grpc.GroupCoordinatorStub(channel)
     request = group_pb2.OffsetCommitRequest(
         group_id=GROUP, member_id=stream.seen[0].attached.member_id
     )
-    for each in wanted.topics:
+    for each in orders.topics:
         committed = request.topics.add(name=each.name).partitions.add(committed_offset=5)
         committed.token = each.ranges[0].partitions.first_token
     answer = await calls.OffsetCommit(request)
@@ -127,12 +127,12 @@ async def a_thousand_topics(channel):
     await stream.beat(1, whole=True)
     told: list[str] = []
     while len(told) < len(names):
-        page = (await stream.next("wanted")).wanted
+        page = (await stream.next("orders")).orders
         if not page.HasField("answers"):
             continue  # A page of the grant.
         told += [each.name for each in page.topics]
         assert page.is_part == (len(told) < len(names))
-        assert all(it.order == pb.Wanted.ACTIVE for it in dict(orders_of(page)).values())
+        assert all(it.order == pb.Orders.ACTIVE for it in dict(orders_of(page)).values())
     assert told == names
 
 
@@ -156,7 +156,7 @@ async def heartbeats_after_a_leave(channel):
             await stream.beat(number)
         assert (await stream.next("go_away")).go_away.reason == pb.GoAway.LEFT
     again = await attached(channel, incarnation=b"2" * 16)
-    assert len(dict(orders_of(again.seen[-1].wanted))) == 3, "nothing was revived"
+    assert len(dict(orders_of(again.seen[-1].orders))) == 3, "nothing was revived"
 
 
 @attack
@@ -172,9 +172,9 @@ async def acknowledgements_of_what_nobody_knows(channel):
     ]  # fmt: skip
     await stream.say(ack=pb.SessionAck(partitions=acks))
     await stream.beat(1, whole=True)
-    whole = (await stream.next("wanted")).wanted
+    whole = (await stream.next("orders")).orders
     told = {partition: each.order for partition, each in orders_of(whole)}
-    assert told == dict.fromkeys(range(3), pb.Wanted.ACTIVE)
+    assert told == dict.fromkeys(range(3), pb.Orders.ACTIVE)
 
 
 @attack
@@ -220,19 +220,19 @@ async def times_of_zero_and_of_centuries(channel):
     stream = await attached(channel, wishes=wishes)
     other = Stream(channel, GROUP)
     await other.attach("w-b", b"2" * 16, wishes=wishes)
-    seen = dict(orders_of(stream.seen[-1].wanted))
-    while not any(each.order == pb.Wanted.LOST for each in seen.values()):
-        seen |= dict(orders_of((await stream.next("wanted")).wanted))
-    [(partition, each)] = [(p, each) for p, each in seen.items() if each.order == pb.Wanted.LOST]
+    seen = dict(orders_of(stream.seen[-1].orders))
+    while not any(each.order == pb.Orders.LOST for each in seen.values()):
+        seen |= dict(orders_of((await stream.next("orders")).orders))
+    [(partition, each)] = [(p, each) for p, each in seen.items() if each.order == pb.Orders.LOST]
     ack = pb.SessionAck.Partition(
         topic="t", partition=partition, kind=pb.SessionAck.RELEASED, token=each.token,
         handoff_id=each.handoff_id,
     )  # fmt: skip
     await stream.say(ack=pb.SessionAck(partitions=[ack]))
-    granted: dict[int, pb.Wanted.Partition] = {}
+    granted: dict[int, pb.Orders.Partition] = {}
     while not granted:  # It may have been told that nothing was free.
-        granted = dict(orders_of((await other.next("wanted")).wanted))
-    assert {p: each.order for p, each in granted.items()} == {partition: pb.Wanted.ACTIVE}
+        granted = dict(orders_of((await other.next("orders")).orders))
+    assert {p: each.order for p, each in granted.items()} == {partition: pb.Orders.ACTIVE}
 
 
 @attack
@@ -263,9 +263,9 @@ async def deletion_while_a_plan_is_computed(channel):
     deleted = await admin.DeleteGroups(admin_pb2.DeleteGroupsRequest(groups_names=[GROUP]))
     assert deleted.results[0].error_code == errors_pb2.NONE
     again = await attached(channel, incarnation=b"2" * 16, topics=many)
-    granted = dict(orders_of(again.seen[-1].wanted))
+    granted = dict(orders_of(again.seen[-1].orders))
     while len(granted) < 6_000:  # A large plan is granted in slices.
-        granted |= orders_of((await again.next("wanted")).wanted)
+        granted |= orders_of((await again.next("orders")).orders)
     assert set(granted) == set(range(6_000))
 
 
@@ -353,10 +353,10 @@ async def test_the_server_bears(play):
         bystander = Stream(mine, "quiet")
         lease = pb.GroupPolicy(lease_ms=60_000, join_quiet_ms=0, initial_delay_ms=0)
         await bystander.attach("w-a", b"1" * 16, wishes=lease)
-        holds = dict(orders_of((await bystander.next("wanted")).wanted))
+        holds = dict(orders_of((await bystander.next("orders")).orders))
         await play(channel)
         await bystander.beat(1, whole=True)
-        now = dict(orders_of((await bystander.next("wanted")).wanted))
+        now = dict(orders_of((await bystander.next("orders")).orders))
         assert {p: each.token for p, each in now.items()} == {
             p: each.token for p, each in holds.items()
         }

@@ -30,7 +30,7 @@ def known(s: Scenario) -> dict[tuple[str, int], tuple[int, int]]:
     response = s.send(admin.ListLogEndsRequest(group_id=GROUP)).response
     assert code(response) == "NONE"
     return {
-        (t.name, p.partition_index): (p.log_end_offset, p.told_at_ms)
+        (t.name, p.partition_index): (p.log_end_offset, p.reported_at_ms)
         for t in response.topics
         for p in t.partitions
     }

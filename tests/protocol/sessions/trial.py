@@ -11,10 +11,10 @@ from coordinator.v1 import session_pb2 as pb
 TOPIC = "t"
 """The topic that all cases speak of."""
 ACTIVE, WARM, DRAIN, LOST = (
-    pb.Wanted.ACTIVE,
-    pb.Wanted.WARM,
-    pb.Wanted.DRAIN,
-    pb.Wanted.LOST,
+    pb.Orders.ACTIVE,
+    pb.Orders.WARM,
+    pb.Orders.DRAIN,
+    pb.Orders.LOST,
 )
 TOLERANCE_S = 0.01
 """Clocks tick in milliseconds, here and there."""

@@ -151,9 +151,9 @@ class SessionMembers:
                 if told.session_id != member.session_id:
                     member.session_id, member.heartbeat = told.session_id, 0
                 standing = pb.Attached.Standing.Name(told.standing)
-                return f"is attached as {standing}: {self._orders(member, told.wanted)}"
-            case "wanted":
-                return f"is told {self._orders(member, message.wanted)}"
+                return f"is attached as {standing}: {self._orders(member, told.orders)}"
+            case "orders":
+                return f"is told {self._orders(member, message.orders)}"
             case "heartbeat_ack":
                 return "is alive"
             case "go_away":
@@ -161,16 +161,16 @@ class SessionMembers:
             case _:
                 return f"is refused: {ErrorCode.Name(message.refused.error_code)}"
 
-    def _orders(self, member: _Member, wanted: pb.Wanted) -> str:
+    def _orders(self, member: _Member, orders: pb.Orders) -> str:
         """Orders as `ACTIVE 0 under 1`; those under no token have none."""
         said = []
-        for topic in wanted.topics:
+        for topic in orders.topics:
             for each in topic.ranges:
-                places, order = each.partitions, pb.Wanted.Order.Name(each.order)
+                places, order = each.partitions, pb.Orders.Order.Name(each.order)
                 for p in range(places.first, places.last + 1):
                     token = places.first_token and places.first_token + p - places.first
                     member.handoffs[p] = each.handoff_id
-                    if each.order == pb.Wanted.ACTIVE:
+                    if each.order == pb.Orders.ACTIVE:
                         member.held[p] = token
                     said.append(f"{order} {p}" + (f" under {token}" if token else ""))
-        return ", ".join(said) or f"nothing ({wanted.why or 'as before'})"
+        return ", ".join(said) or f"nothing ({orders.why or 'as before'})"

@@ -143,12 +143,12 @@ class SessionSpace(World):
         lines = []
         for n, member in enumerate(self.members):
             new, self.heard[n] = member.told[self.heard[n] :], len(member.told)
-            for _, wanted in new:
+            for _, message in new:
                 orders = ", ".join(
                     f"{each.order.value} {each.topic}-{each.partition} under {each.token}"
-                    for each in wanted.partitions
+                    for each in message.partitions
                 )
-                kind = "whole" if wanted.based_on < 0 else "difference"
+                kind = "whole" if message.based_on < 0 else "difference"
                 lines.append(f"{member.name or n} hears ({kind}): {orders or 'nothing'}")
         for append in self.held or ():
             if append is not self._last_said:

@@ -22,8 +22,8 @@ from coordinator.core.session_values.messages import (
     HeartbeatAck,
     Order,
     OrderedPartition,
+    Orders,
     ToMember,
-    Wanted,
 )
 from coordinator.core.session_values.records import Phase
 from coordinator.core.sessions.group import SessionGroup
@@ -92,13 +92,13 @@ class Witness:
             group = self._group(group_id)
             is_member = group is not None and reply.member_id in group.members
             _expect(is_member, f"{reply.member_id} is told that it is a member")
-        if reply.wanted is not None:
-            self._told(group_id, reply.member_id, reply.wanted)
+        if reply.orders is not None:
+            self._told(group_id, reply.member_id, reply.orders)
 
     def told(self, group_id: str, member_id: str, said: ToMember) -> None:
         """A member was told something."""
-        if said.wanted is not None:
-            self._told(group_id, member_id, said.wanted)
+        if said.orders is not None:
+            self._told(group_id, member_id, said.orders)
         if said.ack is not None:
             self._acknowledged(group_id, member_id, said.ack)
 
@@ -118,22 +118,22 @@ class Witness:
         group = self.durable.groups.get(group_id)
         return group if isinstance(group, SessionGroup) else None
 
-    def _told(self, group_id: str, member_id: str, wanted: Wanted) -> None:
+    def _told(self, group_id: str, member_id: str, orders: Orders) -> None:
         group = self._group(group_id)
         if group is None:
-            _expect(not wanted.partitions, f"{member_id} is told of a group that there is not")
+            _expect(not orders.partitions, f"{member_id} is told of a group that there is not")
             return
-        for each in wanted.partitions:
+        for each in orders.partitions:
             says = _truth(group, member_id, each)
             _expect(not says, f"{member_id} is told {each}, but {says}")
         version, missing = self._untold.pop((group_id, member_id), (0, set()))
-        if wanted.based_on < 0:
-            if version != wanted.version:  # Its first part.
+        if orders.based_on < 0:
+            if version != orders.version:  # Its first part.
                 missing = set(group.places_of(member_id))
                 missing |= group.preparing.get(member_id, set())
-            missing -= {(each.topic, each.partition) for each in wanted.partitions}
-            if wanted.is_part:
-                self._untold[group_id, member_id] = wanted.version, missing
+            missing -= {(each.topic, each.partition) for each in orders.partitions}
+            if orders.is_part:
+                self._untold[group_id, member_id] = orders.version, missing
             else:
                 _expect(not missing, f"{member_id} is not told of {missing}")
 
@@ -147,8 +147,8 @@ class Witness:
                 if handoff.phase is Phase.FORCED and handoff.source == member_id
             }
         _expect(
-            forced == set(ack.not_renewed),
-            f"{member_id} is told that {set(ack.not_renewed)} are not renewed; {forced} are forced",
+            forced == set(ack.expiring),
+            f"{member_id} is told that {set(ack.expiring)} are not renewed; {forced} are forced",
         )
 
 

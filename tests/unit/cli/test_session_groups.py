@@ -50,7 +50,7 @@ async def desk():
     async with running() as server, grpc.aio.insecure_channel(server.address) as channel:
         member = Stream(channel)
         await member.attach("w-a", b"1" * 16, wishes=PATIENT)
-        await member.next("wanted")
+        await member.next("orders")
         yield Operator(server.address), member
 
 
@@ -106,7 +106,7 @@ async def test_open_handoffs_and_lost_streams_are_told_in_sentences(desk):
     operator, member = desk
     second = Stream(member.channel)
     await second.attach("w-b", b"2" * 16)
-    await member.next("wanted")
+    await member.next("orders")
     _, _, notes = await operator.run("groups", "describe", "g")
     assert "has 1 open hand-off: t-" in notes
     assert "from 'w-a' to 'w-b' (drain" in notes
@@ -167,7 +167,7 @@ async def test_plans_are_explained_and_drawn_with_their_handoffs(desk):
     operator, member = desk
     second = Stream(member.channel)
     await second.attach("w-b", b"2" * 16)
-    draining = (await member.next("wanted")).wanted.topics[0].ranges[0]
+    draining = (await member.next("orders")).orders.topics[0].ranges[0]
     released = pb.SessionAck.Partition(
         topic="t",
         partition=draining.partitions.first,
@@ -177,7 +177,7 @@ async def test_plans_are_explained_and_drawn_with_their_handoffs(desk):
         position=70,
     )
     await member.say(ack=pb.SessionAck(partitions=[released]))
-    await second.next("wanted")
+    await second.next("orders")
     _, told, _ = await operator.run("explain", "g")
     assert "Plan of group 'g'" in told
     assert "1 partition for balance: t-" in told

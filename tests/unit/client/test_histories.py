@@ -30,7 +30,7 @@ from coordinator.client.offsets import Commit
 from coordinator.v1 import errors_pb2
 from coordinator.v1 import session_pb2 as pb
 from tests.unit.client.kit import Player, told
-from tests.unit.client.sessions.kit import ACTIVE, DRAIN, wanted
+from tests.unit.client.sessions.kit import ACTIVE, DRAIN, orders_message
 from tests.unit.client.sessions.test_member_machine import Driven
 from tests.unit.client.test_chance import PARTITIONS, Chance
 
@@ -284,11 +284,11 @@ class SessionHistory(Driven):
         self.version += 1
         if self.has_stream and self.dice.random() < 0.8:
             remaining_ms = self.dice.choice([500, 30_000])
-            self.hear(self.now_ms, wanted=self.whole(remaining_ms=remaining_ms))
+            self.hear(self.now_ms, orders=self.whole(remaining_ms=remaining_ms))
 
-    def whole(self, **more) -> pb.Wanted:
+    def whole(self, **more) -> pb.Orders:
         orders = [(n, *order) for n, order in sorted(self.orders.items())]
-        return wanted(self.version, *orders, **more)
+        return orders_message(self.version, *orders, **more)
 
     def beat(self) -> None:
         """A heartbeat, and a whole state that answers it, in time."""
@@ -297,7 +297,7 @@ class SessionHistory(Driven):
             ack = pb.SessionHeartbeatAck(number=number, coordinator_epoch=self.epoch)
             self.hear(self.now_ms, heartbeat_ack=ack)
             self.version += 1
-            self.hear(self.now_ms, wanted=self.whole(answers=number))
+            self.hear(self.now_ms, orders=self.whole(answers=number))
 
     def wait(self) -> None:
         until_ms = self.now_ms + self.dice.choice([10, 100, 1_000, 3_000, 9_500])
@@ -328,7 +328,7 @@ class SessionHistory(Driven):
             attached = pb.Attached(
                 session_id=self.part.stream.session_id or f"s{self.token}", member_id="m",
                 coordinator_epoch=self.epoch, lease_ms=10_000, heartbeat_interval_ms=2_500,
-                wanted=self.whole(),
+                orders=self.whole(),
             )  # fmt: skip
             self.hear(self.now_ms, attached=attached)
 

@@ -84,21 +84,21 @@ class Actor:
             self.heard += 1
             if message.HasField("attached"):
                 self.member_id = message.attached.member_id or self.member_id
-            wanted = message.attached.wanted if message.HasField("attached") else message.wanted
-            for topic in wanted.topics:
+            orders = message.attached.orders if message.HasField("attached") else message.orders
+            for topic in orders.topics:
                 for each in topic.ranges:
                     self._follow(topic.name, each)
 
-    def _follow(self, topic: str, each: pb.Wanted.Range) -> None:
-        kinds = {pb.Wanted.DRAIN: pb.SessionAck.RELEASED, pb.Wanted.LOST: pb.SessionAck.RELEASED,
-                 pb.Wanted.WARM: pb.SessionAck.READY}  # fmt: skip
+    def _follow(self, topic: str, each: pb.Orders.Range) -> None:
+        kinds = {pb.Orders.DRAIN: pb.SessionAck.RELEASED, pb.Orders.LOST: pb.SessionAck.RELEASED,
+                 pb.Orders.WARM: pb.SessionAck.READY}  # fmt: skip
         for n in range(each.partitions.last - each.partitions.first + 1):
             partition = each.partitions.first + n
             token = each.partitions.first_token + n if each.partitions.first_token else 0
-            if each.order == pb.Wanted.ACTIVE:
+            if each.order == pb.Orders.ACTIVE:
                 self.held[topic, partition] = token
                 continue
-            if each.order != pb.Wanted.WARM:
+            if each.order != pb.Orders.WARM:
                 token = self.held.pop((topic, partition), token)
             ack = pb.SessionAck.Partition(
                 topic=topic, partition=partition, kind=kinds[each.order], token=token,

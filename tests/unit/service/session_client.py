@@ -61,11 +61,11 @@ class Stream:
             return await self.call.code()
 
 
-def orders(wanted: pb.Wanted) -> dict[int, str]:
+def orders(message: pb.Orders) -> dict[int, str]:
     """Order of each partition, by its number."""
     return {
-        partition: pb.Wanted.Order.Name(each.order)
-        for topic in wanted.topics
+        partition: pb.Orders.Order.Name(each.order)
+        for topic in message.topics
         for each in topic.ranges
         for partition in range(each.partitions.first, each.partitions.last + 1)
     }

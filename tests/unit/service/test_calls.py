@@ -99,8 +99,8 @@ def test_a_host_is_what_kafka_s_tools_print(peer, host):
 
 def test_who_commands_nodes_or_reads_their_logs_needs_admin():
     for name in ("ClusterAdmin/ElectLeaders", "ClusterAdmin/MoveShard", "ClusterAdmin/DrainNode",
-                 "ShardReplica/Fetch", "TopicReplica/TellTopics",
-                 "TopicReplica/TellLogEnds"):  # fmt: skip
+                 "ShardReplica/Fetch", "TopicReplica/FetchTopics",
+                 "TopicReplica/FetchLogEnds"):  # fmt: skip
         line = METHODS[f"/coordinator.v1.{name}"]
         assert line.kind.operations == (Operation.ADMIN,)
         assert list(line.groups(None)) == [None]

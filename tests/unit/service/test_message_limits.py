@@ -64,7 +64,7 @@ LONG = {
 }
 OF_NO_GROUP = {
     "coordinator.v1.FindCoordinatorRequest",
-    "coordinator.v1.TellLogEndsRequest",
+    "coordinator.v1.FetchLogEndsRequest",
     "coordinator.v1.WatchRebalancesRequest",
 }
 """Requests without commands: tests/integration/hostile/test_message_limits.py sends them."""

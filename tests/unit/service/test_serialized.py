@@ -28,7 +28,7 @@ def test_log_ends_are_made_so_too():
     response = admin_pb2.ListLogEndsResponse()
     topic = response.topics.add(name="t")
     for partition in range(1_000):
-        topic.partitions.add(partition_index=partition, log_end_offset=7, told_at_ms=8)
+        topic.partitions.add(partition_index=partition, log_end_offset=7, reported_at_ms=8)
     data = at_once(serialized(response)).data
     assert admin_pb2.ListLogEndsResponse.FromString(data) == response
 

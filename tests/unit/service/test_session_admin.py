@@ -20,7 +20,7 @@ def admin(channel):  # noqa: F811
 async def attached(channel, name: str, incarnation: bytes = b"1" * 16) -> Stream:  # noqa: F811
     stream = Stream(channel)
     await stream.attach(name, incarnation)
-    await stream.next("wanted")
+    await stream.next("orders")
     return stream
 
 

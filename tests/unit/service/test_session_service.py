@@ -536,7 +536,7 @@ async def test_a_member_that_asks_for_a_large_state_again_and_again_is_not_read_
         began_s = asyncio.get_running_loop().time()
         for number in range(1, 7):
             stream.say(heartbeat=pb.SessionHeartbeat(number=number, whole=True))
-            while (await stream.next()).wanted.answers < number:
+            while (await stream.next()).orders.answers < number:
                 pass
         assert 0.3 < asyncio.get_running_loop().time() - began_s < 1
 

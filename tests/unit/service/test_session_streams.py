@@ -29,7 +29,7 @@ async def test_a_member_that_reads_nothing_costs_one_message_and_hears_why_at_la
     ):
         deaf = Stream(one)
         await deaf.attach("w-a", b"1" * 16, topics=topics)
-        await deaf.next("wanted")  # All topics are its own: a whole state takes 100 kB.
+        await deaf.next("orders")  # All topics are its own: a whole state takes 100 kB.
         for number in range(1, 50):
             await deaf.beat(number, whole=True)
         newer = Stream(other)

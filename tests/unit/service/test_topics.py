@@ -40,10 +40,10 @@ class Peers:
         self.topics: dict[int, Topics] = {}
         self.silent: set[int] = set()
 
-    async def tell_topics(self, node):
+    async def fetch_topics(self, node):
         return await self._of(node).here()
 
-    async def tell_log_ends(self, node, wanted):
+    async def fetch_log_ends(self, node, wanted):
         return await self._of(node).log_ends_here(wanted)
 
     def _of(self, node) -> Topics:
@@ -190,7 +190,7 @@ async def test_topics_have_a_limit_in_number_and_in_partitions(monkeypatch):
         assert (await desk.set("a", 9)).error is NONE, "what it had before is not counted twice"
 
 
-async def test_groups_tell_topics_by_offsets_log_ends_and_assignments():
+async def test_groups_fetch_topics_by_offsets_log_ends_and_assignments():
     async with machine() as [desk]:
         await desk.commit("g1", ("by_offset", 4), ("not legal", 0))
         member, generation = await desk.member("g2", "by_assignment", 3)

@@ -55,7 +55,7 @@ def test_a_restart_cuts_the_streams_and_raises_the_epoch(c):
     again = attach(c, number=2, held=[held], coordinator_epoch=1)
     attached = again.received[0].attached
     assert (attached.coordinator_epoch, c.fence_epoch) == (2, 2)
-    assert attached.wanted.topics[0].ranges[0].partitions.first_token == 1
+    assert attached.orders.topics[0].ranges[0].partitions.first_token == 1
 
 
 def test_one_that_reads_nothing_gets_the_newest_state_once(c):
@@ -66,7 +66,7 @@ def test_one_that_reads_nothing_gets_the_newest_state_once(c):
         beat(a, number)
     assert a.kinds == ["attached"]
     a.read_on()
-    assert a.kinds == ["attached", "heartbeat_ack", "wanted"]
+    assert a.kinds == ["attached", "heartbeat_ack", "orders"]
     assert a.received[1].heartbeat_ack.number == 4
 
 

@@ -71,13 +71,13 @@ class Lease:
             del self.sent[old]
         self.sent[number] = now_ms
 
-    def acknowledge(self, number: int, not_renewed: Iterable[TopicPartition], now_ms: int) -> bool:
+    def acknowledge(self, number: int, expiring: Iterable[TopicPartition], now_ms: int) -> bool:
         """Take in an acknowledgement.
 
         Returns:
             False if it came too late to renew anything.
         """
-        for partition in not_renewed:
+        for partition in expiring:
             self.frozen.setdefault(partition, self.renewed_ms)
         if number <= self.acknowledged:
             return True  # It moves nothing back.

@@ -14,7 +14,7 @@ class Ordered(NamedTuple):
     """An order about one partition. `token` 0: none. Offsets -1: unknown."""
 
     partition: TopicPartition
-    order: pb.Wanted.Order.ValueType
+    order: pb.Orders.Order.ValueType
     token: int
     handoff_id: int
     remaining_ms: int
@@ -22,15 +22,15 @@ class Ordered(NamedTuple):
     position: int
 
 
-def orders_of(pages: Iterable[pb.Wanted]) -> Iterator[Ordered]:
-    """Orders of a wanted state, one a partition."""
+def orders_of(pages: Iterable[pb.Orders]) -> Iterator[Ordered]:
+    """The orders of these pages, one a partition."""
     for page in pages:
         for topic in page.topics:
             for each in topic.ranges:
                 yield from _orders_of(topic.name, each)
 
 
-def _orders_of(topic: str, each: pb.Wanted.Range) -> Iterator[Ordered]:
+def _orders_of(topic: str, each: pb.Orders.Range) -> Iterator[Ordered]:
     first, offsets = each.partitions.first, each.committed_offsets
     token = each.partitions.first_token
     position = each.position if each.HasField("position") else UNKNOWN_OFFSET

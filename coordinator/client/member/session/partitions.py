@@ -196,13 +196,13 @@ class Partitions:
         """
         for each in orders:
             match each.order:
-                case pb.Wanted.ACTIVE:
+                case pb.Orders.ACTIVE:
                     self._activate(each, is_fresh=is_fresh)
-                case pb.Wanted.WARM:
+                case pb.Orders.WARM:
                     self._warm(each)
-                case pb.Wanted.DRAIN:
+                case pb.Orders.DRAIN:
                     self._drain(each, now_ms, is_fresh=is_fresh)
-                case pb.Wanted.LOST:
+                case pb.Orders.LOST:
                     self._order_lost(each)
 
     def lose_all(self, reason: str) -> None:

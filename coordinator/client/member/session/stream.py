@@ -1,4 +1,4 @@
-"""The stream of a session member: attaching, heartbeats, versions of what is wanted, leaving.
+"""The stream of a session member: attaching, heartbeats, versions of its orders, leaving.
 
 It says what the member is to send, and takes in what it hears; times are milliseconds of the
 member's own clock, which has to count the time for which the machine sleeps (CLOCK_BOOTTIME). What
@@ -96,7 +96,7 @@ class SessionStream:
         """Since when the stream has owed an answer."""
         self._retry_at_ms: int | None = 0
         self._retries = 0
-        self._pages: list[pb.Wanted] = []
+        self._pages: list[pb.Orders] = []
         self._pages_sent_ms = NEVER
         """Time at which the message that the pages answer was sent."""
         self._lacks_whole = False
@@ -205,8 +205,8 @@ class SessionStream:
                 self._attached(message.attached, now_ms)
             case "heartbeat_ack":
                 self._acknowledged(message.heartbeat_ack, now_ms)
-            case "wanted":
-                self._wanted(message.wanted, now_ms)
+            case "orders":
+                self._orders(message.orders, now_ms)
             case "refused":
                 self._refused(message.refused, now_ms)
             case "go_away":
@@ -284,8 +284,8 @@ class SessionStream:
         self._retries = 0
         self.interval_ms = max(1, attached.heartbeat_interval_ms or attached.lease_ms // 4)
         self._next_beat_ms = now_ms + self.interval_ms
-        if attached.HasField("wanted"):
-            self._take_page(attached.wanted, self._attach_sent_ms, now_ms)
+        if attached.HasField("orders"):
+            self._take_page(attached.orders, self._attach_sent_ms, now_ms)
         if not self._is_attached:
             self._is_attached, self._unanswered_ms = True, None
             if self._leaving is not None:
@@ -297,7 +297,7 @@ class SessionStream:
         self._epoch = ack.coordinator_epoch
         newer = [at_ms for number, at_ms in self.lease.sent.items() if number > ack.number]
         self._unanswered_ms = min(newer, default=None)
-        if not self.lease.acknowledge(ack.number, places_of(ack.not_renewed), now_ms):
+        if not self.lease.acknowledge(ack.number, places_of(ack.expiring), now_ms):
             self._ask_for_whole(now_ms)
 
     def _ask_for_whole(self, now_ms: int) -> None:
@@ -307,39 +307,39 @@ class SessionStream:
             self._asked_ms = now_ms
             self._beat(now_ms)
 
-    def _wanted(self, wanted: pb.Wanted, now_ms: int) -> None:
-        if wanted.coordinator_epoch < self._epoch:
+    def _orders(self, orders: pb.Orders, now_ms: int) -> None:
+        if orders.coordinator_epoch < self._epoch:
             return
-        if wanted.coordinator_epoch > self._epoch and wanted.HasField("based_on"):
+        if orders.coordinator_epoch > self._epoch and orders.HasField("based_on"):
             self._ask_for_whole(now_ms)  # Versions are of one epoch.
             return
-        self._epoch = wanted.coordinator_epoch
+        self._epoch = orders.coordinator_epoch
         sent_ms = NEVER
-        if wanted.HasField("answers"):  # 0: the Attach of this stream.
-            sent_ms = self.lease.sent.get(wanted.answers, NEVER)
-            sent_ms = sent_ms if wanted.answers else self._attach_sent_ms
-        self._take_page(wanted, sent_ms, now_ms)
+        if orders.HasField("answers"):  # 0: the Attach of this stream.
+            sent_ms = self.lease.sent.get(orders.answers, NEVER)
+            sent_ms = sent_ms if orders.answers else self._attach_sent_ms
+        self._take_page(orders, sent_ms, now_ms)
 
-    def _take_page(self, wanted: pb.Wanted, sent_ms: int, now_ms: int) -> None:
+    def _take_page(self, orders: pb.Orders, sent_ms: int, now_ms: int) -> None:
         """A state in pages takes effect with the last one."""
-        if self._pages and self._pages[0].version != wanted.version:
+        if self._pages and self._pages[0].version != orders.version:
             self._pages.clear()
         if not self._pages:
             self._pages_sent_ms = sent_ms
-        self._pages.append(wanted)
-        if wanted.is_part:
+        self._pages.append(orders)
+        if orders.is_part:
             return
         pages, self._pages = self._pages, []
         if not pages[0].HasField("based_on"):
             self._take_whole(pages, self._pages_sent_ms, now_ms)
         elif pages[0].based_on == self._version:
-            self._version = wanted.version
+            self._version = orders.version
             self.why = pages[0].why
             self.partitions.carry_out(orders_of(pages), now_ms, is_fresh=False)
-        elif wanted.version > self._version:
+        elif orders.version > self._version:
             self._ask_for_whole(now_ms)
 
-    def _take_whole(self, pages: list[pb.Wanted], sent_ms: int, now_ms: int) -> None:
+    def _take_whole(self, pages: list[pb.Orders], sent_ms: int, now_ms: int) -> None:
         self._version = pages[0].version
         self.why = pages[0].why
         is_fresh = sent_ms != NEVER and self.lease.is_fresh(sent_ms, now_ms)

@@ -20,7 +20,7 @@ from coordinator.core.session_values.records import (
 )
 from coordinator.core.session_values.requests import Attach, AttachReply, Standing
 from coordinator.core.session_values.written import SessionAdmitted, SessionWritten
-from coordinator.core.sessions import flaps, last_work, lease, wanted
+from coordinator.core.sessions import flaps, last_work, lease, orders
 from coordinator.core.sessions.group import SessionGroup
 from coordinator.core.sessions.holdings import grants_of
 from coordinator.core.sessions.leave import heirs
@@ -210,7 +210,7 @@ def answer(group: SessionGroup, member: SessionMember, command: Attach, now_ms: 
         session_id=member.record.session_id,
         member_id=member.member_id,
         lease_ms=member.told_lease_ms or member.record.lease_ms,
-        wanted=wanted.whole(group, member, now_ms, claimed),
+        orders=orders.whole(group, member, now_ms, claimed),
     )
 
 

@@ -12,7 +12,7 @@ from coordinator.core.errors import ErrorCode, Refused
 from coordinator.core.ids import TopicPartition
 from coordinator.core.numbers import Numbers
 from coordinator.core.records import Record
-from coordinator.core.session_values.messages import Wanted
+from coordinator.core.session_values.messages import Orders
 from coordinator.core.session_values.records import (
     PartitionsGranted,
     Phase,
@@ -95,7 +95,7 @@ def told_to_wait(heir: SessionMember, message: str, until_ms: int, now_ms: int) 
         member_id=heir.member_id,
         lease_ms=heir.record.lease_ms,
         retry_after_ms=max(0, until_ms - now_ms),
-        wanted=Wanted(heir.mailbox.version, -1, (), why="another process has the name"),
+        orders=Orders(heir.mailbox.version, -1, (), why="another process has the name"),
     )
 
 

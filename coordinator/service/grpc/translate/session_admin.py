@@ -65,7 +65,7 @@ def _described(_: Message, reply: o.SessionGroupReply) -> Work[Message]:
     response = message_of(
         _Response,
         reply,
-        *("policy", "members", "topics", "handoffs", "kept"),
+        *("policy", "members", "topics", "handoffs", "reservations"),
         policy=policy_message(reply.policy),
     )
     for number, row in enumerate(reply.members, 1):
@@ -86,7 +86,7 @@ def _described(_: Message, reply: o.SessionGroupReply) -> Work[Message]:
         _add_handoff(response, handoff, tokens[handoff.place[0]])
         if not number % PART:
             yield
-    for kept in reply.kept:
+    for kept in reply.reservations:
         _add_kept(response, kept)
         yield
     return response
@@ -143,7 +143,7 @@ def _add_handoff(response: _Response, row: o.HandoffRow, topic: o.TopicRow) -> N
 
 
 def _add_kept(response: _Response, row: o.KeptRow) -> None:
-    kept = response.kept.add(member_name=row.name, until_ms=row.until_ms)
+    kept = response.reservations.add(member_name=row.name, until_ms=row.until_ms)
     by_topic: dict[str, list[int]] = {}
     for topic, partition in row.places:
         by_topic.setdefault(topic, []).append(partition)

@@ -15,8 +15,8 @@ from coordinator.core.session_values.messages import (
     HeartbeatAck,
     Order,
     OrderedPartition,
+    Orders,
     ToMember,
-    Wanted,
 )
 from coordinator.core.session_values.policy import Mode, OnStall, Policy
 from coordinator.core.sessions.holdings import ranges_of
@@ -29,7 +29,7 @@ from coordinator.v1 import session_pb2 as pb
 
 _POLICY = [each.name for each in fields(Policy) if each.name not in ("mode", "on_stall")]
 PAGE_BYTES = 64 * 1024
-"""Size of the largest page of a wanted state: it takes 15 ms, and others are answered after it."""
+"""Size of the largest page of orders: it takes 15 ms, and others are answered after it."""
 RUN = 3_125
 """Partitions in one range: their committed offsets take half a page at most."""
 ACKS = 2_000
@@ -211,7 +211,7 @@ def _held(topics: Iterable[pb.HeldTopic]) -> Iterator[tuple[str, int, int]]:
 
 def attached(reply: q.AttachReply, epoch: int) -> Iterator[pb.SessionResponse]:
     """The answer to an Attach, in one message or, for a large state, in several."""
-    pages = iter(()) if reply.wanted is None else wanted_pages(reply.wanted, epoch)
+    pages = iter(()) if reply.orders is None else order_pages(reply.orders, epoch)
     waiting = reply.standing is q.Standing.WAITING
     yield pb.SessionResponse(
         attached=pb.Attached(
@@ -223,11 +223,11 @@ def attached(reply: q.AttachReply, epoch: int) -> Iterator[pb.SessionResponse]:
             coordinator_epoch=epoch,
             lease_ms=reply.lease_ms,
             heartbeat_interval_ms=reply.lease_ms // 4,
-            wanted=next(pages, None),
+            orders=next(pages, None),
         )
     )
     for page in pages:
-        yield pb.SessionResponse(wanted=page)
+        yield pb.SessionResponse(orders=page)
 
 
 def told(news: ToMember, reply: q.AttachReply, epoch: int) -> Iterator[pb.SessionResponse]:
@@ -237,20 +237,20 @@ def told(news: ToMember, reply: q.AttachReply, epoch: int) -> Iterator[pb.Sessio
     """
     if news.attached:
         member = replace(
-            reply, standing=q.Standing.MEMBER, message="", retry_after_ms=0, wanted=news.wanted
+            reply, standing=q.Standing.MEMBER, message="", retry_after_ms=0, orders=news.orders
         )
         yield from attached(member, epoch)
     if news.ack is not None:
         yield _ack_of(news.ack, epoch)
-    if news.wanted is not None and not news.attached:
-        for page in wanted_pages(news.wanted, epoch):
-            yield pb.SessionResponse(wanted=page)
+    if news.orders is not None and not news.attached:
+        for page in order_pages(news.orders, epoch):
+            yield pb.SessionResponse(orders=page)
 
 
 def _ack_of(told: HeartbeatAck, epoch: int) -> pb.SessionResponse:
     message = pb.SessionHeartbeatAck(number=told.number, coordinator_epoch=epoch)
-    if told.not_renewed:
-        message.not_renewed.extend(_topics_of(told.not_renewed))
+    if told.expiring:
+        message.expiring.extend(_topics_of(told.expiring))
     return pb.SessionResponse(heartbeat_ack=message)
 
 
@@ -263,17 +263,17 @@ def _topics_of(places: Sequence[TopicPartition]) -> Iterator[pb.HeldTopic]:
 
 
 _ORDERS = {
-    Order.ACTIVE: pb.Wanted.ACTIVE,
-    Order.WARM: pb.Wanted.WARM,
-    Order.DRAIN: pb.Wanted.DRAIN,
-    Order.LOST: pb.Wanted.LOST,
+    Order.ACTIVE: pb.Orders.ACTIVE,
+    Order.WARM: pb.Orders.WARM,
+    Order.DRAIN: pb.Orders.DRAIN,
+    Order.LOST: pb.Orders.LOST,
 }
 
 
-def wanted_pages(wanted: Wanted, epoch: int) -> Iterator[pb.Wanted]:
-    """A wanted state, in pages: partitions that follow each other in all are one range."""
-    page, size_bytes = _page(wanted, epoch)
-    for run in _runs(wanted.partitions):
+def order_pages(orders: Orders, epoch: int) -> Iterator[pb.Orders]:
+    """Orders, in pages: partitions that follow each other in all are one range."""
+    page, size_bytes = _page(orders, epoch)
+    for run in _runs(orders.partitions):
         topic, item = run[0].topic, _range(run)
         item_bytes = item.ByteSize() + FRAME_BYTES
         topic_bytes = len(topic.encode()) + 2 * FRAME_BYTES
@@ -281,23 +281,23 @@ def wanted_pages(wanted: Wanted, epoch: int) -> Iterator[pb.Wanted]:
         if page.topics and size_bytes + item_bytes + is_new * topic_bytes > PAGE_BYTES:
             page.is_part = True
             yield page
-            page, size_bytes = _page(wanted, epoch)
+            page, size_bytes = _page(orders, epoch)
             is_new = True
         if is_new:
             page.topics.add(name=topic)
         page.topics[-1].ranges.append(item)
         size_bytes += item_bytes + is_new * topic_bytes
-    page.is_part = wanted.is_part
+    page.is_part = orders.is_part
     yield page
 
 
-def _page(wanted: Wanted, epoch: int) -> tuple[pb.Wanted, int]:
+def _page(orders: Orders, epoch: int) -> tuple[pb.Orders, int]:
     """A page without partitions, and the most that it takes."""
-    page = pb.Wanted(coordinator_epoch=epoch, version=wanted.version, why=wanted.why)
-    if wanted.based_on >= 0:
-        page.based_on = wanted.based_on
-    if wanted.answers >= 0:
-        page.answers = wanted.answers
+    page = pb.Orders(coordinator_epoch=epoch, version=orders.version, why=orders.why)
+    if orders.based_on >= 0:
+        page.based_on = orders.based_on
+    if orders.answers >= 0:
+        page.answers = orders.answers
     return page, page.ByteSize() + FRAME_BYTES
 
 
@@ -324,9 +324,9 @@ def _follows(before: OrderedPartition, each: OrderedPartition) -> bool:
     )
 
 
-def _range(run: Sequence[OrderedPartition]) -> pb.Wanted.Range:
+def _range(run: Sequence[OrderedPartition]) -> pb.Orders.Range:
     first = run[0]
-    message = pb.Wanted.Range(
+    message = pb.Orders.Range(
         partitions=pb.PartitionRange(
             first=first.partition, last=run[-1].partition, first_token=first.token
         ),

@@ -19,9 +19,9 @@ async def attach_new(group: GroupTrial) -> None:
     group.check(bool(attached.session_id and attached.member_id), "session and member have ids")
     group.check(attached.lease_ms == group.lease_ms, "the lease is that of the group's policy")
     group.check(attached.heartbeat_interval_ms == group.lease_ms // 4, "heartbeats every L/4")
-    group.check(not attached.wanted.HasField("based_on"), "Attached carries the whole Wanted")
-    group.check(not attached.wanted.topics, "nothing is granted before a plan")
-    group.check(bool(attached.wanted.why), "an empty Wanted says why")
+    group.check(not attached.orders.HasField("based_on"), "Attached carries the whole Orders")
+    group.check(not attached.orders.topics, "nothing is granted before a plan")
+    group.check(bool(attached.orders.why), "an empty Orders says why")
     await group.until(lambda: a.active == [0, 1, 2, 3], "the only member gets everything")
     tokens = [a.orders[p].token for p in a.active]
     group.check(all(tokens) and len(set(tokens)) == 4, "each grant has a token of its own")
@@ -32,14 +32,14 @@ async def resume_keeps_tokens(group: GroupTrial) -> None:
     """A member that comes back on a new stream keeps its session, partitions and tokens; nobody
     else hears of it."""
     a, b = await group.pair()
-    before, session, told = dict(a.held), a.session_id, len(b.wanted)
+    before, session, told = dict(a.held), a.session_id, len(b.all_orders)
     a.cut()
     await group.until(lambda: a.last.has_ended, "the stream has ended")
     a.beats = True
     attached = await a.attach()
     group.check(attached.session_id == session, "the session is the same")
     group.check({p: a.orders[p].token for p in a.active} == before, "the tokens are the same")
-    group.check(len(b.wanted) == told, "the other member is told nothing")
+    group.check(len(b.all_orders) == told, "the other member is told nothing")
 
 
 @cases("3")
@@ -57,17 +57,17 @@ async def resume_without_session_id(group: GroupTrial) -> None:
 async def resume_claims_too_much(group: GroupTrial) -> None:
     """Claims of what a member does not hold are LOST; the one who holds it hears nothing."""
     a, b = await group.pair()
-    mine, (theirs,), told = a.active, b.active, len(b.wanted)
+    mine, (theirs,), told = a.active, b.active, len(b.all_orders)
     attached = await a.attach(held=held_topics({**a.held, theirs: 99}))
     group.check(a.active == mine, "what it holds is ACTIVE")
     lost = [
         each.order
-        for topic in attached.wanted.topics
+        for topic in attached.orders.topics
         for each in topic.ranges
         if each.partitions.first <= theirs <= each.partitions.last
     ]
-    group.check(lost == [pb.Wanted.LOST], "what it claimed and does not hold is named LOST")
-    group.check(len(b.wanted) == told, "the holder is told nothing")
+    group.check(lost == [pb.Orders.LOST], "what it claimed and does not hold is named LOST")
+    group.check(len(b.all_orders) == told, "the holder is told nothing")
 
 
 @cases("5")
@@ -137,9 +137,9 @@ async def unknown_session(group: GroupTrial) -> None:
     a = group.member("w-a")
     attached = await a.attach(session_id="f" * 32, held=held_topics({0: 7}))
     group.check(attached.session_id not in ("", "f" * 32), "it gets another session")
-    ranges = [each for topic in attached.wanted.topics for each in topic.ranges]
+    ranges = [each for topic in attached.orders.topics for each in topic.ranges]
     group.check(
-        all(each.order == pb.Wanted.LOST for each in ranges), "nothing that it claims is granted"
+        all(each.order == pb.Orders.LOST for each in ranges), "nothing that it claims is granted"
     )
     await group.until(lambda: len(a.active) == 3, "the plan gives it partitions")
     group.check(all(token > 7 for token in a.held.values()), "tokens are above the one claimed")
@@ -172,9 +172,9 @@ async def higher_epoch(group: GroupTrial) -> None:
     group.check(attached.session_id != session, "it gets a new session")
     active = [
         each
-        for topic in attached.wanted.topics
+        for topic in attached.orders.topics
         for each in topic.ranges
-        if each.order == pb.Wanted.ACTIVE
+        if each.order == pb.Orders.ACTIVE
     ]
     group.check(not active, "what it claims is not confirmed")
     await group.until(lambda: len(a.active) == 2, "it is granted partitions anew")
@@ -193,15 +193,15 @@ async def claimed_token_is_not_believed(group: GroupTrial) -> None:
 
 @cases("3")
 async def whole_on_request(group: GroupTrial) -> None:
-    """A heartbeat with `whole` is answered with the whole Wanted, which names the heartbeat."""
+    """A heartbeat with `whole` is answered with the whole Orders, which names the heartbeat."""
     a = await group.alone(3)
     number = await a.beat(whole=True)
     await group.until(
-        lambda: any(w.HasField("answers") and w.answers == number for w in a.wanted),
-        "a Wanted answers the heartbeat",
+        lambda: any(w.HasField("answers") and w.answers == number for w in a.all_orders),
+        "a Orders answers the heartbeat",
     )
-    wanted = next(w for w in a.wanted if w.HasField("answers") and w.answers == number)
-    group.check(not wanted.HasField("based_on"), "it is the whole")
+    orders = next(w for w in a.all_orders if w.HasField("answers") and w.answers == number)
+    group.check(not orders.HasField("based_on"), "it is the whole")
     group.check(a.active == [0, 1, 2], "it names everything")
 
 
@@ -210,8 +210,8 @@ async def differences_follow(group: GroupTrial) -> None:
     """Differences are based on the version that was sent last."""
     a = await group.alone(2)
     await group.attached("w-b", 2)
-    await group.until(lambda: bool(a.with_order(pb.Wanted.DRAIN)), "one is to be drained")
-    for before, after in zip(a.wanted, a.wanted[1:], strict=False):
+    await group.until(lambda: bool(a.with_order(pb.Orders.DRAIN)), "one is to be drained")
+    for before, after in zip(a.all_orders, a.all_orders[1:], strict=False):
         if after.HasField("based_on"):
             group.check(after.based_on == before.version, "based_on is the version before")
         group.check(after.version > before.version, "versions rise")

@@ -104,16 +104,16 @@ class GroupTrial(GroupCalls):
         """
         a = await self.alone(2, **fields)
         b = await self.attached("w-b", 2)
-        await self.until(lambda: len(a.with_order(pb.Wanted.DRAIN)) == 1, "w-a is to drain one")
-        return a, b, a.with_order(pb.Wanted.DRAIN)[0]
+        await self.until(lambda: len(a.with_order(pb.Orders.DRAIN)) == 1, "w-a is to drain one")
+        return a, b, a.with_order(pb.Orders.DRAIN)[0]
 
     async def warming(self) -> tuple[ScriptedMember, ScriptedMember, int]:
         """Mode warm: one member holds a partition for which another one is to prepare."""
         self.policy.mode = pb.GroupPolicy.WARM
         a = await self.alone(2)
         b = await self.attached("w-b", 2)
-        await self.until(lambda: len(b.with_order(pb.Wanted.WARM)) == 1, "w-b is to warm one")
-        return a, b, b.with_order(pb.Wanted.WARM)[0]
+        await self.until(lambda: len(b.with_order(pb.Orders.WARM)) == 1, "w-b is to warm one")
+        return a, b, b.with_order(pb.Orders.WARM)[0]
 
 
 class ServerUnderTest:

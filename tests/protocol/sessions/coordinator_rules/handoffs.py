@@ -80,7 +80,7 @@ async def drain_is_not_taken_back(group: GroupTrial) -> None:
     await group.until(lambda: b.go_away == pb.GoAway.LEFT, "the next holder has left")
     await a.beat_and_hear()
     await a.beat_and_hear(whole=True)
-    await group.until(lambda: a.wanted[-1].HasField("answers"), "the whole has come")
+    await group.until(lambda: a.all_orders[-1].HasField("answers"), "the whole has come")
     group.check(a.orders[place].order == DRAIN, "the drain stays ordered")
     await a.ack(place)
     await group.until(
@@ -203,7 +203,7 @@ async def deadline_is_fixed(group: GroupTrial) -> None:
     await c.leave("NOW")
     await asyncio.sleep(group.lease_s / 4)
     await a.beat(whole=True)
-    await group.until(lambda: a.wanted[-1].HasField("answers"), "the whole has come")
+    await group.until(lambda: a.all_orders[-1].HasField("answers"), "the whole has come")
     told = a.orders[place]
     spent_ms = (told.at_s - began_s) * 1_000
     group.check(told.order == DRAIN, "the drain stays ordered")

@@ -167,7 +167,7 @@ async def stall_drains(group: GroupTrial) -> None:
     mine = a.active
     a.beats = False  # From here on its heartbeats carry a stamp that stands still.
     ends_s = asyncio.get_running_loop().time() + 6 * group.lease_s + 10
-    while a.with_order(pb.Wanted.DRAIN) != mine:
+    while a.with_order(pb.Orders.DRAIN) != mine:
         await a.beat_and_hear(progress=1)
         group.check(asyncio.get_running_loop().time() < ends_s, "its partitions are drained")
         await asyncio.sleep(group.lease_s / 5)

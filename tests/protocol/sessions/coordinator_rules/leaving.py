@@ -66,7 +66,7 @@ async def leave_drain_deadline(group: GroupTrial) -> None:
     await group.until(lambda: len(a.with_order(DRAIN)) == 2, "everything is to be drained")
     await a.ack(given)
     await group.until(lambda: a.orders[kept].order == LOST, "the rest is forced at the deadline")
-    renewing_s = max(a.sent[ack.number] for ack in a.acks if not ack.not_renewed)
+    renewing_s = max(a.sent[ack.number] for ack in a.acks if not ack.expiring)
     await group.until(lambda: kept in b.active, "it goes on", 3 * group.lease_s + 10)
     group.not_before(b.orders[kept].at_s, renewing_s, group.lease_s, "it goes on")
 
@@ -76,18 +76,18 @@ async def leave_and_return(group: GroupTrial) -> None:
     """Leave(RETURN): partitions are kept for the name; its next process has them back, under new
     tokens, and nobody else moves."""
     a, b = await group.pair()
-    mine, old, told = a.active, dict(a.held), len(b.wanted)
+    mine, old, told = a.active, dict(a.held), len(b.all_orders)
     await a.leave("RETURN", FOREVER_MS)
     await group.until(lambda: a.go_away == pb.GoAway.LEFT, "the leaver gets GoAway(LEFT)")
     await asyncio.sleep(0.5)
     await b.beat_and_hear()
-    group.check(len(b.wanted) == told, "nobody gets what is kept")
+    group.check(len(b.all_orders) == told, "nobody gets what is kept")
     again = _next(group, a)
     await again.attach()
     await group.until(lambda: again.active == mine, "the next process has the same partitions")
     group.check(all(again.held[p] > old[p] for p in mine), "under new tokens")
     await b.beat_and_hear()
-    group.check(len(b.wanted) == told, "the other member hears nothing")
+    group.check(len(b.all_orders) == told, "the other member hears nothing")
 
 
 @cases("5")
@@ -128,7 +128,7 @@ async def name_in_use(group: GroupTrial) -> None:
     """A second process under a name waits while the first one may be alive, holds nothing, and
     inherits everything when that one says NOW; nobody else moves."""
     a, b = await group.pair()
-    mine, old, told = a.active, dict(a.held), len(b.wanted)
+    mine, old, told = a.active, dict(a.held), len(b.all_orders)
     heir = _next(group, a)
     attached = await heir.attach()
     group.check(attached.standing == pb.Attached.WAITING, "the second process is WAITING")
@@ -142,7 +142,7 @@ async def name_in_use(group: GroupTrial) -> None:
     await group.until(lambda: heir.active == mine, "the second process inherits")
     group.check(all(heir.held[p] > old[p] for p in mine), "under new tokens")
     await b.beat_and_hear()
-    group.check(len(b.wanted) == told, "the other member hears nothing")
+    group.check(len(b.all_orders) == told, "the other member hears nothing")
 
 
 @cases("5")
@@ -177,7 +177,7 @@ async def ready_gates_receiving(group: GroupTrial) -> None:
     await a.beat_and_hear(ready=False)
     await asyncio.sleep(0.3)
     group.check(not a.orders, "it receives nothing")
-    group.check(bool(a.wanted[-1].why), "and is told why")
+    group.check(bool(a.all_orders[-1].why), "and is told why")
     await a.beat(ready=True)
     await group.until(lambda: a.active == [0, 1], "ready, it receives")
     await a.beat_and_hear(ready=False)

@@ -46,7 +46,7 @@ class ScriptedMember:
         self.sent: dict[int, float] = {}
         """Times at which its heartbeats were sent."""
         self.acks: list[pb.SessionHeartbeatAck] = []
-        self.wanted: list[pb.Wanted] = []
+        self.all_orders: list[pb.Orders] = []
         self.beats = True
         self.releases = self.readies = self.refuses = False
         """Acks that it sends without being told."""
@@ -273,8 +273,8 @@ class ScriptedMember:
                 await self._answer_orders()
             case "heartbeat_ack":
                 self.acks.append(said.heartbeat_ack)
-            case "wanted":
-                self._wanted(said.wanted)
+            case "orders":
+                self._orders(said.orders)
                 await self._answer_orders()
 
     def _attached(self, attached: pb.Attached) -> None:
@@ -282,8 +282,8 @@ class ScriptedMember:
             self.number = 0
         self.session_id, self.member_id = attached.session_id, attached.member_id
         self.epoch = max(self.epoch, attached.coordinator_epoch)
-        if attached.HasField("wanted"):
-            self._wanted(attached.wanted)
+        if attached.HasField("orders"):
+            self._orders(attached.orders)
         if self.last.count("attached") == 1:
             self._start(self._beat_in_time(self.last, attached.heartbeat_interval_ms / 1_000))
 
@@ -297,11 +297,11 @@ class ScriptedMember:
             await self.beat()
             due_s = loop.time() + interval_s
 
-    def _wanted(self, wanted: pb.Wanted) -> None:
-        self.wanted.append(wanted)
-        self.version = wanted.version
-        told = dict(orders_of(wanted))
-        if not wanted.HasField("based_on"):
+    def _orders(self, orders: pb.Orders) -> None:
+        self.all_orders.append(orders)
+        self.version = orders.version
+        told = dict(orders_of(orders))
+        if not orders.HasField("based_on"):
             self.orders.clear()
             self.held = {p: token for p, token in self.held.items() if p in told}
         for partition, each in told.items():

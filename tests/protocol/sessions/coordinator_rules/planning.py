@@ -50,9 +50,9 @@ async def capacity_of_zero_says_why(group: GroupTrial) -> None:
     a = await group.attached("w-a", 2, capacity=0.0)
     await asyncio.sleep(0.3)
     await a.beat(whole=True)
-    await group.until(lambda: a.wanted[-1].HasField("answers"), "the whole has come")
+    await group.until(lambda: a.all_orders[-1].HasField("answers"), "the whole has come")
     group.check(not a.orders, "it has nothing")
-    group.check("capacity" in a.wanted[-1].why, f"why says so: {a.wanted[-1].why!r}")
+    group.check("capacity" in a.all_orders[-1].why, f"why says so: {a.all_orders[-1].why!r}")
 
 
 @cases("7")
@@ -61,7 +61,7 @@ async def more_members_than_partitions(group: GroupTrial) -> None:
     members = [await group.attached(f"w-{name}", 1) for name in "abc"]
 
     def are_told() -> bool:
-        return all(m.active or m.wanted[-1].why == "nothing free" for m in members)
+        return all(m.active or m.all_orders[-1].why == "nothing free" for m in members)
 
     await group.until(are_told, "each has the partition, or knows that none is left")
     group.check(sum(len(m.active) for m in members) == 1, "one has it")

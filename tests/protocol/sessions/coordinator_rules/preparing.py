@@ -44,7 +44,7 @@ async def ready_counts_for_its_handoff(group: GroupTrial) -> None:
     await a.beat_and_hear()
     group.check(not a.with_order(DRAIN), "another id, or another member, does not count")
     attached = await b.attach()
-    group.check(not attached.wanted.HasField("based_on"), "the answer is the whole")
+    group.check(not attached.orders.HasField("based_on"), "the answer is the whole")
     group.check(b.orders[place].handoff_id == handoff_id, "the whole names the same hand-off")
     await b.ack(place, "READY")
     await group.until(lambda: a.with_order(DRAIN) == [place], "the right id counts")
@@ -100,7 +100,7 @@ async def refused_while_held(group: GroupTrial) -> None:
     await a.ack(0, "REFUSED", reason="cannot open it")
     await asyncio.sleep(1.0)
     await a.beat_and_hear()
-    granted = [each for _, each in a.history if each.order == pb.Wanted.ACTIVE]
+    granted = [each for _, each in a.history if each.order == pb.Orders.ACTIVE]
     group.check(len(granted) == 1, "it is not granted again at once")
     group.check(await a.commit(0, 1, token=token) == "FENCED_TOKEN", "its token has ended")
 

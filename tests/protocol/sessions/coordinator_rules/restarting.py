@@ -29,11 +29,11 @@ async def restart_keeps_holdings(group: GroupTrial) -> None:
     place = a.active[0]
     group.check(a.orders[place].offset == 7, "the committed offset is there")
     group.check(await a.commit(place, 8) == "NONE", "it commits under the old token")
-    told = len(a.wanted), len(b.wanted)
+    told = len(a.all_orders), len(b.all_orders)
     for _ in range(4):
         await a.beat_and_hear()
         await b.beat_and_hear()
-    group.check((len(a.wanted), len(b.wanted)) == told, "nobody is told anything else")
+    group.check((len(a.all_orders), len(b.all_orders)) == told, "nobody is told anything else")
 
 
 @cases("9")

@@ -65,15 +65,15 @@ def held_set(held: dict[int, int]) -> pb.SessionHeartbeat.Held:
 
 def listed(ack: pb.SessionHeartbeatAck) -> list[int]:
     """Partitions that an acknowledgement does not renew."""
-    ranges = [each for topic in ack.not_renewed for each in topic.partitions]
+    ranges = [each for topic in ack.expiring for each in topic.partitions]
     return sorted(p for each in ranges for p in range(each.first, each.last + 1))
 
 
-def orders_of(wanted: pb.Wanted) -> list[tuple[int, Ordered]]:
-    """The orders of a Wanted, by partition."""
+def orders_of(orders: pb.Orders) -> list[tuple[int, Ordered]]:
+    """The orders of a Orders, by partition."""
     at_s = now_s()
     found: list[tuple[int, Ordered]] = []
-    for topic in wanted.topics:
+    for topic in orders.topics:
         for each in topic.ranges:
             first, last = each.partitions.first, each.partitions.last
             for number, partition in enumerate(range(first, last + 1)):

@@ -188,7 +188,7 @@ class MemberTrial(Trial):
             "coordinator_epoch": self.epoch,
             "lease_ms": self.lease_ms,
             "heartbeat_interval_ms": self.lease_ms // 4,
-            "wanted": wanted_of(self.version, told, epoch=self.epoch),
+            "orders": wanted_of(self.version, told, epoch=self.epoch),
             **fields,
         }
         stream.send(pb.SessionResponse(attached=pb.Attached(**given)))
@@ -196,12 +196,12 @@ class MemberTrial(Trial):
     def differ(self, stream: MemberStream, told: list[Told]) -> None:
         """Say a difference."""
         self.version += 1
-        stream.wanted(self.version, told, based_on=self.version - 1)
+        stream.orders(self.version, told, based_on=self.version - 1)
 
     def whole(self, stream: MemberStream, told: list[Told], answers: int | None = None) -> None:
         """Say the whole."""
         self.version += 1
-        stream.wanted(self.version, told, answers=answers)
+        stream.orders(self.version, told, answers=answers)
 
     # --- The member ---
 

@@ -107,7 +107,7 @@ async def resumed_by_attach(trial: MemberTrial) -> None:
 
 @cases("4")
 async def unasked_whole(trial: MemberTrial) -> None:
-    """A whole Wanted that answers nothing does not revive a suspended partition."""
+    """A whole Orders that answers nothing does not revive a suspended partition."""
     stream, _ = await _suspended(trial)
     trial.whole(stream, [Told(0, token=10), Told(1, token=11)])
     await asyncio.sleep(0.3)
@@ -117,17 +117,17 @@ async def unasked_whole(trial: MemberTrial) -> None:
 
 
 @cases("6")
-async def not_renewed(trial: MemberTrial) -> None:
+async def expiring(trial: MemberTrial) -> None:
     """A partition that an ack lists is not renewed again under its token, also if a later ack does
     not list it; the others are."""
     trial.lease_ms = trial.short_lease_ms
     stream = await trial.attached({0: 10, 1: 11})
     await trial.until(lambda: len(stream.heartbeats) >= 2, "heartbeats come")
-    stream.not_renewed = [0]
+    stream.expiring = [0]
     renewed_s = stream.renewed_s
     seen = len(stream.heartbeats)
     await trial.until(lambda: len(stream.heartbeats) > seen, "the next heartbeat comes")
-    stream.not_renewed = []
+    stream.expiring = []
     await trial.is_invalid_in_time(0, renewed_s)
     valid, takes_work = await trial.validity(1)
     trial.check(valid and takes_work, "the other one is renewed")
@@ -138,10 +138,10 @@ async def not_renewed_then_granted(trial: MemberTrial) -> None:
     """A partition that was not renewed is renewed again under a new token."""
     trial.lease_ms = trial.short_lease_ms
     stream = await trial.attached({0: 10})
-    stream.not_renewed = [0]
+    stream.expiring = [0]
     await trial.until(lambda: bool(stream.heartbeats), "a heartbeat comes")
     await trial.event("suspended", 0)
-    stream.not_renewed = []
+    stream.expiring = []
     trial.differ(stream, [Told(0, token=20)])
     granted = await trial.event("granted", 0)
     trial.check(granted.get("token") == 20, "the new token")

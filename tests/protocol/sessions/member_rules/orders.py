@@ -1,4 +1,4 @@
-"""Orders: what is wanted, and what has been done."""
+"""Orders, and what a member has done about them."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ async def ranges(trial: MemberTrial) -> None:
     """A range names consecutive partitions under consecutive tokens, each with its offset."""
     stream = await trial.attached({})
     trial.version += 1
-    wanted = pb.Wanted(
+    orders = pb.Orders(
         coordinator_epoch=trial.epoch, version=trial.version, based_on=trial.version - 1
     )
-    each = pb.Wanted.Range(
+    each = pb.Orders.Range(
         partitions=pb.PartitionRange(first=1, last=3, first_token=2**52),
-        order=pb.Wanted.ACTIVE,
+        order=pb.Orders.ACTIVE,
         committed_offsets=[7, -1, 9],
     )
-    wanted.topics.add(name="t", ranges=[each])
-    stream.send(pb.SessionResponse(wanted=wanted))
+    orders.topics.add(name="t", ranges=[each])
+    stream.send(pb.SessionResponse(orders=orders))
     for number, offset in enumerate((7, -1, 9)):
         granted = await trial.event("granted", 1 + number)
         trial.check(granted.get("token") == 2**52 + number, f"its token: {granted}")
@@ -43,7 +43,7 @@ async def gap(trial: MemberTrial) -> None:
     stream = await trial.attached({0: 10})
     await asyncio.sleep(0.1)
     seen = len(stream.heartbeats)
-    stream.wanted(trial.version + 5, [Told(1, token=12)], based_on=trial.version + 4)
+    stream.orders(trial.version + 5, [Told(1, token=12)], based_on=trial.version + 4)
     await trial.until(
         lambda: any(beat.whole for beat in stream.heartbeats[seen:]), "it asks for the whole"
     )
@@ -58,7 +58,7 @@ async def gap(trial: MemberTrial) -> None:
 
 @cases("3")
 async def whole_without_a_partition(trial: MemberTrial) -> None:
-    """A partition that a whole Wanted no longer names is lost, without a drain or a commit."""
+    """A partition that a whole Orders no longer names is lost, without a drain or a commit."""
     stream = await trial.attached({0: 10, 1: 11})
     trial.whole(stream, [Told(1, token=11)])
     await trial.event("lost", 0)
@@ -85,13 +85,13 @@ async def another_token(trial: MemberTrial) -> None:
 
 @cases("3")
 async def pages(trial: MemberTrial) -> None:
-    """A Wanted in pages takes effect with the last one."""
+    """A Orders in pages takes effect with the last one."""
     stream = await trial.attached({0: 10, 3: 13})
     trial.version += 1
-    stream.wanted(trial.version, [Told(0, token=10), Told(1, token=11)], is_part=True)
+    stream.orders(trial.version, [Told(0, token=10), Told(1, token=11)], is_part=True)
     await asyncio.sleep(0.3)
     trial.check(not trial.said("granted") and not trial.said("lost"), "nothing before the last")
-    stream.wanted(trial.version, [Told(2, token=12)])
+    stream.orders(trial.version, [Told(2, token=12)])
     await trial.event("granted", 1)
     await trial.event("granted", 2)
     await trial.event("lost", 3)
@@ -122,7 +122,7 @@ async def drains(trial: MemberTrial) -> None:
 
 @cases("3")
 async def repeats_released(trial: MemberTrial) -> None:
-    """A whole Wanted that still names an order which was carried out: the ack is repeated."""
+    """A whole Orders that still names an order which was carried out: the ack is repeated."""
     stream = await trial.attached({0: 10})
     order = Told(0, DRAIN, 10, 77, remaining_ms=20_000)
     trial.differ(stream, [order])
@@ -213,7 +213,7 @@ async def copies(trial: MemberTrial) -> None:
 
 @cases("3")
 async def dropped_while_warming(trial: MemberTrial) -> None:
-    """A WARM that a whole Wanted no longer names is dropped, and nothing is released."""
+    """A WARM that a whole Orders no longer names is dropped, and nothing is released."""
     stream = await trial.attached({0: 10})
     trial.differ(stream, [Told(1, WARM, 0, 88)])
     await trial.event("warming", 1)

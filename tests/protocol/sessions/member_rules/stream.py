@@ -19,7 +19,7 @@ class Told:
     """One partition as the member is told of it."""
 
     partition: int
-    order: pb.Wanted.Order.ValueType = ACTIVE
+    order: pb.Orders.Order.ValueType = ACTIVE
     token: int = 0
     handoff_id: int = 0
     remaining_ms: int = 0
@@ -36,7 +36,7 @@ class HeardRequest:
 
 
 class MemberStream:
-    """One stream. acks: whether its heartbeats are acknowledged; not_renewed: what they list."""
+    """One stream. acks: whether its heartbeats are acknowledged; expiring: what they list."""
 
     def __init__(self, port: int, epoch: int, tell: Callable[[str], None]) -> None:
         self.port, self.epoch = port, epoch
@@ -44,7 +44,7 @@ class MemberStream:
         self._out: asyncio.Queue[pb.SessionResponse | None] = asyncio.Queue()
         self.heard: list[HeardRequest] = []
         self.acks = True
-        self.not_renewed: list[int] = []
+        self.expiring: list[int] = []
         self.has_ended = False
         self.renewed_s = 0.0
         """Time at which the newest acknowledged message came."""
@@ -99,7 +99,7 @@ class MemberStream:
         """End the stream, without a word."""
         self._out.put_nowait(None)
 
-    def wanted(
+    def orders(
         self,
         version: int,
         told: Iterable[Told],
@@ -109,23 +109,23 @@ class MemberStream:
         epoch: int | None = None,
         is_part: bool = False,
     ) -> None:
-        """Say what is wanted."""
+        """Send orders."""
         message = wanted_of(version, told, epoch=self.epoch if epoch is None else epoch)
         message.is_part = is_part
         if based_on is not None:
             message.based_on = based_on
         if answers is not None:
             message.answers = answers
-        self.send(pb.SessionResponse(wanted=message))
+        self.send(pb.SessionResponse(orders=message))
 
     def acknowledge(self, number: int, *, epoch: int | None = None) -> None:
         """Acknowledge a heartbeat."""
         ack = pb.SessionHeartbeatAck(
             number=number, coordinator_epoch=self.epoch if epoch is None else epoch
         )
-        if self.not_renewed:
-            ranges = [pb.PartitionRange(first=p, last=p) for p in self.not_renewed]
-            ack.not_renewed.add(name=TOPIC, partitions=ranges)
+        if self.expiring:
+            ranges = [pb.PartitionRange(first=p, last=p) for p in self.expiring]
+            ack.expiring.add(name=TOPIC, partitions=ranges)
         self.send(pb.SessionResponse(heartbeat_ack=ack))
 
     def go_away(self, reason: pb.GoAway.Reason.ValueType, port: int = 0) -> None:
@@ -167,12 +167,12 @@ class MemberStream:
         return await self._out.get()
 
 
-def wanted_of(version: int, told: Iterable[Told], *, epoch: int) -> pb.Wanted:
-    """A whole Wanted."""
-    message = pb.Wanted(coordinator_epoch=epoch, version=version)
+def wanted_of(version: int, told: Iterable[Told], *, epoch: int) -> pb.Orders:
+    """A whole Orders."""
+    message = pb.Orders(coordinator_epoch=epoch, version=version)
     ranges = []
     for each in told:
-        ordered = pb.Wanted.Range(
+        ordered = pb.Orders.Range(
             partitions=pb.PartitionRange(
                 first=each.partition, last=each.partition, first_token=each.token
             ),

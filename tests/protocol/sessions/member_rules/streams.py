@@ -240,10 +240,10 @@ async def lower_epochs_are_ignored(trial: MemberTrial) -> None:
     stream.acks = False
     renewed_s = stream.renewed_s
     seen = len(stream.heartbeats)
-    stream.wanted(trial.version + 1, [Told(1, token=11)], epoch=trial.epoch - 1)
+    stream.orders(trial.version + 1, [Told(1, token=11)], epoch=trial.epoch - 1)
     await trial.until(lambda: len(stream.heartbeats) > seen, "the next heartbeat comes")
     stream.acknowledge(stream.heartbeats[-1].number, epoch=trial.epoch - 1)
-    trial.check(not trial.said("lost"), "an old Wanted takes nothing away")
+    trial.check(not trial.said("lost"), "an old Orders takes nothing away")
     await trial.is_invalid_in_time(0, renewed_s)
 
 
@@ -290,7 +290,7 @@ async def leaves_with_a_drain(trial: MemberTrial) -> None:
     trial.check(
         leave.kind == pb.SessionLeave.DRAIN and 0 < leave.within_ms <= 20_000, "DRAIN, in its time"
     )
-    trial.differ(stream, [Told(0, pb.Wanted.DRAIN, 10, 7, remaining_ms=19_000)])
+    trial.differ(stream, [Told(0, pb.Orders.DRAIN, 10, 7, remaining_ms=19_000)])
     await trial.event("draining", 0)
     trial.member.released(trial.holding(0), 5)
     await trial.until(lambda: stream.count(RELEASED, 0, token=10) == 1, "it says RELEASED")

@@ -14,7 +14,7 @@ from coordinator.v1 import session_pb2 as pb
 
 P, Q = TopicPartition("t", 0), TopicPartition("t", 1)
 ACTIVE, WARM, DRAIN, LOST = (
-    pb.Wanted.ACTIVE, pb.Wanted.WARM, pb.Wanted.DRAIN, pb.Wanted.LOST,
+    pb.Orders.ACTIVE, pb.Orders.WARM, pb.Orders.DRAIN, pb.Orders.LOST,
 )  # fmt: skip
 
 
@@ -69,11 +69,11 @@ def one_by_one(event) -> list:
     return found
 
 
-def wanted(
+def orders_message(
     version, *orders, based_on=None, answers=None, epoch=8, is_part=False, remaining_ms=30_000
 ):
     """`orders`: (partition, order, token, hand-off id)."""
-    message = pb.Wanted(coordinator_epoch=epoch, version=version, is_part=is_part)
+    message = pb.Orders(coordinator_epoch=epoch, version=version, is_part=is_part)
     if based_on is not None:
         message.based_on = based_on
     if answers is not None:
@@ -112,7 +112,9 @@ class Played:
             coordinator_epoch=epoch,
             lease_ms=lease_ms,
             heartbeat_interval_ms=lease_ms // 4,
-            wanted=wanted(version, *(orders or ((0, ACTIVE, 1), (1, ACTIVE, 2))), epoch=epoch),
+            orders=orders_message(
+                version, *(orders or ((0, ACTIVE, 1), (1, ACTIVE, 2))), epoch=epoch
+            ),
             **more,
         )
         answered_ms = now_ms if answered_ms is None else answered_ms
@@ -120,8 +122,8 @@ class Played:
         return first.attach
 
     def hear(self, message, now_ms):
-        if isinstance(message, pb.Wanted):
-            message = pb.SessionResponse(wanted=message)
+        if isinstance(message, pb.Orders):
+            message = pb.SessionResponse(orders=message)
         self.machine.turn(now_ms)
         self._note()
         self.machine.handle(message, now_ms)
@@ -167,12 +169,12 @@ class Played:
         first_ms = min((at for at in ends if at > now_ms), default=None)
         assert first_ms is None or self.machine.next_deadline() <= first_ms
 
-    def ack(self, number, now_ms, *not_renewed, epoch=8):
+    def ack(self, number, now_ms, *expiring, epoch=8):
         topics = [
             pb.HeldTopic(name="t", partitions=[pb.PartitionRange(first=p, last=p)])
-            for p in not_renewed
+            for p in expiring
         ]
-        ack = pb.SessionHeartbeatAck(number=number, coordinator_epoch=epoch, not_renewed=topics)
+        ack = pb.SessionHeartbeatAck(number=number, coordinator_epoch=epoch, expiring=topics)
         self.hear(pb.SessionResponse(heartbeat_ack=ack), now_ms)
 
     def take(self):

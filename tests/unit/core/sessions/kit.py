@@ -21,7 +21,7 @@ from coordinator.core.replies import CommitReply, Reply
 from coordinator.core.requests import CommitOffsets, PartitionCommit
 from coordinator.core.session_values import requests as q
 from coordinator.core.session_values.commands import ComputePlan, PlanComputed, PlanDue
-from coordinator.core.session_values.messages import Order, OrderedPartition, ToMember, Wanted
+from coordinator.core.session_values.messages import Order, OrderedPartition, Orders, ToMember
 from coordinator.core.session_values.plans import MoveReason
 from coordinator.core.session_values.policy import Policy
 from coordinator.core.session_values.records import PartitionsGranted, PartitionSwitched
@@ -54,8 +54,8 @@ class Member:
     reply: q.AttachReply | None = None
     end: q.StreamEnd | None = None
     acks: list[Any] = field(default_factory=list)
-    told: list[tuple[int, Wanted]] = field(default_factory=list)
-    parts: list[Wanted] = field(default_factory=list)
+    told: list[tuple[int, Orders]] = field(default_factory=list)
+    parts: list[Orders] = field(default_factory=list)
     orders: dict[tuple[str, int], OrderedPartition] = field(default_factory=dict)
     given_up: set[tuple[tuple[str, int], int]] = field(default_factory=set)
     beats: bool = True
@@ -160,25 +160,25 @@ class Member:
         assert isinstance(reply, CommitReply | type(None))
         return None if reply is None else [result.error for result in reply.results]
 
-    def hear(self, now_ms: int, wanted: Wanted) -> None:
-        if self.parts and self.parts[0].version != wanted.version:
+    def hear(self, now_ms: int, orders: Orders) -> None:
+        if self.parts and self.parts[0].version != orders.version:
             self.parts.clear()
-        self.parts.append(wanted)
-        if wanted.is_part:
+        self.parts.append(orders)
+        if orders.is_part:
             return
         partitions = tuple(each for part in self.parts for each in part.partitions)
-        wanted = replace(self.parts[0], partitions=partitions, is_part=False)
+        orders = replace(self.parts[0], partitions=partitions, is_part=False)
         self.parts.clear()
-        self.told.append((now_ms, wanted))
-        if wanted.based_on < 0:
+        self.told.append((now_ms, orders))
+        if orders.based_on < 0:
             self.orders.clear()
-        for each in wanted.partitions:
+        for each in orders.partitions:
             place = each.topic, each.partition
             if each.order is Order.LOST and not each.token:
                 self.orders.pop(place, None)
             else:
                 self.orders[place] = each
-        self.clock.hears(wanted, self.orders)
+        self.clock.hears(orders, self.orders)
 
 
 class World:
@@ -349,8 +349,8 @@ class World:
                 if reply.error is ErrorCode.NONE:
                     member.clock.attached(reply.lease_ms)
                     self._beats[self.members.index(member)] = self.now
-                    assert reply.wanted is not None
-                    member.hear(self.now, reply.wanted)
+                    assert reply.orders is not None
+                    member.hear(self.now, reply.orders)
                     self._take(call)
                 else:
                     member.stream = NO_STREAM
@@ -415,8 +415,8 @@ class World:
         if said.ack is not None:
             member.acks.append((self.now, said.ack))
             member.clock.acknowledged(said.ack, self.now)
-        if said.wanted is not None:
-            member.hear(self.now, said.wanted)
+        if said.orders is not None:
+            member.hear(self.now, said.orders)
             if member.releases:
                 self._release_drained(member)
 

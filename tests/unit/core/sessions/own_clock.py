@@ -14,7 +14,7 @@ from coordinator.core.session_values.messages import (
     HeartbeatAck,
     Order,
     OrderedPartition,
-    Wanted,
+    Orders,
 )
 
 
@@ -43,16 +43,16 @@ class OwnClock:
         """A heartbeat was acknowledged."""
         sent_ms = self._sent.get(ack.number, 0)
         for place, token in self._tokens.items():
-            if place in ack.not_renewed:
+            if place in ack.expiring:
                 self._not_renewed.add((place, token))
             elif (place, token) not in self._not_renewed and self._is_valid(place, now_ms):
                 self._renewed[place] = max(self._renewed[place], sent_ms)
         self._newest_ms = max(self._newest_ms, sent_ms)
 
-    def hears(self, wanted: Wanted, orders: Mapping[TopicPartition, OrderedPartition]) -> None:
-        """Take in orders; `orders`: all that count from now on."""
-        is_answer = wanted.based_on < 0
-        sent_ms = self._sent.get(max(wanted.answers, 0), 0) if is_answer else self._newest_ms
+    def hears(self, message: Orders, orders: Mapping[TopicPartition, OrderedPartition]) -> None:
+        """Take a message in; `orders`: all that count from now on."""
+        is_answer = message.based_on < 0
+        sent_ms = self._sent.get(max(message.answers, 0), 0) if is_answer else self._newest_ms
         for place, each in orders.items():
             if each.order is Order.LOST:
                 self._ended.add((place, each.token))

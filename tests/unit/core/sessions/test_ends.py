@@ -140,8 +140,8 @@ def test_a_switch_in_flight_and_the_end_of_its_holder_give_one_token():
     assert place in b.active
     told = [
         each.token
-        for _, wanted in b.told
-        for each in wanted.partitions
+        for _, orders in b.told
+        for each in orders.partitions
         if (each.topic, each.partition) == place and each.order is Order.ACTIVE
     ]
     assert len(told) == 1, "its grant did not change under its hands"

@@ -79,7 +79,7 @@ def test_a_forced_record_that_is_late_counts_from_the_last_renewal():
     world.hold()
     world.to(37_999)
     assert order(a, place) is Order.DRAIN
-    assert all(place not in ack.not_renewed for _, ack in a.acks)
+    assert all(place not in ack.expiring for _, ack in a.acks)
     heard = world.group.members[a.member_id].last_beat_ms
     world.release()
     assert order(a, place) is Order.LOST

@@ -11,8 +11,8 @@ from coordinator.core.session_values.messages import (
     HeartbeatAck,
     Order,
     OrderedPartition,
+    Orders,
     ToMember,
-    Wanted,
 )
 from coordinator.core.session_values.requests import GoAway, GoAwayReason
 from coordinator.core.sessions.holdings import Kept
@@ -146,7 +146,7 @@ def test_damage_is_found(damage, message):
 
 
 def _said(world, member, *orders, based_on=1):
-    world.witness.told(GROUP, member.member_id, ToMember(None, Wanted(2, based_on, orders)))
+    world.witness.told(GROUP, member.member_id, ToMember(None, Orders(2, based_on, orders)))
 
 
 def test_what_is_told_is_in_the_log():

@@ -301,7 +301,7 @@ def test_a_worker_that_stands_still_is_forced():
     world.to(7_500)
     b.beat(progress=7_500)
     a.beat(progress=0)
-    assert len(a.acks[-1][1].not_renewed) == 2
+    assert len(a.acks[-1][1].expiring) == 2
     world.to(14_999)
     assert len(b.active) == 1
     b.beat(progress=14_999)

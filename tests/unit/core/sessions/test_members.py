@@ -221,7 +221,7 @@ def test_a_grant_that_was_not_told_yet_is_not_granted_anew():
     world.deaf.add(a.stream)
     world.to(200)
     grants = granted(world)
-    a.beat(held=(), applied=a.reply.wanted.version)
+    a.beat(held=(), applied=a.reply.orders.version)
     assert granted(world) == grants
     world.deaf.clear()
     a.beat()
@@ -380,6 +380,6 @@ def test_a_claim_under_another_token_is_told_the_one_that_counts() -> None:
     claims = [list(claim) for claim in member.held]
     claims[1][2] += 7
     member.beat(applied=99, held=tuple(map(tuple, claims)))
-    _, wanted = member.told[-1]
-    [told] = wanted.partitions
+    _, orders = member.told[-1]
+    [told] = orders.partitions
     assert (told.partition, told.order, told.token) == (1, Order.ACTIVE, member.held[1][2])

@@ -113,7 +113,9 @@ def test_kept_partitions_are_listed_with_their_name():
     world.to(5_000)
     a.leave("return", 60_000)
     told = describe(world)
-    assert [(row.name, row.places, row.until_ms) for row in told.kept] == [(a.name, held, 65_000)]
+    assert [(row.name, row.places, row.until_ms) for row in told.reservations] == [
+        (a.name, held, 65_000)
+    ]
     assert not told.free
 
 

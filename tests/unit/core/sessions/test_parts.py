@@ -1,11 +1,11 @@
-"""Large wanted states, told a part at a time: in between the shard handles what has come."""
+"""Large orders, sent a part at a time: in between the shard handles what has come."""
 
 from __future__ import annotations
 
 import pytest
 
-from coordinator.core.session_values.messages import Order, Wanted
-from coordinator.core.sessions import wanted
+from coordinator.core.session_values.messages import Order, Orders
+from coordinator.core.sessions import orders
 from tests.unit.core.sessions.kit import Member, World
 from tests.unit.core.sessions.test_taking import holdings, story, three
 
@@ -14,7 +14,7 @@ TOPICS = {"t-a": 7, "t-b": 4}
 
 @pytest.fixture(autouse=True)
 def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(wanted, "PART", 3)
+    monkeypatch.setattr(orders, "PART", 3)
 
 
 def holder(topics: dict[str, int] = TOPICS) -> tuple[World, Member]:
@@ -25,11 +25,11 @@ def holder(topics: dict[str, int] = TOPICS) -> tuple[World, Member]:
     return world, member
 
 
-def next_part(world: World, member: Member) -> Wanted:
+def next_part(world: World, member: Member) -> Orders:
     told = world.shard.take(member.stream, world.now)
     assert told is not None
-    assert told.wanted is not None
-    return told.wanted
+    assert told.orders is not None
+    return told.orders
 
 
 def asked_for_the_whole() -> tuple[World, Member]:
@@ -43,7 +43,7 @@ def test_a_story_told_in_parts_ends_as_one_that_is_told_at_once(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     in_parts = story(three())
-    monkeypatch.setattr(wanted, "PART", 1_000)
+    monkeypatch.setattr(orders, "PART", 1_000)
     at_once = story(three())
     assert holdings(in_parts) == holdings(at_once)
     assert [member.orders for member in in_parts.members] == [
@@ -65,9 +65,9 @@ def test_the_answer_to_an_attach_is_the_first_part() -> None:
     _, member = holder()
     member.attach()
     assert member.reply is not None
-    assert member.reply.wanted is not None
-    assert len(member.reply.wanted.partitions) == 3
-    assert member.reply.wanted.is_part
+    assert member.reply.orders is not None
+    assert len(member.reply.orders.partitions) == 3
+    assert member.reply.orders.is_part
     assert len(member.active) == 11
 
 
@@ -82,9 +82,9 @@ def test_what_changes_between_two_parts_is_in_the_next_difference() -> None:
     assert {part.version for part in parts} == {first.version}
     drained: set[tuple[str, int]] = set()
     while (told := world.shard.take(member.stream, world.now)) is not None:
-        assert told.wanted is not None
-        assert told.wanted.based_on == first.version
-        drained |= {(e.topic, e.partition) for e in told.wanted.partitions}
+        assert told.orders is not None
+        assert told.orders.based_on == first.version
+        drained |= {(e.topic, e.partition) for e in told.orders.partitions}
     assert drained == set(moved)
     assert other.active == []
 
@@ -104,8 +104,8 @@ def test_an_attach_begins_the_whole_anew() -> None:
     first = next_part(world, member)
     member.attach()
     assert member.reply is not None
-    assert member.reply.wanted is not None
-    assert member.reply.wanted.version == first.version + 1
+    assert member.reply.orders is not None
+    assert member.reply.orders.version == first.version + 1
     assert len(member.active) == 11
     assert {order.order for order in member.orders.values()} == {Order.ACTIVE}
 

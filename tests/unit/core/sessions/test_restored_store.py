@@ -50,7 +50,7 @@ def test_a_member_that_knows_a_later_epoch_gets_a_new_session_and_loses_all():
     assert a.reply is None, "the fence is proved by an append"
     world.release()
     assert a.reply.session_id != session
-    assert {(o.topic, o.partition): o.order for o in a.reply.wanted.partitions} == dict.fromkeys(
+    assert {(o.topic, o.partition): o.order for o in a.reply.orders.partitions} == dict.fromkeys(
         claimed, Order.LOST
     )
     ended = [record for record in world.records if isinstance(record, SessionMemberEnded)]

@@ -67,13 +67,13 @@ def test_a_free_partition_does_not_wait_for_the_interval_and_takes_arrivals_alon
 def test_a_member_for_which_a_plan_has_nothing_need_not_wait_for_another_one():
     world = World(with_policy())
     members = [world.member(f"w-{name}", {"t": 1}).attach() for name in "ab"]
-    assert [member.reply.wanted.why for member in members] == ["window", "window"]
+    assert [member.reply.orders.why for member in members] == ["window", "window"]
     world.to(100)
     (idle,) = (member for member in members if not member.active)
-    assert [(at, wanted.why) for at, wanted in idle.told[1:]] == [(100, "nothing free")]
+    assert [(at, orders.why) for at, orders in idle.told[1:]] == [(100, "nothing free")]
     world.to(5_000)
     c = world.member("w-c", {"t": 1}).attach()
-    assert c.reply.wanted.why == "window"
+    assert c.reply.orders.why == "window"
     world.to(5_100)
     assert c.told[-1][1].why == "nothing free"
     assert idle.told[-1][0] == 100, "it knows"

@@ -1,4 +1,4 @@
-"""Wanted states in pages: none is larger than it may be, and together they are the whole."""
+"""Orders in pages: none is larger than it may be, and together they are complete."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from coordinator.core.session_values.messages import (
     HeartbeatAck,
     Order,
     OrderedPartition,
+    Orders,
     ToMember,
-    Wanted,
 )
 from coordinator.core.session_values.requests import AttachReply
 from coordinator.service.grpc.translate import sessions
@@ -39,11 +39,11 @@ def topics(count: int) -> list[OrderedPartition]:
     return [OrderedPartition(name, 0, Order.ACTIVE, TOKEN - n) for n, name in enumerate(names)]
 
 
-def pages(partitions: Iterable[OrderedPartition]) -> list[pb.Wanted]:
-    return list(sessions.wanted_pages(Wanted(7, 6, tuple(partitions), 3), 1))
+def pages(partitions: Iterable[OrderedPartition]) -> list[pb.Orders]:
+    return list(sessions.order_pages(Orders(7, 6, tuple(partitions), 3), 1))
 
 
-def read(found: Iterable[pb.Wanted]) -> Iterator[tuple[str, int, int, int]]:
+def read(found: Iterable[pb.Orders]) -> Iterator[tuple[str, int, int, int]]:
     """Topic, partition, token and offset of each."""
     for page in found:
         for topic in page.topics:
@@ -105,22 +105,22 @@ def test_pages_hold_as_much_as_there_is_room_for(
 
 
 def test_the_first_page_comes_with_the_answer_and_the_others_when_they_are_asked_for() -> None:
-    wanted = Wanted(1, -1, tuple(single(60_000)))
-    told = sessions.attached(AttachReply(wanted=wanted), 1)
+    orders = Orders(1, -1, tuple(single(60_000)))
+    told = sessions.attached(AttachReply(orders=orders), 1)
     first, *others = told
-    assert first.attached.wanted.is_part
-    assert list(read([first.attached.wanted, *(each.wanted for each in others)])) == said(
-        wanted.partitions
+    assert first.attached.orders.is_part
+    assert list(read([first.attached.orders, *(each.orders for each in others)])) == said(
+        orders.partitions
     )
 
 
 def test_partitions_that_are_not_renewed_are_told_in_ranges() -> None:
     places = tuple(("t", p) for p in range(250_000) if p != 5)
     (message,) = sessions.told(ToMember(HeartbeatAck(9, places), None), AttachReply(), 1)
-    (topic,) = message.heartbeat_ack.not_renewed
+    (topic,) = message.heartbeat_ack.expiring
     assert [(each.first, each.last) for each in topic.partitions] == [(0, 4), (6, 249_999)]
 
 
 def test_the_last_page_of_a_part_is_a_part() -> None:
-    part = Wanted(7, -1, tuple(single(3)), is_part=True)
-    assert [page.is_part for page in sessions.wanted_pages(part, 1)] == [True]
+    part = Orders(7, -1, tuple(single(3)), is_part=True)
+    assert [page.is_part for page in sessions.order_pages(part, 1)] == [True]

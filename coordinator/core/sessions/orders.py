@@ -1,4 +1,4 @@
-"""Messages to a member: its wanted state, whole or as changes, and acknowledgements.
+"""Messages to a member: its orders, in full or as changes, and acknowledgements.
 
 It is made of holdings at the time at which the transport asks. So a slow reader gets the newest
 state, and nothing is kept for it but the set of partitions that have changed.
@@ -17,8 +17,8 @@ from coordinator.core.session_values.messages import (
     HeartbeatAck,
     Order,
     OrderedPartition,
+    Orders,
     ToMember,
-    Wanted,
 )
 from coordinator.core.session_values.records import Phase
 from coordinator.core.sessions.group import SessionGroup
@@ -42,26 +42,26 @@ def take(group: SessionGroup, member: SessionMember, now_ms: int) -> ToMember | 
     if mailbox.ack >= 0:
         ack = HeartbeatAck(mailbox.ack, tuple(sorted(member.forced)))
         mailbox.ack = -1
-    wanted = None
+    orders = None
     if mailbox.rest is not None:
-        wanted = _part(group, member, mailbox.rest, now_ms)
+        orders = _part(group, member, mailbox.rest, now_ms)
     elif mailbox.whole:
-        wanted = whole(group, member, now_ms)
+        orders = whole(group, member, now_ms)
     elif mailbox.dirty:
         based_on, mailbox.version = mailbox.version, mailbox.version + 1
         dirty, mailbox.dirty = mailbox.dirty, set()
         member_id = member.member_id
         mailbox.told |= {p: mailbox.version for p in dirty if group.holder(p) == member_id}
         rest = Untold(mailbox.version, based_on, -1, _last_first(dirty))
-        wanted = _part(group, member, rest, now_ms)
+        orders = _part(group, member, rest, now_ms)
     attached, mailbox.attached = mailbox.attached, False
-    return ToMember(ack, wanted, attached)
+    return ToMember(ack, orders, attached)
 
 
 def whole(
     group: SessionGroup, member: SessionMember, now_ms: int, claimed: Iterable[TopicPartition] = ()
-) -> Wanted:
-    """The whole wanted state, or its first part.
+) -> Orders:
+    """All orders, or the first part of them.
 
     `claimed`: what the member believes to hold, and may have lost.
     """
@@ -75,8 +75,8 @@ def whole(
     return _part(group, member, Untold(mailbox.version, -1, answers, places), now_ms)
 
 
-def _part(group: SessionGroup, member: SessionMember, rest: Untold, now_ms: int) -> Wanted:
-    """The next part of a wanted state; what is left of it is told next."""
+def _part(group: SessionGroup, member: SessionMember, rest: Untold, now_ms: int) -> Orders:
+    """The next part of orders that are sent in parts."""
     places = rest.places[: -PART - 1 : -1]
     del rest.places[-PART:]
     member.mailbox.rest = rest if rest.places else None
@@ -84,7 +84,7 @@ def _part(group: SessionGroup, member: SessionMember, rest: Untold, now_ms: int)
     why, is_part = why_empty(group, member), bool(rest.places)
     if why == WINDOW:
         group.planning.told_to_wait.add(member.member_id)
-    return Wanted(rest.version, rest.based_on, orders, rest.answers, why, is_part)
+    return Orders(rest.version, rest.based_on, orders, rest.answers, why, is_part)
 
 
 def _last_first(places: Iterable[TopicPartition]) -> list[TopicPartition]:
