@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from itertools import count
 from pathlib import Path
 
@@ -15,10 +16,11 @@ import apsw
 from coordinator.core.ids import ShardId
 from coordinator.runtime.stores import open_stores
 from coordinator.settings.sections import StorageConfig
+from coordinator.storage import schema
 from coordinator.storage.group_commit import Asked, GroupCommit
 from coordinator.storage.log import Entry, GroupLog
 from coordinator.storage.sqlite import SqliteLog
-from tests.bench.figures import Figures, Goal, percentile
+from tests.bench.figures import Figures, Goal, percentile, shown
 from tests.bench.load import Fleet
 from tests.bench.servers import scratch, with_server
 
@@ -26,6 +28,8 @@ WRITERS = 100
 RECORD_BYTES = 400
 ROUNDS, SECONDS = 5, 1.0
 """Number and length of turns; their medians are compared."""
+OPEN_S = 20
+"""How long a transaction stays open beside appends, which are watched as long before and after."""
 BARE_RATIO = 0.8
 SYNCS, SYNC_ROUNDS, SYNC_PAUSE_S = 200, 3, 0.002
 
@@ -52,8 +56,8 @@ def bench_log(store: str = "", *, quick: bool = False) -> Figures:
 
 
 async def _bench_appends(folder: Path, rounds: int) -> Figures:
-    """Writers with one append under way each, as shards have; and a bare loop in turn."""
-    ours, bare, took = [], [], []
+    """Writers with one append under way each, as shards have; and two bare loops in turn."""
+    ours, fenced, bare, took = [], [], [], []
     commits: list[int] = []
     for number in range(rounds):
         log = SqliteLog(
@@ -65,11 +69,13 @@ async def _bench_appends(folder: Path, rounds: int) -> Figures:
         await log.close()
         ours.append(len(latencies) / SECONDS)
         took += latencies
-        bare.append(await _bare_appends(folder / f"bare-{number}"))
-    ratio = statistics.median(ours) / statistics.median(bare)
+        fenced.append(await _bare_appends(folder / f"fenced-{number}", is_fenced=True))
+        bare.append(await _bare_appends(folder / f"bare-{number}", is_fenced=False))
+    rate = statistics.median(ours)
     return _appended(ours, took) | {
         "a bare loop with the same group commit, records/s": statistics.median(bare),
-        "ours, as a multiple of it": Goal(ratio, at_least=BARE_RATIO),
+        "ours, as a multiple of it": Goal(rate / statistics.median(bare), at_least=BARE_RATIO),
+        "and of one with the same statement": rate / statistics.median(fenced),
         "records a commit, mean, in the last round": statistics.mean(commits),
     }
 
@@ -77,18 +83,61 @@ async def _bench_appends(folder: Path, rounds: int) -> Figures:
 async def _bench_shared(store: str, rounds: int) -> Figures:
     """The same writers at a shared store."""
     ours, took = [], []
+    is_database = store.startswith("postgres")
     for number in range(rounds):
         name = f"bench-{os.getpid()}-{number}"
-        is_database = store.startswith("postgres")
         url = f"{store}?cluster={name}" if is_database else f"{store.rstrip('/')}/{name}"
-        stores = await open_stores(StorageConfig(store=url, shards=WRITERS))
-        latencies = await _our_appends(stores.log)
+        async with _shared_log(url) as log:
+            latencies = await _our_appends(log)
+        ours.append(len(latencies) / SECONDS)
+        took += latencies
+    beside = await _beside_a_transaction(store, OPEN_S if rounds > 1 else 1) if is_database else {}
+    return _appended(ours, took) | beside
+
+
+@contextlib.asynccontextmanager
+async def _shared_log(url: str) -> AsyncIterator[GroupLog]:
+    stores = await open_stores(StorageConfig(store=url, shards=WRITERS))
+    try:
+        yield stores.log
+    finally:
         await stores.log.close()
         if stores.coordination is not None:
             await stores.coordination.close()
-        ours.append(len(latencies) / SECONDS)
-        took += latencies
-    return _appended(ours, took)
+
+
+async def _beside_a_transaction(store: str, seconds: int) -> Figures:
+    """Appends beside a transaction that stays open: the server may not clean up behind them."""
+    import psycopg
+
+    cluster = f"bench-{os.getpid()}-beside"
+    took: list[float] = []
+    rates: list[int] = []
+    sizes: list[float] = []
+    async with _shared_log(f"{store}?cluster={cluster}") as log:
+        appends = asyncio.create_task(_our_appends(log, seconds=3 * seconds + 1, took=took))
+        with psycopg.connect(store, autocommit=True) as observer, psycopg.connect(store) as other:
+            size = "SELECT pg_table_size(%s), pg_indexes_size(%s)"
+            for step in ("alone", "beside", "after"):
+                if step == "beside":
+                    other.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+                    other.execute("SELECT count(*) FROM pg_class").fetchone()
+                elif step == "after":
+                    other.rollback()
+                await asyncio.sleep(seconds - 1)
+                before = len(took)
+                await asyncio.sleep(1)
+                rates.append(len(took) - before)
+                table = f'"{cluster}".fence'
+                sizes.append(sum(observer.execute(size, (table, table)).fetchone() or ()) / 2**20)
+        await appends
+    alone, beside, after = rates
+    return {
+        f"beside a transaction open for {seconds} s, as a multiple of appends before": beside
+        / alone,
+        f"{seconds} s after its end, as a multiple of appends before": after / alone,
+        "table fence with its index: before, beside, after, MiB": ", ".join(map(shown, sizes)),
+    }
 
 
 def _appended(rates: list[float], took_s: list[float]) -> Figures:
@@ -99,12 +148,18 @@ def _appended(rates: list[float], took_s: list[float]) -> Figures:
     }
 
 
-async def _our_appends(log: GroupLog, on_ready: Callable[[], object] = lambda: None) -> list[float]:
-    """Seconds of each append."""
+async def _our_appends(
+    log: GroupLog,
+    on_ready: Callable[[], object] = lambda: None,
+    *,
+    seconds: float = SECONDS,
+    took: list[float] | None = None,
+) -> list[float]:
+    """Seconds that each append took, also in `took` as they come."""
+    took = [] if took is None else took
     fences = [await log.fence(ShardId(number)) for number in range(WRITERS)]
     on_ready()
-    took: list[float] = []
-    until = time.monotonic() + SECONDS
+    until = time.monotonic() + seconds
 
     async def write(number: int) -> None:
         record = os.urandom(RECORD_BYTES)
@@ -120,32 +175,42 @@ async def _our_appends(log: GroupLog, on_ready: Callable[[], object] = lambda: N
     return took
 
 
-async def _bare_appends(file: Path) -> float:
-    """Records a second of as many writers that share commits of rows in SQLite, and no more."""
+async def _bare_appends(file: Path, *, is_fenced: bool) -> float:
+    """Records a second of as many writers that share commits in SQLite, and no more.
+
+    Args:
+        is_fenced: by the log's own tables and statement, which compare a record's epoch and number;
+            False: rows in a table.
+    """
     connection = apsw.Connection(str(file))
-    for pragma in ("journal_mode = WAL", "synchronous = FULL", "wal_autocheckpoint = 0"):
-        connection.execute(f"PRAGMA {pragma}").fetchall()
-    connection.execute("CREATE TABLE entry (id INTEGER PRIMARY KEY, shard INTEGER, frame BLOB)")
+    schema.prepare(connection, WRITERS)
+    schema.identify(connection, 1, range(WRITERS))
+    add = "INSERT INTO entry (shard, epoch, sequence, frame) VALUES (?, ?, ?, ?)"
+    if not is_fenced:
+        connection.execute("CREATE TABLE bare (id INTEGER PRIMARY KEY, shard INTEGER, frame BLOB)")
+        add = "INSERT INTO bare (shard, frame) VALUES (?, ?)"
 
     def commit(batch: list[Asked]) -> None:
         connection.execute("BEGIN IMMEDIATE")
-        rows = [asked.job for asked in batch]
-        connection.executemany("INSERT INTO entry (shard, frame) VALUES (?, ?)", rows)
+        connection.executemany(add, [asked.job for asked in batch])
         connection.execute("COMMIT")
 
     jobs = GroupCommit(commit, rest=lambda busy: None, end=connection.close, idle_s=SECONDS)
-    until, done = time.monotonic() + SECONDS, 0
+    took: list[float] = []
+    until = time.monotonic() + SECONDS
 
     async def write(number: int) -> None:
-        nonlocal done
         record = os.urandom(RECORD_BYTES)
-        while time.monotonic() < until:
-            await jobs.ask((number, record))
-            done += 1
+        for sequence in count(1):
+            began = time.monotonic()
+            if began >= until:
+                return
+            await jobs.ask((number, 0, sequence, record) if is_fenced else (number, record))
+            took.append(time.monotonic() - began)
 
     await asyncio.gather(*(write(number) for number in range(WRITERS)))
     await jobs.close()
-    return done / SECONDS
+    return len(took) / SECONDS
 
 
 def _fdatasync_ms(folder: Path) -> float:
