@@ -116,7 +116,7 @@ class SessionPartitionRow(PartitionRow):
     token: int | None = column("Token of the grant; null: nobody holds it.", None, default=None)
     phase: str | None = column(
         "Phase of the partition: `held`; of a hand-off `prepare`, `drain`, `forced` or `copy`; "
-        "`kept` for a name; `free`.",
+        "`reserved` for a name; `free`.",
         None,
         default=None,
     )
@@ -129,7 +129,7 @@ class SessionPartitionRow(PartitionRow):
         default=None,
     )
     why: str | None = column(
-        "Why nobody holds it, as a code, or the name that it is kept for; null: somebody does.",
+        "Why nobody holds it, as a code, or the name that it is reserved for; null: somebody does.",
         None,
         default=None,
     )

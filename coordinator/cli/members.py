@@ -17,13 +17,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EvictedRow:
-    """The eviction of a member, or of a name for which partitions are kept."""
+    """The eviction of a member, or of a name for which partitions are reserved."""
 
     group: str = column("Group id.")
-    member_id: str | None = column("Member id; null: partitions are kept for the name alone.")
+    member_id: str | None = column("Member id; null: partitions are reserved for the name alone.")
     name: str | None = column("Name of the member; null: it has none.")
     partitions: int = column(
-        "Number of partitions that it holds, or that are kept for its name.", "#PARTITIONS"
+        "Number of partitions that it holds, or that are reserved for its name.", "#PARTITIONS"
     )
     gone: bool = column("True if its partitions are free at once.", None)
     executed: bool = column("True if it was evicted; false for a dry run.")
@@ -88,10 +88,10 @@ def _evict(admin: GroupAdmin, options: argparse.Namespace) -> Output:
 
 
 def _member_id(group: Any, named: str) -> str:  # Any: the wire's type.
-    """The id of a member that is named by its name or its id; empty: a name that is kept.
+    """The id of a member that is named by its name or its id; empty: a name that is reserved.
 
     Raises:
-        LookupError: there is neither a member nor a kept name.
+        LookupError: there is neither a member nor a reserved name.
     """
     from coordinator.cli.refusals import nearest
     from coordinator.observe.spelling import quoted
@@ -101,9 +101,9 @@ def _member_id(group: Any, named: str) -> str:  # Any: the wire's type.
     for member in members:
         if named in (member.member_name, member.member_id):
             return str(member.member_id)
-    kept = [each.member_name for each in group.reservations]
-    if named in kept:
+    reserved = [each.member_name for each in group.reservations]
+    if named in reserved:
         return ""
-    known = [each.member_name or each.member_id for each in members] + kept
+    known = [each.member_name or each.member_id for each in members] + reserved
     there = f"its members are {nearest(named, known)}" if known else "it has none"
     raise LookupError(f"Group {quoted(group.group_id)} has no member {quoted(named)}; {there}.")

@@ -63,13 +63,17 @@ def _columns(told: SessionGroup) -> Iterator[tuple[TopicPartition, dict[str, Any
         for free in topic.free:
             for number in range(free.partitions.first, free.partitions.last + 1):
                 yield TopicPartition(topic.name, number), {"phase": "free", "why": free.why}
-    for kept in told.reservations:
-        for held in kept.topics:
+    for reservation in told.reservations:
+        for held in reservation.topics:
             for each in held.partitions:
                 for number in range(each.first, each.last + 1):
                     yield (
                         TopicPartition(held.name, number),
-                        {"phase": "kept", "why": kept.member_name, "phase_ends_ms": kept.until_ms},
+                        {
+                            "phase": "reserved",
+                            "why": reservation.member_name,
+                            "phase_ends_ms": reservation.until_ms,
+                        },
                     )
     for handoff in told.handoffs:
         yield (
@@ -125,9 +129,10 @@ def sentences(seen: SessionView) -> Iterator[str]:
     yield from _of_members(seen, head)
     for why, count in sorted(free_of(told).items()):
         yield f"{head} has {count_of(count, 'partition')} that nobody holds: {_WHY.get(why, why)}."
-    for kept in told.reservations:
-        left = spell(max(0, kept.until_ms - told.now_ms))
-        yield f"{head} keeps partitions for {quoted(kept.member_name)}, for {left} at most."
+    for reservation in told.reservations:
+        left = spell(max(0, reservation.until_ms - told.now_ms))
+        name = quoted(reservation.member_name)
+        yield f"{head} reserves partitions for {name}, for {left} at most."
 
 
 def _of_members(seen: SessionView, head: str) -> Iterator[str]:

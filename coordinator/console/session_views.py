@@ -48,9 +48,9 @@ def session_view(told: SessionGroup) -> View:
             for m in members[:ROWS]
         ],
         "free": free_of(told),
-        "kept": [
-            {"name": kept.member_name, "until_ms": kept.until_ms}
-            for kept in told.reservations[:ROWS]
+        "reservations": [
+            {"name": reservation.member_name, "until_ms": reservation.until_ms}
+            for reservation in told.reservations[:ROWS]
         ],
         "lease_ms": told.policy.lease_ms,
         "mode": mode_of(told.policy),

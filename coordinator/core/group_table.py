@@ -27,13 +27,13 @@ from coordinator.core.session_values.policy import Policy
 from coordinator.core.session_values.records import (
     HandoffsEnded,
     HoldingsStored,
-    KeptFreed,
-    KeptStored,
     NumbersRaised,
     PartitionsGranted,
     PartitionSwitched,
     PhaseEntered,
     PolicyStored,
+    ReservationFreed,
+    ReservationStored,
     SessionMemberEnded,
     SessionMemberStored,
     TokenFloor,
@@ -50,9 +50,9 @@ SESSION_RECORDS = (
     PartitionsGranted,
     PhaseEntered,
     PartitionSwitched,
-    KeptFreed,
+    ReservationFreed,
     HoldingsStored,
-    KeptStored,
+    ReservationStored,
 )
 JOURNAL_RECORDS = (PlanRecord, HandoffsEnded)
 

@@ -72,7 +72,7 @@ def join_session_group(
     """Make an Empty session group a classic one, with its first member.
 
     Raises:
-        Refused: INCONSISTENT_GROUP_PROTOCOL: it has members, or partitions are kept for some; and
+        Refused: INCONSISTENT_GROUP_PROTOCOL: it has members, or partitions are reserved; and
             what `join.join_group` refuses.
         MustWait: a member's admission is being written.
     """

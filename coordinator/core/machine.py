@@ -185,7 +185,7 @@ TABLE: dict[type, Row | ShardCommandRow] = {
     sc.PhaseOverdue: Row(IGNORE, settled(phases.phase_overdue), IGNORE),
     sc.PlanDue: Row(IGNORE, settled(windows.run), IGNORE),
     sc.PlanComputed: Row(IGNORE, settled(windows.computed), IGNORE),
-    sc.KeepingOver: Row(IGNORE, settled(session_admission.keeping_over), IGNORE),
+    sc.ReservationOver: Row(IGNORE, settled(session_admission.reservation_over), IGNORE),
     sc.LeaveOverdue: Row(IGNORE, settled(leaving.overdue), IGNORE),
     sc.WriteRetry: Row(IGNORE, settled(write_results.write_again), IGNORE),
     c.ExpireOffsets: ShardCommandRow(

@@ -114,8 +114,8 @@ class DeferPlan:
 
 
 @dataclass(frozen=True, slots=True)
-class DeferKeeping:
-    """The end of the time for which partitions are kept for a name."""
+class DeferReservation:
+    """The end of the time for which partitions are reserved for a name."""
 
     group_id: str
     name: str
@@ -147,7 +147,7 @@ Defer = (
     | DeferLease
     | DeferPhase
     | DeferPlan
-    | DeferKeeping
+    | DeferReservation
     | DeferLeave
     | DeferRetry
 )

@@ -69,7 +69,7 @@ class SessionGroupAdmin(Nodes):
         still runs may attach again.
 
         Args:
-            member_id, member_name: one of the two; a name may be one that partitions are kept for.
+            member_id, member_name: one of the two; a name may be a reserved one.
             gone: you vouch that the process has ended: all is free at once.
             dry_run: change nothing, and say what would be taken.
         Raises:

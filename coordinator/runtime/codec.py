@@ -63,14 +63,14 @@ _KINDS: dict[str, type[Record]] = {
     "grants": s.PartitionsGranted,
     "phase_entered": s.PhaseEntered,
     "switched": s.PartitionSwitched,
-    "kept_freed": s.KeptFreed,
+    "reservation_freed": s.ReservationFreed,
     "policy": s.PolicyStored,
     "token_floor": s.TokenFloor,
     "numbers_raised": s.NumbersRaised,
     "plan": j.PlanRecord,
     "handoffs_ended": s.HandoffsEnded,
     "holdings": s.HoldingsStored,
-    "kept": s.KeptStored,
+    "reservation": s.ReservationStored,
 }
 
 
@@ -84,7 +84,7 @@ DIFFERS: Exceptions = {
     r.GroupMetadata: {"members": Differs(decode=_read_members)},
     s.Grant: {"partitions": RANGES},
     j.PlannedMove: {"partitions": RANGES},
-    s.KeptStored: {
+    s.ReservationStored: {
         "partitions": Differs("topics", holdings.encode_topics, holdings.decode_topics),
         "is_delayed": Differs("delayed"),
     },

@@ -1,4 +1,4 @@
-"""Holdings in snapshots as runs, and what is kept for a name. Part of `codec`."""
+"""Holdings in snapshots as runs, and what is reserved for a name. Part of `codec`."""
 
 from __future__ import annotations
 
@@ -62,6 +62,6 @@ def encode_topics(topics: _Topics) -> list[dict[str, Any]]:
     return [{"name": topic, "ranges": distances(partitions)} for topic, partitions in topics]
 
 
-def decode_topics(messages: Iterable[pb.Kept.Topic]) -> _Topics:
+def decode_topics(messages: Iterable[pb.Reservation.Topic]) -> _Topics:
     """Decode ranges of partitions by topic."""
     return tuple((intern(each.name), ranges(each.ranges)) for each in messages)

@@ -8,9 +8,9 @@ from coordinator.core.errors import InvariantViolated
 from coordinator.core.ids import NO_TIME
 from coordinator.core.machine import GroupMachine
 from coordinator.core.session_values.commands import (
-    KeepingOver,
     LeaveOverdue,
     PhaseOverdue,
+    ReservationOver,
     WriteRetry,
 )
 from coordinator.core.sessions import invariants as sessions
@@ -84,8 +84,8 @@ def _check_ends(group: SessionGroup, timers: GroupTimers, writes: WriteQueue, no
     if group.refused_writes or group.failed_ends:
         is_armed = WriteRetry(group.group_id) in pending
         _expect(group, is_armed, "what the log has refused is not tried again")
-    for name in group.kept_names:
-        is_armed = KeepingOver(group.group_id, name) in pending
+    for name in group.reserved_names:
+        is_armed = ReservationOver(group.group_id, name) in pending
         _expect(group, is_armed or writes.pending > 0, "a kept name has no timer")
     for member in group.members.values():
         record = member.record

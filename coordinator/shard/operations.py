@@ -27,11 +27,11 @@ from coordinator.core.outcome import (
     DeferHeartbeat,
     DeferInitialJoin,
     DeferJoin,
-    DeferKeeping,
     DeferLease,
     DeferLeave,
     DeferPhase,
     DeferPlan,
+    DeferReservation,
     DeferRetry,
     DeferSync,
     JoinKey,
@@ -40,11 +40,11 @@ from coordinator.core.outcome import (
     WatchKey,
 )
 from coordinator.core.session_values.commands import (
-    KeepingOver,
     LeaseExpired,
     LeaveOverdue,
     PhaseOverdue,
     PlanDue,
+    ReservationOver,
     WriteRetry,
 )
 from coordinator.core.sessions.group import SessionGroup
@@ -252,8 +252,8 @@ class GroupTimers:
                     defer.group_id, defer.topic, defer.partition, defer.handoff_id, defer.phase
                 )
                 self._defer_command(overdue, defer.deadline_ms)
-            case DeferKeeping():
-                self._defer_command(KeepingOver(defer.group_id, defer.name), defer.deadline_ms)
+            case DeferReservation():
+                self._defer_command(ReservationOver(defer.group_id, defer.name), defer.deadline_ms)
             case DeferRetry():
                 self._defer_command(WriteRetry(defer.group_id), defer.deadline_ms)
             case DeferLeave():
@@ -305,7 +305,7 @@ class GroupTimers:
             self._timer.rearm(operation, defer.deadline_ms)
 
     def _defer_command(
-        self, command: PhaseOverdue | KeepingOver | LeaveOverdue | WriteRetry, deadline_ms: int
+        self, command: PhaseOverdue | ReservationOver | LeaveOverdue | WriteRetry, deadline_ms: int
     ) -> None:
         operation = DelayedCommand(command, self)
         self.handoffs.try_complete_else_watch(operation, (command.group_id,), deadline_ms)

@@ -25,7 +25,7 @@ class WaitStats:
     """Number of waits that ended by a time-out."""
 
 
-PARTITION_STATES = ("held", "prepare", "drain", "forced", "copy", "kept", "free")
+PARTITION_STATES = ("held", "prepare", "drain", "forced", "copy", "reserved", "free")
 """States of partitions of session groups: the phases of hand-offs, and what is in none."""
 
 
@@ -124,13 +124,13 @@ def _partitions(group: SessionGroup, declared: Mapping[str, int]) -> Counter[str
     found: Counter[str] = Counter()
     for name, topic in list(group.topics.items()):
         phases = Counter(handoff.phase.value for handoff in list(topic.open.values()))
-        kept = len(topic.kept)
+        reserved = len(topic.reserved)
         holders = topic.holders
         held = len(holders) - holders.count("")
         found.update(phases)
-        found["kept"] += kept
+        found["reserved"] += reserved
         found["held"] += held - phases.total() + phases["copy"]
         # Partitions that nobody declares any more are in the columns too.
-        free = min(len(holders), declared.get(name, 0)) - held - kept - phases["copy"]
+        free = min(len(holders), declared.get(name, 0)) - held - reserved - phases["copy"]
         found["free"] += max(0, free)
     return found

@@ -192,7 +192,7 @@ SESSIONS = Row(
         ),
         Panel(
             "Partitions by state",
-            "Those that are held are worked on; the others change hands, are kept, or have no "
+            "Those that are held are worked on; the others change hands, are reserved, or have no "
             "holder. Alert: CoordinatorSessionPartitionsFree.",
             {"{{state}}": total("coordinator_session_partitions", by="state")},
             stacked=True,

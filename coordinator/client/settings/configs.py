@@ -119,8 +119,8 @@ class GroupWishes:
         "Pause before a partition whose holder did not release it is granted anew, for sinks that "
         "cannot check tokens.", told=0)
     max_return_ms: int | None = _wished_ms(
-        "Longest time for which partitions are kept for the name of a member that has said that "
-        "it returns.", told=300_000)
+        "Longest time for which partitions are reserved for the name of a member that has said "
+        "that it returns.", told=300_000)
     max_idle_ms: int | None = _wished_ms(
         "Longest time without progress of the working side (`poll`, `alive`, a commit); after it "
         "the member is stalled, and receives nothing until it gets on. 0: any.", told=0)

@@ -53,7 +53,7 @@ class PolicyWishes(TypedDict, total=False):
     """Pause before a partition whose holder did not release it is granted anew, for sinks that
     cannot check tokens. [unit: ms; at least 0; default: 0]"""
     max_return_ms: int
-    """Longest time for which partitions are kept for the name of a member that has said that it
+    """Longest time for which partitions are reserved for the name of a member that has said that it
     returns. [unit: ms; at least 0; default: 300_000]"""
     max_idle_ms: int
     """Longest time without progress of the working side (`poll`, `alive`, a commit); after it the

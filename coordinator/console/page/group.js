@@ -207,11 +207,11 @@ export class GroupView {
     const free = Object.entries(session.free).map(
       ([why, number]) => `${count(number, "partition")} without a holder: ${WHY_FREE[why] ?? why}`,
     );
-    const kept = session.kept.map(
-      (k) => `partitions are kept for ${printable(k.name)}, for ${spell(Math.max(0, k.until_ms - nowMs))} at most`,
+    const reserved = session.reservations.map(
+      (k) => `partitions are reserved for ${printable(k.name)}, for ${spell(Math.max(0, k.until_ms - nowMs))} at most`,
     );
     const about = `Lease ${spell(session.lease_ms)}, hand-offs ${session.mode}`;
-    setText(byId("session-summary"), `${[about, ...free, ...kept].join("; ")}.`);
+    setText(byId("session-summary"), `${[about, ...free, ...reserved].join("; ")}.`);
     for (const name of ["handoffs", "notable"]) {
       byId(`${name}-title`).hidden = session[name].length === 0;
       byId(`${name}-list`).hidden = session[name].length === 0;

@@ -50,8 +50,8 @@ class PlanComputed:
 
 
 @dataclass(frozen=True, slots=True)
-class KeepingOver:
-    """The time for which partitions were kept for a name is up."""
+class ReservationOver:
+    """The time for which partitions were reserved for a name is up."""
 
     group_id: str
     name: str
@@ -73,5 +73,11 @@ class WriteRetry:
 
 
 SessionFollowUp = (
-    LeaseExpired | PhaseOverdue | PlanDue | PlanComputed | KeepingOver | LeaveOverdue | WriteRetry
+    LeaseExpired
+    | PhaseOverdue
+    | PlanDue
+    | PlanComputed
+    | ReservationOver
+    | LeaveOverdue
+    | WriteRetry
 )

@@ -138,7 +138,7 @@ class TriggerCause(Enum):
     PARTITION_FREED = "partition_freed"
     """A holder gave it up, or it had no successor."""
     RETURN_OVERDUE = "return_overdue"
-    """A member did not return in the time for which its partitions were kept."""
+    """A member did not return in the time for which its partitions were reserved."""
     POLICY_CHANGED = "policy_changed"
 
 

@@ -81,8 +81,8 @@ class HandoffRow:
 
 
 @dataclass(frozen=True, slots=True)
-class KeptRow:
-    """Partitions that are kept for a name, until `until_ms` at the latest (epoch)."""
+class ReservationRow:
+    """Partitions that are reserved for a name, until `until_ms` at the latest (epoch)."""
 
     name: str
     until_ms: int
@@ -122,7 +122,7 @@ class SessionGroupReply:
     members: tuple[MemberRow, ...] = ()
     topics: tuple[TopicRow, ...] = ()
     handoffs: tuple[HandoffRow, ...] = ()
-    reservations: tuple[KeptRow, ...] = ()
+    reservations: tuple[ReservationRow, ...] = ()
     free: tuple[FreeRow, ...] = ()
 
 
@@ -139,7 +139,7 @@ class PolicyReply:
 class EvictReply:
     """The evicted member or name.
 
-    partitions: number that it held, or that were kept for its name.
+    partitions: number that it held, or that were reserved for its name.
     """
 
     error: ErrorCode = ErrorCode.NONE

@@ -14,7 +14,7 @@ from typing import NamedTuple
 FREE = -1
 """Value in `PlanTopic.at`: nobody holds the partition."""
 KEPT = -2
-"""Value in `PlanTopic.at`: kept for the name of a member that has announced to return."""
+"""Value in `PlanTopic.at`: reserved for the name of a member that has announced to return."""
 NOBODY = -1
 """Value in `Move.target`: the partition is given up, and nobody gets it."""
 

@@ -17,7 +17,7 @@ class EndCause(Enum):
     LEFT = "left"
     DRAINED = "drained"
     RETURNING = "returning"
-    """It left and announced to be back; what it held is kept for its name."""
+    """It left and announced to be back; what it held is reserved for its name."""
     RESTORED = "restored"
     """The store was put back from a copy that knows less than the member."""
     EVICTED = "evicted"
@@ -70,7 +70,7 @@ class SessionMemberStored:
 
 @dataclass(frozen=True, slots=True)
 class SessionMemberEnded:
-    """The end of a session: what it held is free, or kept for its name for so long."""
+    """The end of a session: what it held is free, or reserved for its name for so long."""
 
     group_id: str
     member_id: str
@@ -140,7 +140,7 @@ class PartitionSwitched:
 
 
 @dataclass(frozen=True, slots=True)
-class KeptFreed:
+class ReservationFreed:
     """The end of keeping for a name: its time is up, or its place was given up."""
 
     group_id: str
@@ -193,8 +193,8 @@ class HoldingsStored:
 
 
 @dataclass(frozen=True, slots=True)
-class KeptStored:
-    """Snapshot record: partitions that are kept for a name, by topic, as ranges.
+class ReservationStored:
+    """Snapshot record: partitions that are reserved for a name, by topic, as ranges.
 
     `is_delayed`: since a lease has ended, and not because its member is to return.
     """
@@ -220,12 +220,12 @@ SessionRecord = (
     | PartitionsGranted
     | PhaseEntered
     | PartitionSwitched
-    | KeptFreed
+    | ReservationFreed
     | PolicyStored
     | PlanRecord
     | HandoffsEnded
     | HoldingsStored
-    | KeptStored
+    | ReservationStored
     | TokenFloor
     | NumbersRaised
 )

@@ -14,13 +14,13 @@ from coordinator.core.session_values.requests import Attach, StreamEnd
 class SessionWritten:
     """Records about partitions are settled: look at these again, and tell members.
 
-    `kept_name`: what was kept for this name is free by it, or has a holder. `heir_id`: the process
-    that waited for the name, and is a member by it. `leaver`: the member that leaves by it.
+    `reserved_name`: what was reserved for this name is free by it, or has a holder. `heir_id`: the
+    process that waited for the name, and is a member by it. `leaver`: the member that leaves by it.
     """
 
     group_id: str
     places: tuple[TopicPartition, ...] = ()
-    kept_name: str = ""
+    reserved_name: str = ""
     heir_id: str = ""
     leaver: str = ""
     error: ErrorCode = ErrorCode.NONE
@@ -59,8 +59,8 @@ class LogAnswered:
 class SessionEnded:
     """The record that ends a session is settled: what it held is free, and its stream ends.
 
-    `kept_name`: what it held is kept for this name, for `keep_ms`. `heir_id`: the process that
-    waited for its name, and is a member by the same write.
+    `reserved_name`: what it held is reserved for this name, for `keep_ms`. `heir_id`: the process
+    that waited for its name, and is a member by the same write.
     """
 
     group_id: str
@@ -69,7 +69,7 @@ class SessionEnded:
     places: tuple[TopicPartition, ...] = ()
     stream_id: CallId | None = None
     last: StreamEnd | None = None
-    kept_name: str = ""
+    reserved_name: str = ""
     keep_ms: int = 0
     heir_id: str = ""
     error: ErrorCode = ErrorCode.NONE

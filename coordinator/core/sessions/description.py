@@ -24,8 +24,8 @@ from coordinator.core.session_values.operators import (
     DescribeSessionGroup,
     FreeRow,
     HandoffRow,
-    KeptRow,
     MemberRow,
+    ReservationRow,
     SessionGroupReply,
     TopicRow,
 )
@@ -225,13 +225,13 @@ def waited_for(group: SessionGroup, place: TopicPartition, handoff: Handoff) -> 
     return handoff.source
 
 
-def _reservations(group: SessionGroup) -> Iterator[KeptRow]:
-    places: dict[str, list[TopicPartition]] = {name: [] for name in group.kept_names}
+def _reservations(group: SessionGroup) -> Iterator[ReservationRow]:
+    places: dict[str, list[TopicPartition]] = {name: [] for name in group.reserved_names}
     for name, topic in sorted(group.topics.items()):
-        for partition, kept in sorted(topic.kept.items()):
-            places.setdefault(kept.name, []).append((name, partition))
+        for partition, reservation in sorted(topic.reserved.items()):
+            places.setdefault(reservation.name, []).append((name, partition))
     for name, found in places.items():
-        yield KeptRow(name, group.kept_until_ms.get(name, NO_TIME), tuple(found))
+        yield ReservationRow(name, group.reserved_until_ms.get(name, NO_TIME), tuple(found))
 
 
 def _free(
@@ -253,7 +253,7 @@ def _unheld(topic: TopicHoldings, declared: int) -> Iterator[int]:
             partition = holders.index("", partition + 1, declared)
         except ValueError:
             break
-        if partition not in topic.kept and partition not in topic.open:
+        if partition not in topic.reserved and partition not in topic.open:
             yield partition
     yield from range(len(holders), declared)
 

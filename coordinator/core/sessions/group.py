@@ -1,9 +1,9 @@
 """A group of sessions: members, holdings, and what is being done about them.
 
-`apply` alone changes what is durable: members, holders, tokens, phases, kept names, policy. A rule
-that decides something writes a record, and notes the write as pending; while it is, nothing else is
-decided about that partition. What members say meanwhile is noted, and looked at again when the
-write is settled. So no message is queued, and none is lost.
+`apply` alone changes what is durable: members, holders, tokens, phases, reserved names, policy. A
+rule that decides something writes a record, and notes the write as pending; while it is, nothing
+else is decided about that partition. Messages of members are noted meanwhile, and handled when the
+write is resolved. So no message is queued, and none is lost.
 
 What a member is told is made of holdings alone. Nothing can be told that is not durable.
 """
@@ -23,7 +23,7 @@ from coordinator.core.session_values.requests import Attach
 from coordinator.core.session_values.written import SessionEnded
 from coordinator.core.sessions.declared import Declarations
 from coordinator.core.sessions.flaps import Flapping
-from coordinator.core.sessions.holdings import Handoff, Kept, Rest, TopicHoldings
+from coordinator.core.sessions.holdings import Handoff, Reservation, Rest, TopicHoldings
 from coordinator.core.sessions.journal import Journal
 from coordinator.core.sessions.member import SessionMember
 from coordinator.core.sessions.partition import AT_REST, PartitionInMotion
@@ -58,8 +58,6 @@ class SessionGroup(Group):
         "held",
         "is_durable",
         "journal",
-        "kept_names",
-        "kept_until_ms",
         "leavers",
         "members",
         "motions",
@@ -69,6 +67,8 @@ class SessionGroup(Group):
         "planning",
         "preparing",
         "refused_writes",
+        "reserved_names",
+        "reserved_until_ms",
         "topics",
         "waiting",
         "written_partitions",
@@ -87,7 +87,7 @@ class SessionGroup(Group):
         self.topics: dict[str, TopicHoldings] = {}
         self.held: dict[str, dict[str, set[int]]] = {}
         self.preparing: dict[str, set[TopicPartition]] = {}  # Partitions that successors prepare.
-        self.kept_names: dict[str, int] = {}  # Length of time for which each is kept.
+        self.reserved_names: dict[str, int] = {}  # Time for which each is reserved, ms.
         self.journal = Journal()
         # Soft: what members have said, and what is on its way.
         self.motions: dict[TopicPartition, PartitionInMotion] = {}
@@ -99,7 +99,7 @@ class SessionGroup(Group):
         self.changed_since_told: dict[str, set[TopicPartition]] = {}
         # Soft: what plans are made of, and when.
         self.planning = Planning()
-        self.kept_until_ms: dict[str, int] = {}
+        self.reserved_until_ms: dict[str, int] = {}
         self.grants_from_ms = NO_TIME  # Holders that the store has forgotten may act until then.
         self.choices = 0  # Successors that were chosen in this step.
         self.waiting: dict[str, SessionMember] = {}
@@ -129,7 +129,7 @@ class SessionGroup(Group):
 
     @property
     def is_deserted(self) -> bool:
-        return not self.members and not self.kept_names
+        return not self.members and not self.reserved_names
 
     @property
     def is_awaited(self) -> bool:
@@ -229,12 +229,12 @@ class SessionGroup(Group):
         """Number of partitions that a member holds, in any phase."""
         return sum(map(len, self.held.get(member_id, {}).values()))
 
-    def kept_for(self, name: str) -> Iterator[TopicPartition]:
-        """Partitions that are kept for a name."""
-        if name in self.kept_names:
+    def reserved_for(self, name: str) -> Iterator[TopicPartition]:
+        """Partitions that are reserved for a name."""
+        if name in self.reserved_names:
             for topic, holdings in self.topics.items():
-                for partition, kept in holdings.kept.items():
-                    if kept.name == name:
+                for partition, reservation in holdings.reserved.items():
+                    if reservation.name == name:
                         yield topic, partition
 
     def places_of(self, member_id: str) -> Iterator[TopicPartition]:
@@ -259,12 +259,12 @@ class SessionGroup(Group):
                 self._enter(record)
             case r.PartitionSwitched():
                 self._switch(record)
-            case r.KeptFreed():
+            case r.ReservationFreed():
                 self.journal.note(TriggerCause.RETURN_OVERDUE, record.name)
-                self._free_kept(record.name)
+                self._free_reserved(record.name)
             case r.HoldingsStored():
                 self._hold(record)
-            case r.KeptStored():
+            case r.ReservationStored():
                 self._keep(record)
             case PlanRecord():
                 self.journal.plans.append(record)
@@ -277,7 +277,7 @@ class SessionGroup(Group):
     def records(self) -> list[Record]:
         found = self.policy_records()
         found += [member.record for member in self.members.values()]
-        found += holdings_of(self.group_id, self.members, self.topics.values(), self.kept_names)
+        found += holdings_of(self.group_id, self.members, self.topics.values(), self.reserved_names)
         found += self.journal.records(self.group_id)
         found += self.offsets.values()
         found += self.kept_records()
@@ -305,7 +305,9 @@ class SessionGroup(Group):
                 member.decided = record
         if record.name:
             self.names[record.name] = record.member_id
-            self._free_kept(record.name)  # It is back: grants beside this record give it its own.
+            self._free_reserved(
+                record.name
+            )  # It is back: grants beside this record give it its own.
         self.planning.note_declared(topics)
         if record.leaves:
             self.leavers.add(record.member_id)
@@ -325,15 +327,15 @@ class SessionGroup(Group):
         if self.names.get(name) == record.member_id:
             del self.names[name]
         is_kept = record.keep_ms > 0 and name
-        kept = Kept(name, is_delayed=record.cause is r.EndCause.LEASE_EXPIRED)
+        reservation = Reservation(name, is_delayed=record.cause is r.EndCause.LEASE_EXPIRED)
         for place in list(self.places_of(record.member_id)):
             handoff = self.handoff(place)
             stays = handoff is None or handoff.phase is r.Phase.PREPARE
             self._set(place, "", 0)
             if is_kept and stays:
-                self.topics[place[0]].kept[place[1]] = kept
+                self.topics[place[0]].reserved[place[1]] = reservation
         if is_kept:
-            self.kept_names[name] = record.keep_ms
+            self.reserved_names[name] = record.keep_ms
         self.held.pop(record.member_id, None)
 
     def drop(self, record: Record) -> None:
@@ -357,7 +359,7 @@ class SessionGroup(Group):
 
     def _are_free(self, topic: TopicHoldings, grant: r.Grant) -> bool:
         """True if nothing is known of these partitions, as of those of a first plan."""
-        if topic.open or topic.kept or topic.rests:
+        if topic.open or topic.reserved or topic.rests:
             return False
         holders, size = topic.holders, len(topic.holders)
         for first, last in grant.partitions:
@@ -428,11 +430,11 @@ class SessionGroup(Group):
             self.preparing.setdefault(record.successor, set()).add(place)
             self._note_changed(record.successor, place)
 
-    def _free_kept(self, name: str) -> None:
-        for topic, partition in list(self.kept_for(name)):
-            del self.topics[topic].kept[partition]
-        self.kept_names.pop(name, None)
-        self.kept_until_ms.pop(name, None)
+    def _free_reserved(self, name: str) -> None:
+        for topic, partition in list(self.reserved_for(name)):
+            del self.topics[topic].reserved[partition]
+        self.reserved_names.pop(name, None)
+        self.reserved_until_ms.pop(name, None)
 
     def _hold(self, record: r.HoldingsStored) -> None:
         """Take in a part of a snapshot, whose members are those before it."""
@@ -446,15 +448,15 @@ class SessionGroup(Group):
                 topic.holders[partition], topic.tokens[partition] = holder, token
                 self.held.setdefault(holder, {}).setdefault(record.topic, set()).add(partition)
 
-    def _keep(self, record: r.KeptStored) -> None:
-        self.kept_names[record.name] = record.keep_ms
-        kept = Kept(record.name, record.is_delayed)
+    def _keep(self, record: r.ReservationStored) -> None:
+        self.reserved_names[record.name] = record.keep_ms
+        reservation = Reservation(record.name, record.is_delayed)
         for name, partitions in record.partitions:
             topic = self.topics.setdefault(name, TopicHoldings(name))
             for first, last in partitions:
                 topic.grow(last + 1)
                 for partition in range(first, last + 1):
-                    topic.kept[partition] = kept
+                    topic.reserved[partition] = reservation
 
     # --- Indexes ---
 

@@ -52,8 +52,8 @@ class Handoff:
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
-    """A partition that is kept for the name of a member that has announced to return.
+class Reservation:
+    """A partition that is reserved for the name of a member that has announced to return.
 
     `is_delayed`: its lease has ended instead, and a process that waits for the name is to have the
     partition when the policy's delay is over.
@@ -88,7 +88,7 @@ class TopicHoldings:
     holders: list[str] = field(default_factory=list)
     tokens: array[int] = field(default_factory=lambda: array("q"))
     open: dict[int, Handoff] = field(default_factory=dict)
-    kept: dict[int, Kept] = field(default_factory=dict)
+    reserved: dict[int, Reservation] = field(default_factory=dict)
     rests: dict[int, Rest] = field(default_factory=lambda: _NO_RESTS)
 
     def grow(self, count: int) -> None:
@@ -102,7 +102,7 @@ class TopicHoldings:
         """Give back rows from `count` on, unless they are in use; returns how many are left."""
         size = len(self.holders)
         while size > count and not (
-            self.holders[size - 1] or size - 1 in self.open or size - 1 in self.kept
+            self.holders[size - 1] or size - 1 in self.open or size - 1 in self.reserved
         ):
             size -= 1
         del self.holders[size:], self.tokens[size:]
@@ -122,7 +122,7 @@ class TopicHoldings:
         self.holders[partition] = member_id
         self.tokens[partition] = token
         self.open.pop(partition, None)
-        self.kept.pop(partition, None)
+        self.reserved.pop(partition, None)
 
     def grant(
         self, ranges: Iterable[tuple[int, int]], member_id: str, first_token: int

@@ -77,10 +77,10 @@ def _check_holdings(group: SessionGroup) -> None:
                 held.setdefault(holder, {}).setdefault(name, set()).add(partition)
                 _expect(group, token not in tokens, "2: a token has two grants")
                 tokens.add(token)
-        for partition, kept in topic.kept.items():
-            _expect(group, not group.holder((name, partition)), "2: kept, and held")
-            _expect(group, partition not in topic.open, "2: kept, and handed over")
-            _expect(group, kept.name in group.kept_names, "2: kept for a name without an end")
+        for partition, reservation in topic.reserved.items():
+            _expect(group, not group.holder((name, partition)), "2: reserved, and held")
+            _expect(group, partition not in topic.open, "2: reserved, and handed over")
+            _expect(group, reservation.name in group.reserved_names, "2: reserved without an end")
     _expect(group, held.keys() <= group.members.keys(), "2: a stranger holds a partition")
     index = {
         member_id: {topic: places for topic, places in by_topic.items() if places}
@@ -91,8 +91,8 @@ def _check_holdings(group: SessionGroup) -> None:
         {member_id: by_topic for member_id, by_topic in index.items() if by_topic} == held,
         "2: the index of holdings is wrong",
     )
-    for name in group.kept_names:
-        _expect(group, name not in group.names, "2: kept for a name that has a member")
+    for name in group.reserved_names:
+        _expect(group, name not in group.names, "2: reserved for a name that has a member")
     for place, motion in group.motions.items():
         is_ended = motion.release is not None and motion.release.token != group.token(place)
         _expect(group, not is_ended, "2: released under a token that has ended")
@@ -168,7 +168,7 @@ def _is_free(group: SessionGroup, place: TopicPartition) -> bool:
         not group.holder(place)
         and group.handoff(place) is None
         and not group.motion(place).writes_pending
-        and place[1] not in group.topics[place[0]].kept
+        and place[1] not in group.topics[place[0]].reserved
     )
 
 

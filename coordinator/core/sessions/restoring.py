@@ -37,7 +37,7 @@ def restore(group: SessionGroup, grace_ms: int, step: Step) -> None:
         phases.restore(group, place, step)
     for member in group.members.values():
         leaving.restore(group, member, step)
-    for name in group.kept_names:
+    for name in group.reserved_names:
         leaving.keep(group, name, step)
     group.state = group.current_state()
     windows.restored(group, step)
@@ -47,11 +47,11 @@ def restore(group: SessionGroup, grace_ms: int, step: Step) -> None:
 def _delay_free(group: SessionGroup, now_ms: int) -> None:
     """Delay grants of free partitions as after a lease's end: how it ended is not known.
 
-    A member that has announced to return has stopped, and gets what is kept for it at once.
+    A member that has announced to return has stopped, and gets what is reserved for it at once.
     """
     for name, topic in group.topics.items():
         for partition, holder in enumerate(topic.holders):
-            kept = topic.kept.get(partition)
-            if not holder and (kept is None or kept.is_delayed):
+            reservation = topic.reserved.get(partition)
+            if not holder and (reservation is None or reservation.is_delayed):
                 motion = group.set_in_motion((name, partition))
                 motion.not_before_ms = now_ms + group.policy.handover_delay_ms

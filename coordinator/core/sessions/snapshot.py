@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 
 from coordinator.core.records import Record
-from coordinator.core.session_values.records import HoldingsStored, KeptStored, PhaseEntered
+from coordinator.core.session_values.records import HoldingsStored, PhaseEntered, ReservationStored
 from coordinator.core.sessions.holdings import TopicHoldings, ranges_of
 
 CHUNK = 2_000
@@ -16,15 +16,15 @@ def holdings_of(
     group_id: str,
     member_ids: Iterable[str],
     topics: Iterable[TopicHoldings],
-    kept_names: Mapping[str, int],
+    reserved_names: Mapping[str, int],
 ) -> Iterator[Record]:
-    """Records of holders, of open hand-offs, and of partitions that are kept for names.
+    """Records of holders, of open hand-offs, and of partitions that are reserved for names.
 
-    `member_ids`: in the order of the snapshot's records. `kept_names`: with how long.
+    `member_ids`: in the order of the snapshot's records. `reserved_names`: with how long.
     """
     numbers = {member_id: number for number, member_id in enumerate(member_ids, 1)}
     numbers[""] = 0
-    kept: dict[str, dict[str, list[int]]] = {name: {} for name in kept_names}
+    reserved: dict[str, dict[str, list[int]]] = {name: {} for name in reserved_names}
     delayed: set[str] = set()
     for topic in topics:
         yield from _columns_of(group_id, topic, numbers)
@@ -41,13 +41,13 @@ def holdings_of(
                 topic.tokens[partition],
                 handoff.line,
             )
-        for partition, each in sorted(topic.kept.items()):
-            kept[each.name].setdefault(topic.topic, []).append(partition)
+        for partition, each in sorted(topic.reserved.items()):
+            reserved[each.name].setdefault(topic.topic, []).append(partition)
             if each.is_delayed:
                 delayed.add(each.name)
-    for name, by_topic in kept.items():
+    for name, by_topic in reserved.items():
         partitions = tuple((topic, ranges_of(found)) for topic, found in by_topic.items())
-        yield KeptStored(group_id, name, kept_names[name], partitions, name in delayed)
+        yield ReservationStored(group_id, name, reserved_names[name], partitions, name in delayed)
 
 
 def _columns_of(

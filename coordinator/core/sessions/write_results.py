@@ -9,7 +9,7 @@ from collections.abc import Iterable
 
 from coordinator.core.errors import ErrorCode, session_refused
 from coordinator.core.ids import TopicPartition
-from coordinator.core.outcome import DeferKeeping, DeferRetry, Outcome
+from coordinator.core.outcome import DeferReservation, DeferRetry, Outcome
 from coordinator.core.session_values.commands import WriteRetry
 from coordinator.core.session_values.journal import TriggerCause
 from coordinator.core.session_values.written import (
@@ -32,7 +32,7 @@ def session_written(group: SessionGroup, done: SessionWritten, step: Step) -> No
     group.note_write_settled(done.places)
     is_refused = done.error is not ErrorCode.NONE
     if done.heir_id:
-        group.arriving_names.discard(done.kept_name)
+        group.arriving_names.discard(done.reserved_name)
         _inherited(group, done.heir_id, step)
     for place in done.places:
         phases.settled(group, place, step, is_refused=is_refused)
@@ -41,14 +41,14 @@ def session_written(group: SessionGroup, done: SessionWritten, step: Step) -> No
         for place in list(group.places_of(done.leaver)):
             phases.reconcile(group, place, step)
     if is_refused:
-        if done.kept_name in group.kept_names:
+        if done.reserved_name in group.reserved_names:
             step.out.defer(
-                DeferKeeping(group.group_id, done.kept_name, step.now_ms + phases.RETRY_MS)
+                DeferReservation(group.group_id, done.reserved_name, step.now_ms + phases.RETRY_MS)
             )
         if done.leaver:
             step.out.defer(DeferRetry(group.group_id, step.now_ms + phases.RETRY_MS))
         windows.call(group, step)
-    elif done.kept_name or done.leaver or _is_urgent(group, done.places):
+    elif done.reserved_name or done.leaver or _is_urgent(group, done.places):
         windows.call_urgently(group, step)
 
 
@@ -113,8 +113,8 @@ def session_ended(group: SessionGroup, done: SessionEnded, step: Step) -> None:
     phases.reconsider(group, done.member_id, step)
     if done.heir_id:
         _inherited(group, done.heir_id, step)
-    if done.kept_name in group.kept_names:
-        leaving.keep(group, done.kept_name, step)
+    if done.reserved_name in group.reserved_names:
+        leaving.keep(group, done.reserved_name, step)
     if group.members:
         is_free = any(not group.holder(place) for place in done.places)
         call = windows.call_urgently if is_free else windows.call

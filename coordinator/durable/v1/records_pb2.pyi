@@ -40,13 +40,13 @@ class Record(_message.Message):
     GRANTS_FIELD_NUMBER: _builtins.int
     PHASE_ENTERED_FIELD_NUMBER: _builtins.int
     SWITCHED_FIELD_NUMBER: _builtins.int
-    KEPT_FREED_FIELD_NUMBER: _builtins.int
+    RESERVATION_FREED_FIELD_NUMBER: _builtins.int
     POLICY_FIELD_NUMBER: _builtins.int
     TOKEN_FLOOR_FIELD_NUMBER: _builtins.int
     PLAN_FIELD_NUMBER: _builtins.int
     HANDOFFS_ENDED_FIELD_NUMBER: _builtins.int
     HOLDINGS_FIELD_NUMBER: _builtins.int
-    KEPT_FIELD_NUMBER: _builtins.int
+    RESERVATION_FIELD_NUMBER: _builtins.int
     NUMBERS_RAISED_FIELD_NUMBER: _builtins.int
     DOCUMENT_STORED_FIELD_NUMBER: _builtins.int
     group_id: _builtins.str
@@ -75,7 +75,7 @@ class Record(_message.Message):
     @_builtins.property
     def switched(self) -> Global___Switched: ...
     @_builtins.property
-    def kept_freed(self) -> Global___KeptFreed: ...
+    def reservation_freed(self) -> Global___ReservationFreed: ...
     @_builtins.property
     def policy(self) -> Global___Policy: ...
     @_builtins.property
@@ -87,7 +87,7 @@ class Record(_message.Message):
     @_builtins.property
     def holdings(self) -> Global___Holdings: ...
     @_builtins.property
-    def kept(self) -> Global___Kept: ...
+    def reservation(self) -> Global___Reservation: ...
     @_builtins.property
     def numbers_raised(self) -> Global___NumbersRaised: ...
     @_builtins.property
@@ -108,21 +108,21 @@ class Record(_message.Message):
         grants: Global___Grants | None = ...,
         phase_entered: Global___PhaseEntered | None = ...,
         switched: Global___Switched | None = ...,
-        kept_freed: Global___KeptFreed | None = ...,
+        reservation_freed: Global___ReservationFreed | None = ...,
         policy: Global___Policy | None = ...,
         token_floor: Global___TokenFloor | None = ...,
         plan: Global___Plan | None = ...,
         handoffs_ended: Global___HandoffsEnded | None = ...,
         holdings: Global___Holdings | None = ...,
-        kept: Global___Kept | None = ...,
+        reservation: Global___Reservation | None = ...,
         numbers_raised: Global___NumbersRaised | None = ...,
         document_stored: Global___DocumentStored | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["document_stored", b"document_stored", "generation_floor", b"generation_floor", "grants", b"grants", "group_deleted", b"group_deleted", "group_metadata", b"group_metadata", "handoffs_ended", b"handoffs_ended", "holdings", b"holdings", "kept", b"kept", "kept_freed", b"kept_freed", "kind", b"kind", "manifest_stored", b"manifest_stored", "numbers_raised", b"numbers_raised", "offset_committed", b"offset_committed", "offset_deleted", b"offset_deleted", "phase_entered", b"phase_entered", "plan", b"plan", "policy", b"policy", "rebalance", b"rebalance", "session_end", b"session_end", "session_member", b"session_member", "switched", b"switched", "token_floor", b"token_floor"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["document_stored", b"document_stored", "generation_floor", b"generation_floor", "grants", b"grants", "group_deleted", b"group_deleted", "group_metadata", b"group_metadata", "handoffs_ended", b"handoffs_ended", "holdings", b"holdings", "kind", b"kind", "manifest_stored", b"manifest_stored", "numbers_raised", b"numbers_raised", "offset_committed", b"offset_committed", "offset_deleted", b"offset_deleted", "phase_entered", b"phase_entered", "plan", b"plan", "policy", b"policy", "rebalance", b"rebalance", "reservation", b"reservation", "reservation_freed", b"reservation_freed", "session_end", b"session_end", "session_member", b"session_member", "switched", b"switched", "token_floor", b"token_floor"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["document_stored", b"document_stored", "generation_floor", b"generation_floor", "grants", b"grants", "group_deleted", b"group_deleted", "group_id", b"group_id", "group_metadata", b"group_metadata", "handoffs_ended", b"handoffs_ended", "holdings", b"holdings", "kept", b"kept", "kept_freed", b"kept_freed", "kind", b"kind", "manifest_stored", b"manifest_stored", "numbers_raised", b"numbers_raised", "offset_committed", b"offset_committed", "offset_deleted", b"offset_deleted", "phase_entered", b"phase_entered", "plan", b"plan", "policy", b"policy", "rebalance", b"rebalance", "session_end", b"session_end", "session_member", b"session_member", "switched", b"switched", "token_floor", b"token_floor"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["document_stored", b"document_stored", "generation_floor", b"generation_floor", "grants", b"grants", "group_deleted", b"group_deleted", "group_id", b"group_id", "group_metadata", b"group_metadata", "handoffs_ended", b"handoffs_ended", "holdings", b"holdings", "kind", b"kind", "manifest_stored", b"manifest_stored", "numbers_raised", b"numbers_raised", "offset_committed", b"offset_committed", "offset_deleted", b"offset_deleted", "phase_entered", b"phase_entered", "plan", b"plan", "policy", b"policy", "rebalance", b"rebalance", "reservation", b"reservation", "reservation_freed", b"reservation_freed", "session_end", b"session_end", "session_member", b"session_member", "switched", b"switched", "token_floor", b"token_floor"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_kind: _TypeAlias = _typing.Literal["group_metadata", "generation_floor", "offset_committed", "manifest_stored", "offset_deleted", "group_deleted", "rebalance", "session_member", "session_end", "grants", "phase_entered", "switched", "kept_freed", "policy", "token_floor", "plan", "handoffs_ended", "holdings", "kept", "numbers_raised", "document_stored"]  # noqa: Y015
+    _WhichOneofReturnType_kind: _TypeAlias = _typing.Literal["group_metadata", "generation_floor", "offset_committed", "manifest_stored", "offset_deleted", "group_deleted", "rebalance", "session_member", "session_end", "grants", "phase_entered", "switched", "reservation_freed", "policy", "token_floor", "plan", "handoffs_ended", "holdings", "reservation", "numbers_raised", "document_stored"]  # noqa: Y015
     _WhichOneofArgType_kind: _TypeAlias = _typing.Literal["kind", b"kind"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_kind) -> _WhichOneofReturnType_kind | None: ...
 
@@ -1097,8 +1097,8 @@ class Holdings(_message.Message):
 Global___Holdings: _TypeAlias = Holdings  # noqa: Y015
 
 @_typing.final
-class Kept(_message.Message):
-    """In snapshots: partitions that are kept for a name."""
+class Reservation(_message.Message):
+    """In snapshots: partitions that are reserved for a name."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -1134,13 +1134,13 @@ class Kept(_message.Message):
     delayed: _builtins.bool
     """Its member's lease has ended: the policy's delay counts for the next process of the name too."""
     @_builtins.property
-    def topics(self) -> _containers.RepeatedCompositeFieldContainer[Global___Kept.Topic]: ...
+    def topics(self) -> _containers.RepeatedCompositeFieldContainer[Global___Reservation.Topic]: ...
     def __init__(
         self,
         *,
         name: _builtins.str = ...,
         keep_ms: _builtins.int = ...,
-        topics: _abc.Iterable[Global___Kept.Topic] | None = ...,
+        topics: _abc.Iterable[Global___Reservation.Topic] | None = ...,
         delayed: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
@@ -1149,7 +1149,7 @@ class Kept(_message.Message):
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
-Global___Kept: _TypeAlias = Kept  # noqa: Y015
+Global___Reservation: _TypeAlias = Reservation  # noqa: Y015
 
 @_typing.final
 class HandoffsEnded(_message.Message):
@@ -1405,7 +1405,7 @@ class Plan(_message.Message):
 Global___Plan: _TypeAlias = Plan  # noqa: Y015
 
 @_typing.final
-class KeptFreed(_message.Message):
+class ReservationFreed(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     NAME_FIELD_NUMBER: _builtins.int
@@ -1421,7 +1421,7 @@ class KeptFreed(_message.Message):
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
-Global___KeptFreed: _TypeAlias = KeptFreed  # noqa: Y015
+Global___ReservationFreed: _TypeAlias = ReservationFreed  # noqa: Y015
 
 @_typing.final
 class Policy(_message.Message):

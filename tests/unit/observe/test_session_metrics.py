@@ -120,7 +120,7 @@ def test_free_and_kept_partitions_are_counted():
     world.to(100)
     a.leave("return", 60_000)
     partitions = session_stats([world.group]).partitions
-    assert (partitions["kept"], partitions["held"], partitions["free"]) == (4, 0, 0)
+    assert (partitions["reserved"], partitions["held"], partitions["free"]) == (4, 0, 0)
 
 
 def test_what_becomes_durable_is_told_once_and_not_again_after_a_restart():

@@ -33,18 +33,20 @@ class Kept:
 @pytest.mark.parametrize(("kind", "field"), [(Less, "name"), (More, "weight")])
 def test_a_field_without_a_counterpart_is_refused(kind, field):
     with pytest.raises(TypeError, match=f"no counterpart of {field}"):
-        MAPPINGS.between(kind, pb.KeptFreed.DESCRIPTOR)
+        MAPPINGS.between(kind, pb.ReservationFreed.DESCRIPTOR)
 
 
 def test_a_field_of_another_name_is_an_exception():
     mappings = Mappings({Kept: {"title": Differs("name", str.upper, str.lower)}})
-    mapped = mappings.between(Kept, pb.KeptFreed.DESCRIPTOR)
+    mapped = mappings.between(Kept, pb.ReservationFreed.DESCRIPTOR)
     assert mapped.fields(Kept("g", "w-a")) == {"name": "W-A"}
-    assert mapped.value(pb.KeptFreed(name="W-A"), "g") == Kept("g", "w-a")
+    assert mapped.value(pb.ReservationFreed(name="W-A"), "g") == Kept("g", "w-a")
 
 
 def test_a_projection_says_what_the_message_has():
-    assert MAPPINGS.projection(More, pb.KeptFreed.DESCRIPTOR)(More("g", "w", 3)) == {"name": "w"}
+    assert MAPPINGS.projection(More, pb.ReservationFreed.DESCRIPTOR)(More("g", "w", 3)) == {
+        "name": "w"
+    }
 
 
 def test_half_a_range_is_refused():

@@ -50,15 +50,15 @@ RECORDS = [
         7, j.Unowned(3, 102, 306, 101, 303), (j.PartlyDeclared("t", 4, 9, ("m-1", "m-2"), 7),),
         refusing_members=3,
     ),
-    r.KeptFreed("g", "w-a"),
+    r.ReservationFreed("g", "w-a"),
     r.PolicyStored("g", Policy()),
     r.PolicyStored("g", Policy(lease_ms=3_000, mode=Mode.COPY, initial_delay_ms=0,
                                on_stall=OnStall.DRAIN, sinks_check_tokens=True)),
     r.TokenFloor(1 << 52, 1 << 50),
     r.NumbersRaised(1 << 30, 1 << 52),
     r.HoldingsStored("g", "t", 2_000, (1, 1, 2, 0, 0, 1, 1), (7, 8, 9, 0, 0, 1 << 52, 3)),
-    r.KeptStored("g", "w-a", 60_000, (("t", ((0, 0), (4, 9))), ("u", ((3, 3),)))),
-    r.KeptStored("g", "w-b", 2_000, (("t", ((1, 1),)),), is_delayed=True),
+    r.ReservationStored("g", "w-a", 60_000, (("t", ((0, 0), (4, 9))), ("u", ((3, 3),)))),
+    r.ReservationStored("g", "w-b", 2_000, (("t", ((1, 1),)),), is_delayed=True),
 ]  # fmt: skip
 
 

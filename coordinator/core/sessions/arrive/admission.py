@@ -10,12 +10,12 @@ from coordinator.core.errors import ErrorCode, MustWait, Refused, session_refuse
 from coordinator.core.ids import IdSource, TopicPartition
 from coordinator.core.numbers import Numbers
 from coordinator.core.records import Record
-from coordinator.core.session_values.commands import KeepingOver
+from coordinator.core.session_values.commands import ReservationOver
 from coordinator.core.session_values.policy import Policy
 from coordinator.core.session_values.records import (
-    KeptFreed,
     PartitionsGranted,
     PolicyStored,
+    ReservationFreed,
     SessionMemberStored,
 )
 from coordinator.core.session_values.requests import Attach, AttachReply, Standing
@@ -113,7 +113,7 @@ def records_of(
     group: SessionGroup, record: SessionMemberStored, now_ms: int, numbers: Numbers
 ) -> tuple[list[Record], list[TopicPartition]]:
     """Records of a new member and of what it inherits from its name; with these partitions."""
-    places = _kept_for(group, record.name, now_ms)
+    places = _reserved_for(group, record.name, now_ms)
     records: list[Record] = [record]
     if places:
         grants = grants_of(record.member_id, places, numbers.next_tokens)
@@ -122,44 +122,44 @@ def records_of(
     return records, places
 
 
-def _kept_for(group: SessionGroup, name: str, now_ms: int) -> list[TopicPartition]:
+def _reserved_for(group: SessionGroup, name: str, now_ms: int) -> list[TopicPartition]:
     """Partitions that a process of a name inherits, without those that others wait for as well."""
     if not group.may_grant(now_ms):
         return []
-    kept = group.kept_for(name)
-    return [place for place in kept if group.motion(place).not_before_ms <= now_ms]
+    reserved = group.reserved_for(name)
+    return [place for place in reserved if group.motion(place).not_before_ms <= now_ms]
 
 
 def admit_heir(group: SessionGroup, heir: SessionMember, step: Step) -> None:
-    """Admit a process that has waited until what was kept for its name may be worked on again."""
+    """Admit a process that has waited until the partitions of its name may be worked on again."""
     records, places = records_of(group, heir.record, step.now_ms, step.numbers)
     group.note_write_pending(places, heir.member_id)
     group.arriving_names.add(heir.record.name)
     settled = SessionWritten(
-        group.group_id, tuple(places), kept_name=heir.record.name, heir_id=heir.member_id
+        group.group_id, tuple(places), reserved_name=heir.record.name, heir_id=heir.member_id
     )
     step.out.persist(records, Unawaited(group.group_id), settled=settled)
 
 
-def keeping_over(group: SessionGroup, command: KeepingOver, step: Step) -> None:
-    """The time for which a name was kept is up: a process that waits for it gets what was kept."""
+def reservation_over(group: SessionGroup, command: ReservationOver, step: Step) -> None:
+    """The reservation of a name has ended: a process that waits for it gets the partitions."""
     if not _is_over(group, command.name, step.now_ms):
         return
     heir = group.waiting.get(command.name)
     if heir is None or heir.stream_id is None:
-        written = SessionWritten(group.group_id, kept_name=command.name)
-        record = KeptFreed(group.group_id, command.name)
+        written = SessionWritten(group.group_id, reserved_name=command.name)
+        record = ReservationFreed(group.group_id, command.name)
         step.out.persist((record,), Unawaited(group.group_id), settled=written)
     else:
         admit_heir(group, heir, step)
 
 
 def _is_over(group: SessionGroup, name: str, now_ms: int) -> bool:
-    """True if a name is kept, and its time is up."""
+    """True if a name is reserved, and its time is up."""
     return (
-        name in group.kept_names
+        name in group.reserved_names
         and name not in group.arriving_names
-        and group.kept_until_ms.get(name, 0) <= now_ms
+        and group.reserved_until_ms.get(name, 0) <= now_ms
     )
 
 

@@ -126,13 +126,13 @@ def _waits_without_a_member(group: SessionGroup, command: Attach, now_ms: int) -
 
 
 def _is_delayed(group: SessionGroup, name: str, now_ms: int) -> bool:
-    """True while `handover_delay_ms` runs for what is kept for a name."""
-    kept = group.kept_for(name)
-    return any(group.motion(place).not_before_ms > now_ms for place in kept)
+    """True while `handover_delay_ms` runs for what is reserved for a name."""
+    reserved = group.reserved_for(name)
+    return any(group.motion(place).not_before_ms > now_ms for place in reserved)
 
 
 def _wait_on(group: SessionGroup, command: Attach, step: Step) -> None:
-    until_ms = group.kept_until_ms.get(command.name, step.now_ms)
+    until_ms = group.reserved_until_ms.get(command.name, step.now_ms)
     record = admission.record_of(group, command, step.ids, group.policy)
     heir = heirs.wait(group, until_ms, record, command, step)
     if not _is_delayed(group, command.name, step.now_ms):

@@ -236,7 +236,7 @@ def end_of_holder(
     They go before the record of its end, which frees the rest. Each counts only if the member still
     holds the partition under its token then: another record of it may be in flight.
 
-    `is_inherited`: what it holds is kept for its name, or goes to another process of that name,
+    `is_inherited`: what it holds is reserved for its name, or goes to another process of that name,
     with the partitions for which a successor prepares. `is_delayed`: successors have to wait.
     """
     last_work.end(group, member, cause, now_ms)

@@ -174,7 +174,7 @@ def write_end(group: SessionGroup, member: SessionMember, ended: SessionEnded, s
     settled = replace(
         ended,
         places=tuple(places),
-        kept_name=member.record.name if keep_ms else "",
+        reserved_name=member.record.name if keep_ms else "",
         keep_ms=keep_ms,
         heir_id="" if heir is None else heir.member_id,
     )

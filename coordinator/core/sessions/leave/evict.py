@@ -5,7 +5,7 @@ That survives a restart: the order is in the member's record, and `phases.decide
 member with that order holds. If the operator vouches that the process has ended, all is free at
 once; a process that waits for its name inherits then.
 
-A name for which partitions are kept can be evicted too: they are free at once.
+A name for which partitions are reserved can be evicted too: they are free at once.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from dataclasses import replace
 from coordinator.core.errors import ErrorCode, Refused
 from coordinator.core.outcome import Outcome
 from coordinator.core.session_values.operators import EvictMember, EvictReply
-from coordinator.core.session_values.records import EndCause, KeptFreed
+from coordinator.core.session_values.records import EndCause, ReservationFreed
 from coordinator.core.session_values.written import SessionWritten
 from coordinator.core.sessions.group import SessionGroup
 from coordinator.core.sessions.leave import ends, leaving
@@ -28,14 +28,14 @@ def evict(group: SessionGroup, command: EvictMember, step: Step) -> None:
     """Evict a member, or a name; answered when that is durable.
 
     Raises:
-        Refused: UNKNOWN_MEMBER_ID: no member has this id or name, and nothing is kept for it;
+        Refused: UNKNOWN_MEMBER_ID: no member has this id or name, and nothing is reserved for it;
             INVALID_REQUEST: there is neither an id nor a name, or both.
     """
     if bool(command.member_id) == bool(command.member_name):
         raise Refused(ErrorCode.INVALID_REQUEST, "give either a member id or a name")
     member = _find(group, command)
     if member is None:
-        _free_kept(group, command, step.out)
+        _free_reserved(group, command, step.out)
         return
     held = group.count_held_by(member.member_id)
     reply = EvictReply(member_id=member.member_id, name=member.record.name, partitions=held)
@@ -58,21 +58,21 @@ def _find(group: SessionGroup, command: EvictMember) -> SessionMember | None:
     return None if member is None or member.is_ended else member
 
 
-def _free_kept(group: SessionGroup, command: EvictMember, out: Outcome) -> None:
+def _free_reserved(group: SessionGroup, command: EvictMember, out: Outcome) -> None:
     name = command.member_name
-    if not name or name not in group.kept_names:
+    if not name or name not in group.reserved_names:
         raise Refused(ErrorCode.UNKNOWN_MEMBER_ID, _unknown(command))
-    kept = sum(1 for _ in group.kept_for(name))
-    reply = EvictReply(name=name, partitions=kept)
+    reserved = sum(1 for _ in group.reserved_for(name))
+    reply = EvictReply(name=name, partitions=reserved)
     if command.is_dry_run:
         out.reply(command.call_id, reply)
         return
-    written = SessionWritten(group.group_id, kept_name=name)
-    record = KeptFreed(group.group_id, name)
+    written = SessionWritten(group.group_id, reserved_name=name)
+    record = ReservationFreed(group.group_id, name)
     out.persist((record,), AnswerDurable(command, reply), settled=written)
 
 
 def _unknown(command: EvictMember) -> str:
     if command.member_id:
         return f"the group has no member {command.member_id}"
-    return f"the group has no member {command.member_name}, and nothing is kept for that name"
+    return f"the group has no member {command.member_name}, and nothing is reserved for that name"

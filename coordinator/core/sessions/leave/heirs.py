@@ -111,7 +111,7 @@ def is_forgotten(group: SessionGroup, heir: SessionMember) -> bool:
     """True if the name that a process waits for has nobody: it was not heard when the member of
     that name ended, and is heard again."""
     name = heir.record.name
-    has_owner = name in group.names or name in group.kept_names or name in group.arriving_names
+    has_owner = name in group.names or name in group.reserved_names or name in group.arriving_names
     return not has_owner and group.waiting.get(name) is heir
 
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from coordinator.core.errors import ErrorCode
 from coordinator.core.ids import NO_TIME
-from coordinator.core.outcome import DeferKeeping, DeferLeave
+from coordinator.core.outcome import DeferLeave, DeferReservation
 from coordinator.core.session_values.commands import LeaveOverdue
 from coordinator.core.session_values.records import EndCause
 from coordinator.core.session_values.requests import (
@@ -103,6 +103,6 @@ def overdue(group: SessionGroup, command: LeaveOverdue, step: Step) -> None:
 
 
 def keep(group: SessionGroup, name: str, step: Step) -> None:
-    """A name is kept from now on: arm its end."""
-    until_ms = group.kept_until_ms[name] = step.now_ms + group.kept_names[name]
-    step.out.defer(DeferKeeping(group.group_id, name, until_ms))
+    """A name is reserved from now on: arm its end."""
+    until_ms = group.reserved_until_ms[name] = step.now_ms + group.reserved_names[name]
+    step.out.defer(DeferReservation(group.group_id, name, until_ms))

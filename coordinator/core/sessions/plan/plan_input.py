@@ -111,7 +111,7 @@ def _topic_of(
     holdings.grow(count)
     at = array("i", [positions[holder] for holder in holdings.holders])
     moving = set()
-    for partition in holdings.kept:
+    for partition in holdings.reserved:
         at[partition] = KEPT
     for partition, open_now in holdings.open.items():
         if open_now.successor and not group.is_gone(open_now.successor):

@@ -209,7 +209,7 @@ def _still_free(
 ) -> tuple[Range, ...]:
     """Partitions of `ranges`, which `places` names, that a member may be given now."""
     declared = member.declares(holdings.topic)
-    is_plain = not (holdings.open or holdings.kept)
+    is_plain = not (holdings.open or holdings.reserved)
     if is_plain and room >= size_of(ranges) and ranges[-1][1] < declared:
         # The way of a first plan: no look at each partition, but for those on their way.
         holders = holdings.holders
@@ -223,7 +223,7 @@ def _still_free(
             len(found) < room
             and not group.holder(place)
             and group.handoff(place) is None
-            and place[1] not in holdings.kept
+            and place[1] not in holdings.reserved
             and not group.motion(place).writes_pending
             and successors.may_have(group, place, member.member_id)
         ):

@@ -86,8 +86,8 @@ def _described(_: Message, reply: o.SessionGroupReply) -> Work[Message]:
         _add_handoff(response, handoff, tokens[handoff.place[0]])
         if not number % PART:
             yield
-    for kept in reply.reservations:
-        _add_kept(response, kept)
+    for reservation in reply.reservations:
+        _add_reservation(response, reservation)
         yield
     return response
 
@@ -142,13 +142,13 @@ def _add_handoff(response: _Response, row: o.HandoffRow, topic: o.TopicRow) -> N
     )
 
 
-def _add_kept(response: _Response, row: o.KeptRow) -> None:
-    kept = response.reservations.add(member_name=row.name, until_ms=row.until_ms)
+def _add_reservation(response: _Response, row: o.ReservationRow) -> None:
+    reservation = response.reservations.add(member_name=row.name, until_ms=row.until_ms)
     by_topic: dict[str, list[int]] = {}
     for topic, partition in row.places:
         by_topic.setdefault(topic, []).append(partition)
     for topic, partitions in by_topic.items():
-        held = kept.topics.add(name=topic)
+        held = reservation.topics.add(name=topic)
         for first, last in ranges_of(partitions):
             held.partitions.add(first=first, last=last)
 

@@ -73,8 +73,8 @@ async def leave_drain_deadline(group: GroupTrial) -> None:
 
 @cases("5")
 async def leave_and_return(group: GroupTrial) -> None:
-    """Leave(RETURN): partitions are kept for the name; its next process has them back, under new
-    tokens, and nobody else moves."""
+    """Leave(RETURN): partitions are reserved for the name; its next process has them back, under
+    new tokens, and nobody else moves."""
     a, b = await group.pair()
     mine, old, told = a.active, dict(a.held), len(b.all_orders)
     await a.leave("RETURN", FOREVER_MS)
@@ -92,7 +92,7 @@ async def leave_and_return(group: GroupTrial) -> None:
 
 @cases("5")
 async def kept_for_a_time(group: GroupTrial) -> None:
-    """Partitions that are kept for a name are free when its time is up."""
+    """Partitions that are reserved for a name are free when its time is up."""
     a, b = await group.pair()
     within_ms = group.lease_ms // 2
     began_s = asyncio.get_running_loop().time()
@@ -104,7 +104,7 @@ async def kept_for_a_time(group: GroupTrial) -> None:
 
 @cases("5")
 async def kept_group_is_not_empty(group: GroupTrial) -> None:
-    """A group in which something is kept for a name is no classic group."""
+    """A group in which something is reserved for a name is no classic group."""
     a = await group.alone(2)
     await a.leave("RETURN", FOREVER_MS)
     await group.until(lambda: a.go_away == pb.GoAway.LEFT, "it has left")

@@ -119,13 +119,13 @@ def test_kept_is_what_no_drain_takes_away():
     other = next(each for each in a.active)
     a.leave("return", 60_000)
     assert place in b.active, "what was being drained goes on"
-    assert world.group.topics["t"].kept.keys() == {other[1]}
+    assert world.group.topics["t"].reserved.keys() == {other[1]}
 
     world, a, b, place = handing_over(WARM)
     assert order(b, place) is Order.WARM
     a.leave("return", 60_000)
     assert order(b, place) is None
-    assert world.group.topics["t"].kept.keys() == {place[1], other[1]}
+    assert world.group.topics["t"].reserved.keys() == {place[1], other[1]}
 
 
 # --- A record is in flight meanwhile ---

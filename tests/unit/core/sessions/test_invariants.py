@@ -15,7 +15,7 @@ from coordinator.core.session_values.messages import (
     ToMember,
 )
 from coordinator.core.session_values.requests import GoAway, GoAwayReason
-from coordinator.core.sessions.holdings import Kept
+from coordinator.core.sessions.holdings import Reservation
 from coordinator.core.sessions.partition import Release
 from tests.unit.core.sessions.kit import GROUP, g2, handing_over
 
@@ -44,8 +44,8 @@ def _nobody_prepares(world, a, b, place):
     world.group.preparing[a.member_id] = {place}
 
 
-def _kept_and_held(world, a, b, place):
-    world.group.topics["t"].kept[place[1]] = Kept("w-x")
+def _reserved_and_held(world, a, b, place):
+    world.group.topics["t"].reserved[place[1]] = Reservation("w-x")
 
 
 def _released_before(world, a, b, place):
@@ -116,7 +116,7 @@ DAMAGES = {
     _one_token_twice: "two grants",
     _wrong_index: "index of holdings",
     _nobody_prepares: "index of successors",
-    _kept_and_held: "kept, and held",
+    _reserved_and_held: "reserved, and held",
     _released_before: "token that has ended",
     _no_id: "without an id",
     _no_end: "has no end",

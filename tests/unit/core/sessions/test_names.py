@@ -1,4 +1,4 @@
-"""Names of members: who waits for one, who inherits, and what is kept for one."""
+"""Names of members: who waits for one, who inherits, and what is reserved for one."""
 
 from __future__ import annotations
 
@@ -332,7 +332,7 @@ def test_a_group_is_empty_after_a_name_has_returned_and_left():
     world.to(1_000)
     a.incarnation, a.beats = "i-new", True
     a.attach(held=())
-    assert not world.group.kept_names
+    assert not world.group.reserved_names
     for member in world.members:
         member.leave("now")
     assert world.state == "Empty"
