@@ -10,6 +10,7 @@ stubs (`.pyi`) from mypy-protobuf, which knows about optional fields, enums and 
 
 import argparse
 import os
+import subprocess
 import sys
 import sysconfig
 import tempfile
@@ -51,8 +52,6 @@ def generate(out: Path) -> None:
     Raises:
         RuntimeError: there is nothing to generate from, or protoc refused.
     """
-    from grpc_tools import protoc
-
     sources: list[str] = []
     for package in PACKAGES:
         found = [path.relative_to(PROTOS).as_posix() for path in PROTOS.glob(f"{package}/*.proto")]
@@ -60,9 +59,10 @@ def generate(out: Path) -> None:
             raise RuntimeError(f"no .proto file in {PROTOS / package}")
         sources += sorted(found)
     # protoc looks for the plugins of mypy-protobuf on the PATH.
-    os.environ["PATH"] = sysconfig.get_path("scripts") + os.pathsep + os.environ.get("PATH", "")
-    arguments = [
-        "protoc",
+    path = sysconfig.get_path("scripts") + os.pathsep + os.environ.get("PATH", "")
+    # A process of its own: its protobuf and those of other packages do not bear each other.
+    command = [
+        *(sys.executable, "-m", "grpc_tools.protoc"),
         f"-I{PROTOS}",
         f"-I{resources.files('grpc_tools') / '_proto'}",
         f"--python_out={out}",
@@ -72,8 +72,9 @@ def generate(out: Path) -> None:
         *sources,
     ]
     described = out / "described.binpb"
-    arguments += ["--include_imports", f"--descriptor_set_out={described}"]
-    if protoc.main(arguments) != 0:
+    command += ["--include_imports", f"--descriptor_set_out={described}"]
+    done = subprocess.run(command, env={**os.environ, "PATH": path}, check=False)  # noqa: S603  # Ours.
+    if done.returncode != 0:
         raise RuntimeError("protoc refused the contract; its words are above")
     (out / LIMITS).parent.mkdir(parents=True)
     (out / LIMITS).write_text(limits(described.read_bytes()), encoding="utf-8")
