@@ -38,7 +38,7 @@ from coordinator.core.session_values.records import (
     SessionMemberStored,
     TokenFloor,
 )
-from coordinator.core.sessions import news
+from coordinator.core.sessions import record_events
 from coordinator.core.sessions.group import SessionGroup
 
 AnyGroup: TypeAlias = ClassicGroup | SessionGroup
@@ -64,7 +64,7 @@ class GroupTable:
         self.context, self.config, self.numbers = context, context.config, context.numbers
         self.read_topics = read_topics
         self.groups: dict[str, AnyGroup] = {}
-        self.news: list[Event] = []  # Events of applied records, not emitted yet.
+        self.pending_events: list[Event] = []  # Events of applied records, not emitted yet.
         self.is_serving = False
         self.parked_calls: ParkedCalls = {}
         self.members_by_host: MembersByHost = Counter()
@@ -85,8 +85,11 @@ class GroupTable:
             group = self.groups[record.group_id] = self.as_sessions(group, record.group_id, now_ms)
         elif isinstance(record, GroupMetadata) and isinstance(group, SessionGroup):
             group = self.groups[record.group_id] = self.as_classic(group, now_ms)
-        if self.is_serving and (event := news.event_of(self._sessions(group), record)) is not None:
-            self.news.append(event)
+        if (
+            self.is_serving
+            and (event := record_events.event_of(self._sessions(group), record)) is not None
+        ):
+            self.pending_events.append(event)
         if group is None:
             if isinstance(record, GroupDeleted | OffsetDeleted):
                 return

@@ -81,7 +81,7 @@ from coordinator.core.sessions.group import SessionGroup
 from coordinator.core.sessions.handoff import phases
 from coordinator.core.sessions.leave import ends, evict, leaving
 from coordinator.core.sessions.member import SessionMember
-from coordinator.core.sessions.plan import windows
+from coordinator.core.sessions.plan import scheduler
 from coordinator.core.sessions.step import Step
 
 STRANGER = Refuse(ErrorCode.UNKNOWN_MEMBER_ID)
@@ -183,8 +183,8 @@ TABLE: dict[type, Row | ShardCommandRow] = {
     ),
     sc.LeaseExpired: Row(IGNORE, settled(ends.expire), IGNORE),
     sc.PhaseOverdue: Row(IGNORE, settled(phases.phase_overdue), IGNORE),
-    sc.PlanDue: Row(IGNORE, settled(windows.run), IGNORE),
-    sc.PlanComputed: Row(IGNORE, settled(windows.computed), IGNORE),
+    sc.PlanDue: Row(IGNORE, settled(scheduler.run), IGNORE),
+    sc.PlanComputed: Row(IGNORE, settled(scheduler.computed), IGNORE),
     sc.ReservationOver: Row(IGNORE, settled(session_admission.reservation_over), IGNORE),
     sc.LeaveOverdue: Row(IGNORE, settled(leaving.overdue), IGNORE),
     sc.WriteRetry: Row(IGNORE, settled(write_results.write_again), IGNORE),
@@ -252,9 +252,9 @@ class GroupMachine(GroupTable):
         if self._dormant_by_id:
             self._dormant.wake(getattr(command, "group_id", ""), now_ms, out)
         self._dispatch(command, now_ms, out)
-        if self.news:
-            out.events += self.news
-            self.news.clear()
+        if self.pending_events:
+            out.events += self.pending_events
+            self.pending_events.clear()
         if out.events:
             self._journal(now_ms, out)
 

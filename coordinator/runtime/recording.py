@@ -195,11 +195,11 @@ def _soft_sessions(group: SessionGroup) -> tuple[Any, ...]:
         (member_id, each.stream_number, each.number, each.is_suspect, each.mailbox.version)
         for member_id, each in sorted(group.members.items())
     ]
-    motions = group.motions.items()
+    states = group.partition_states.items()
     return (
         members,
         sorted(group.waiting),
         sorted((place, target) for place, (target, _) in group.planning.targets.items()),
-        sorted((place, it.release.token) for place, it in motions if it.release),
-        sorted((place, it.writes_pending) for place, it in motions if it.writes_pending),
+        sorted((place, it.release.token) for place, it in states if it.release),
+        sorted((place, it.writes_pending) for place, it in states if it.writes_pending),
     )

@@ -15,7 +15,7 @@ from coordinator.core.session_values.commands import (
 )
 from coordinator.core.sessions import invariants as sessions
 from coordinator.core.sessions.group import SessionGroup
-from coordinator.core.sessions.plan import windows
+from coordinator.core.sessions.plan import scheduler
 from coordinator.shard.operations import GroupTimers
 from coordinator.shard.writes import WriteQueue
 
@@ -63,7 +63,7 @@ def _check_timers(
             lease is None or lease.deadline_ms <= now_ms + 2 * member.lease_ms,
             "the timer of a lease is late",
         )
-    due_ms = windows.due(group, machine.config)
+    due_ms = scheduler.due(group, machine.config)
     plan = timers.plans.find(group.group_id)
     if due_ms != NO_TIME:
         _expect(group, plan is not None, "a plan is due, and has no timer")
@@ -73,7 +73,9 @@ def _check_timers(
         overdue = PhaseOverdue(group.group_id, *place, handoff.handoff_id, handoff.phase.value)
         _expect(
             group,
-            handoff.is_overdue or overdue in pending or group.motion(place).writes_pending > 0,
+            handoff.is_overdue
+            or overdue in pending
+            or group.partition_state(place).writes_pending > 0,
             f"the phase of {place} has no timer",
         )
 

@@ -11,7 +11,7 @@ from coordinator.core.sessions import last_work
 from coordinator.core.sessions.group import SessionGroup
 from coordinator.core.sessions.handoff import phases
 from coordinator.core.sessions.member import SessionMember
-from coordinator.core.sessions.plan import windows
+from coordinator.core.sessions.plan import scheduler
 from coordinator.core.sessions.step import Step
 
 
@@ -29,7 +29,7 @@ def take_in(group: SessionGroup, member: SessionMember, ack: SessionAck, step: S
                 _forget_row(group, each.place)
             if each.kind is AckKind.REFUSED:
                 _tell(group, each.place, step.out)
-                windows.call_urgently(group, step)
+                scheduler.request_plan_now(group, step)
 
 
 def _released(group: SessionGroup, member: SessionMember, ack: PartitionAck, now_ms: int) -> bool:
@@ -37,7 +37,7 @@ def _released(group: SessionGroup, member: SessionMember, ack: PartitionAck, now
     place = ack.place
     if group.holder(place) != member.member_id or group.token(place) != ack.token:
         return False
-    if group.motion(place).release is not None:
+    if group.partition_state(place).release is not None:
         return False
     last_work.release(group, place, now_ms, ack.position)
     return True
@@ -71,18 +71,18 @@ def _refused(group: SessionGroup, member: SessionMember, ack: PartitionAck, now_
             or handoff.successor != member.member_id
         ):
             return False
-    group.set_in_motion(place).note_refused(member.name, now_ms)
+    group.state_to_change(place).note_refused(member.name, now_ms)
     return True
 
 
 def _forget_row(group: SessionGroup, place: TopicPartition) -> None:
-    if group.motion(place).refusals is not None:
-        group.motions[place].end_row_of_refusals()
-        group.rest_if_over(place)
+    if group.partition_state(place).refusals is not None:
+        group.partition_states[place].end_row_of_refusals()
+        group.drop_if_empty(place)
 
 
 def _tell(group: SessionGroup, place: TopicPartition, out: Outcome) -> None:
-    refusals = group.motion(place).refusals
+    refusals = group.partition_state(place).refusals
     if refusals is not None and not refusals.in_a_row and refusals.back_off is not None:
         # It was the last of a row.
         out.note(PartitionRefused(group.group_id, *place, refusals.back_off.length_ms))

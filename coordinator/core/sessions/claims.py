@@ -47,7 +47,7 @@ def compare(
         written = SessionWritten(group.group_id, tuple(places))
         step.out.persist((record,), Unawaited(group.group_id), settled=written)
     for place in missing:
-        if group.motion(place).release is not None:
+        if group.partition_state(place).release is not None:
             phases.reconcile(group, place, step)
     return places
 
@@ -79,7 +79,7 @@ def unclaimed(
     return sorted(
         place
         for place in group.places_of(member.member_id)
-        if group.motion(place).release is None and not _is_claimed(group, place, claimed)
+        if group.partition_state(place).release is None and not _is_claimed(group, place, claimed)
     )
 
 
@@ -106,11 +106,11 @@ def granted_anew(
     for place in missing:
         handoff = group.handoff(place)
         is_drained = handoff is not None and handoff.phase in phases.DRAINING
-        if is_drained or group.motion(place).writes_pending or not group.may_grant(now_ms):
+        if is_drained or group.partition_state(place).writes_pending or not group.may_grant(now_ms):
             last_work.release(group, place, now_ms)
         else:
             places.append(place)
             # No commit under its token counts any more.
-            group.set_in_motion(place).release = Release(group.token(place))
+            group.state_to_change(place).release = Release(group.token(place))
     member_id = member.member_id
     return grants_of(member_id, places, numbers.next_tokens, member_id), places

@@ -99,7 +99,7 @@ def _may(group: SessionGroup, member_id: str, each: PartitionCommit) -> bool:
     return (
         group.holder(place) == member_id
         and group.token(place) == each.token
-        and group.motion(place).release is None
+        and group.partition_state(place).release is None
     )
 
 

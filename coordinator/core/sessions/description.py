@@ -35,7 +35,7 @@ from coordinator.core.sessions import orders
 from coordinator.core.sessions.group import SessionGroup
 from coordinator.core.sessions.holdings import Handoff, TopicHoldings, ranges_of
 from coordinator.core.sessions.member import SessionMember
-from coordinator.core.sessions.plan import windows
+from coordinator.core.sessions.plan import scheduler
 from coordinator.core.sessions.step import Step
 
 FREE_NEXT_PLAN = "plan_due"
@@ -55,7 +55,7 @@ def describe(group: SessionGroup, command: DescribeSessionGroup, step: Step) -> 
         is_policy_stored=group.is_policy_stored,
         now_ms=step.now_ms,
         planned_at_ms=group.planning.planned_at_ms,
-        plan_due_ms=windows.due(group, step.config),
+        plan_due_ms=scheduler.due(group, step.config),
         members=tuple(_members(group)),
         topics=tuple(
             TopicRow(name, declared.get(name, 0), tuple(topic.holders), topic.tokens[:])
@@ -113,7 +113,7 @@ def describe_phase(
 ) -> None:
     """Answer DescribePhase: the members whose word is awaited, or the time of the next plan."""
     state = group.current_state()
-    since_ms, deadline_ms = group.planning.call_at_ms, windows.due(group, config)
+    since_ms, deadline_ms = group.planning.requested_at_ms, scheduler.due(group, config)
     awaited: dict[str, AwaitedMember] = {}
     if state is GroupState.RECONCILING:
         opened = [handoff for _, handoff in group.open_handoffs()]
@@ -195,7 +195,7 @@ def _open(group: SessionGroup) -> Iterator[tuple[TopicPartition, Handoff]]:
 
 
 def _handoff(group: SessionGroup, place: TopicPartition, handoff: Handoff) -> HandoffRow:
-    line, position = handoff.line, group.motion(place).position
+    line, position = handoff.line, group.partition_state(place).position
     since_ms = {Phase.DRAIN: line.drain_at_ms, Phase.FORCED: line.forced_at_ms}.get(
         handoff.phase, line.opened_at_ms
     )
@@ -217,8 +217,8 @@ def _handoff(group: SessionGroup, place: TopicPartition, handoff: Handoff) -> Ha
 
 def waited_for(group: SessionGroup, place: TopicPartition, handoff: Handoff) -> str:
     """Id of the member whose word a hand-off waits for; empty: none's."""
-    motion = group.motion(place)
-    if motion.writes_pending or motion.release is not None:
+    state = group.partition_state(place)
+    if state.writes_pending or state.release is not None:
         return ""
     if handoff.phase in (Phase.PREPARE, Phase.COPY):
         return "" if handoff.is_ready else handoff.successor
@@ -259,10 +259,10 @@ def _unheld(topic: TopicHoldings, declared: int) -> Iterator[int]:
 
 
 def _why_free(group: SessionGroup, place: TopicPartition, now_ms: int) -> str:
-    motion = group.motion(place)
-    if motion.back_off is not None and motion.back_off.until_ms > now_ms:
+    state = group.partition_state(place)
+    if state.back_off is not None and state.back_off.until_ms > now_ms:
         return FREE_BACKED_OFF
-    if max(motion.not_before_ms, group.grants_from_ms) > now_ms:
+    if max(state.not_before_ms, group.grants_from_ms) > now_ms:
         return FREE_DELAYED
     unplaced = group.planning.unplaced.get(place)
     return FREE_NEXT_PLAN if unplaced is None else unplaced.value

@@ -22,12 +22,12 @@ from coordinator.core.session_values.journal import HandoffLine, PlanRecord, Tri
 from coordinator.core.session_values.requests import Attach
 from coordinator.core.session_values.written import SessionEnded
 from coordinator.core.sessions.declared import Declarations
-from coordinator.core.sessions.flaps import Flapping
 from coordinator.core.sessions.holdings import Handoff, Reservation, Rest, TopicHoldings
 from coordinator.core.sessions.journal import Journal
 from coordinator.core.sessions.member import SessionMember
-from coordinator.core.sessions.partition import AT_REST, PartitionInMotion
+from coordinator.core.sessions.partition import NO_STATE, PartitionState
 from coordinator.core.sessions.planning import Planning
+from coordinator.core.sessions.restart_backoff import RestartBackoff
 from coordinator.core.sessions.snapshot import holdings_of
 
 _ENDED = {
@@ -38,7 +38,7 @@ _ENDED = {
 
 
 COPIED_MAX = 100
-"""Partitions in motion whose table is copied: it takes a microsecond."""
+"""Partitions in state whose table is copied: it takes a microsecond."""
 
 
 class SessionGroup(Group):
@@ -53,22 +53,22 @@ class SessionGroup(Group):
         "choices",
         "declarations",
         "failed_ends",
-        "flaps",
         "grants_from_ms",
         "held",
         "is_durable",
         "journal",
         "leavers",
         "members",
-        "motions",
         "names",
         "newcomers",
         "overdue",
+        "partition_states",
         "planning",
         "preparing",
         "refused_writes",
         "reserved_names",
         "reserved_until_ms",
+        "restart_backoffs",
         "topics",
         "waiting",
         "written_partitions",
@@ -90,7 +90,7 @@ class SessionGroup(Group):
         self.reserved_names: dict[str, int] = {}  # Time for which each is reserved, ms.
         self.journal = Journal()
         # Soft: what members have said, and what is on its way.
-        self.motions: dict[TopicPartition, PartitionInMotion] = {}
+        self.partition_states: dict[TopicPartition, PartitionState] = {}
         self.written_partitions = 0  # Those about which writes are pending.
         self.refused_writes: set[TopicPartition] = set()  # They are decided again.
         self.failed_ends: list[SessionEnded] = []
@@ -107,7 +107,7 @@ class SessionGroup(Group):
         # None: the stream has ended meanwhile.
         self.arriving: dict[str, Attach | None] = {}
         self.arriving_names: set[str] = set()
-        self.flaps: dict[str, Flapping] = {}
+        self.restart_backoffs: dict[str, RestartBackoff] = {}
 
     # --- What every group has ---
 
@@ -125,7 +125,7 @@ class SessionGroup(Group):
 
     @property
     def rebalancing_since_ms(self) -> int:
-        return self.planning.call_at_ms
+        return self.planning.requested_at_ms
 
     @property
     def is_deserted(self) -> bool:
@@ -145,7 +145,7 @@ class SessionGroup(Group):
         """The state that members, plans and hand-offs amount to."""
         if self.state is GroupState.DEAD or self.is_deserted:
             return self.state if self.state is GroupState.DEAD else GroupState.EMPTY
-        if self.planning.call_at_ms != NO_TIME or self.planning.is_busy:
+        if self.planning.requested_at_ms != NO_TIME or self.planning.is_busy:
             return GroupState.ASSIGNING
         if any(topic.open for topic in self.topics.values()):
             return GroupState.RECONCILING
@@ -198,21 +198,21 @@ class SessionGroup(Group):
         topic = self.topics.get(place[0])
         return None if topic is None else topic.open.get(place[1])
 
-    def motion(self, place: TopicPartition) -> PartitionInMotion:
-        """The soft state of a partition, to be read; see `set_in_motion`."""
-        return self.motions.get(place, AT_REST)
+    def partition_state(self, place: TopicPartition) -> PartitionState:
+        """The soft state of a partition, to be read; see `state_to_change`."""
+        return self.partition_states.get(place, NO_STATE)
 
-    def set_in_motion(self, place: TopicPartition) -> PartitionInMotion:
-        """The soft state of a partition, to be changed; `rest_if_over` if something ends."""
-        motion = self.motions.get(place)
-        if motion is None:
-            motion = self.motions[place] = PartitionInMotion()
-        return motion
+    def state_to_change(self, place: TopicPartition) -> PartitionState:
+        """The soft state of a partition, to be changed; `drop_if_empty` if something ends."""
+        state = self.partition_states.get(place)
+        if state is None:
+            state = self.partition_states[place] = PartitionState()
+        return state
 
-    def rest_if_over(self, place: TopicPartition) -> None:
+    def drop_if_empty(self, place: TopicPartition) -> None:
         """Drop what is known of a partition if nothing happens to it any more."""
-        if self.motion(place).is_at_rest:
-            self.motions.pop(place, None)
+        if self.partition_state(place).is_empty:
+            self.partition_states.pop(place, None)
 
     def rest(self, place: TopicPartition) -> Rest | None:
         """The last stop of a partition that nobody works on."""
@@ -478,10 +478,10 @@ class SessionGroup(Group):
             self._unprepare(handoff.successor, place)
 
     def _forget_release(self, place: TopicPartition) -> None:
-        motion = self.motions.get(place)
-        if motion is not None:
-            motion.release = None
-            self.rest_if_over(place)
+        state = self.partition_states.get(place)
+        if state is not None:
+            state.release = None
+            self.drop_if_empty(place)
 
     def _unprepare(self, successor: str, place: TopicPartition) -> None:
         places = self.preparing[successor]
@@ -517,33 +517,33 @@ class SessionGroup(Group):
         `successor`: member id of who gets them by it, at once or as the successor of a hand-off;
         empty: nobody does; None: the write does not say.
         """
-        motions, begun = self.motions, 0
+        states, begun = self.partition_states, 0
         for place in places:
-            motion = motions.get(place)
-            if motion is None:
-                motions[place] = PartitionInMotion(1, successor)
+            state = states.get(place)
+            if state is None:
+                states[place] = PartitionState(1, successor)
                 begun += 1
                 continue
-            begun += not motion.writes_pending
-            motion.writes_pending += 1
+            begun += not state.writes_pending
+            state.writes_pending += 1
             if successor is not None:
-                motion.pending_successor = successor
+                state.pending_successor = successor
         self.written_partitions += begun
 
-    def note_write_settled(self, places: Iterable[TopicPartition]) -> None:
+    def note_write_resolved(self, places: Iterable[TopicPartition]) -> None:
         """Note that such a write has a result."""
-        motions, ended = self.motions, 0
+        states, ended = self.partition_states, 0
         for place in places:
-            motion = motions[place]
-            motion.writes_pending -= 1
-            if not motion.writes_pending:
-                motion.pending_successor = None
+            state = states[place]
+            state.writes_pending -= 1
+            if not state.writes_pending:
+                state.pending_successor = None
                 ended += 1
-                if motion.is_at_rest:
-                    del motions[place]
+                if state.is_empty:
+                    del states[place]
         self.written_partitions -= ended
-        if not self.written_partitions and len(motions) <= COPIED_MAX:
-            self.motions = dict(motions)  # Gives back the room that a large plan took.
+        if not self.written_partitions and len(states) <= COPIED_MAX:
+            self.partition_states = dict(states)  # Gives back the room that a large plan took.
 
 
 def _change_of(old: r.SessionMemberStored, new: r.SessionMemberStored) -> TriggerCause:

@@ -18,8 +18,8 @@ from coordinator.core.sessions.group import SessionGroup
 from coordinator.core.sessions.handoff import phases, successors
 from coordinator.core.sessions.holdings import Handoff
 from coordinator.core.sessions.leave import leaving
-from coordinator.core.sessions.partition import AT_REST
-from coordinator.core.sessions.plan import windows
+from coordinator.core.sessions.partition import NO_STATE
+from coordinator.core.sessions.plan import scheduler
 
 
 def check(group: SessionGroup, config: GroupConfig, now_ms: int) -> None:
@@ -34,7 +34,7 @@ def check(group: SessionGroup, config: GroupConfig, now_ms: int) -> None:
     _check_holdings(group)
     for place, handoff in group.open_handoffs():
         _check_handoff(group, place, handoff)
-    _check_motions(group)
+    _check_states(group)
     _check_nothing_is_undecided(group, now_ms)
     _check_free_partitions_are_planned(group, config, now_ms)
     _expect(group, group.state is group.current_state(), "7: the state is not the current one")
@@ -93,8 +93,8 @@ def _check_holdings(group: SessionGroup) -> None:
     )
     for name in group.reserved_names:
         _expect(group, name not in group.names, "2: reserved for a name that has a member")
-    for place, motion in group.motions.items():
-        is_ended = motion.release is not None and motion.release.token != group.token(place)
+    for place, state in group.partition_states.items():
+        is_ended = state.release is not None and state.release.token != group.token(place)
         _expect(group, not is_ended, "2: released under a token that has ended")
     preparing: dict[str, set[TopicPartition]] = {}
     for place, handoff in group.open_handoffs():
@@ -121,27 +121,29 @@ def _check_handoff(group: SessionGroup, place: TopicPartition, handoff: Handoff)
     )
     _expect(
         group,
-        handoff.deadline_ms != NO_TIME or group.motion(place).writes_pending > 0,
+        handoff.deadline_ms != NO_TIME or group.partition_state(place).writes_pending > 0,
         f"3: the phase of {place} has no end",
     )
 
 
-def _check_motions(group: SessionGroup) -> None:
-    for place, motion in group.motions.items():
-        _expect(group, not motion.is_at_rest, f"4: {place} is in motion, and nothing happens to it")
-        _expect(group, motion.writes_pending >= 0, f"4: nothing is written about {place}")
-    written = sum(motion.writes_pending > 0 for motion in group.motions.values())
+def _check_states(group: SessionGroup) -> None:
+    for place, state in group.partition_states.items():
+        _expect(group, not state.is_empty, f"4: {place} is in state, and nothing happens to it")
+        _expect(group, state.writes_pending >= 0, f"4: nothing is written about {place}")
+    written = sum(state.writes_pending > 0 for state in group.partition_states.values())
     _expect(group, written == group.written_partitions, "4: the count of pending writes is wrong")
-    _expect(group, AT_REST.is_at_rest, "4: something happens to all partitions at rest")
+    _expect(group, NO_STATE.is_empty, "4: something happens to all partitions at rest")
     arriving = {each.name for each in group.arriving.values() if each is not None and each.name}
     _expect(group, arriving <= group.arriving_names, "4: a name is not known to be on its way")
 
 
 def _check_nothing_is_undecided(group: SessionGroup, now_ms: int) -> None:
     """Reconciling again would change nothing: no order and no message waits for a wake-up."""
-    released = {place for place, motion in group.motions.items() if motion.release is not None}
+    released = {
+        place for place, state in group.partition_states.items() if state.release is not None
+    }
     for place in (released | {place for place, _ in group.open_handoffs()}) - group.refused_writes:
-        if group.motion(place).writes_pending:
+        if group.partition_state(place).writes_pending:
             continue
         handoff = group.handoff(place)
         leaver = None if handoff is None else group.members.get(handoff.successor)
@@ -154,7 +156,7 @@ def _check_nothing_is_undecided(group: SessionGroup, now_ms: int) -> None:
 def _check_free_partitions_are_planned(
     group: SessionGroup, config: GroupConfig, now_ms: int
 ) -> None:
-    if windows.due(group, config) != NO_TIME or group.planning.is_busy:
+    if scheduler.due(group, config) != NO_TIME or group.planning.is_busy:
         return
     for name, count in group.declared().items():
         for partition in range(count):
@@ -167,7 +169,7 @@ def _is_free(group: SessionGroup, place: TopicPartition) -> bool:
     return (
         not group.holder(place)
         and group.handoff(place) is None
-        and not group.motion(place).writes_pending
+        and not group.partition_state(place).writes_pending
         and place[1] not in group.topics[place[0]].reserved
     )
 

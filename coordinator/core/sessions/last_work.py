@@ -30,7 +30,7 @@ def release(
     group: SessionGroup, place: TopicPartition, now_ms: int, position: int = NO_OFFSET
 ) -> None:
     """Note that a holder has given a partition up: its token counts no more."""
-    group.set_in_motion(place).release = Release(group.token(place), position)
+    group.state_to_change(place).release = Release(group.token(place), position)
     _note(group, place, Stop(StoppedBy.RELEASED, _told_ms(group, place, now_ms), now_ms))
 
 
@@ -42,14 +42,14 @@ def stop_by_force(group: SessionGroup, place: TopicPartition, now_ms: int) -> St
 
 def force(group: SessionGroup, place: TopicPartition, stop: Stop) -> None:
     """Note that a holder's time is up: its token counts no more."""
-    group.set_in_motion(place).release = Release(group.token(place))
+    group.state_to_change(place).release = Release(group.token(place))
     _rest(group, place, stop)
 
 
 def end(group: SessionGroup, member: SessionMember, cause: EndCause, now_ms: int) -> None:
     """Note that a member's session has ended, with all of its tokens."""
     places = group.places_of(member.member_id)
-    held = [place for place in places if group.motion(place).release is None]
+    held = [place for place in places if group.partition_state(place).release is None]
     if cause in SILENT:
         stop = _silence(group, member, now_ms)
         for place in held:
@@ -88,7 +88,7 @@ def come_back(
     if not unknown and now_ms - heard_ms >= -(-2 * member.lease_ms // 3):
         stop = replace(stop, known_by=StoppedBy.SUSPENDED)
         for place in group.places_of(member.member_id):
-            if group.motion(place).release is None:
+            if group.partition_state(place).release is None:
                 rests[place] = _rest_of(group, place, stop)
     group.planning.draft.add_returns(rests, member.member_id, now_ms)
 

@@ -15,7 +15,7 @@ from coordinator.core.sessions import claims, last_work
 from coordinator.core.sessions.group import SessionGroup
 from coordinator.core.sessions.handoff import phases
 from coordinator.core.sessions.member import SessionMember
-from coordinator.core.sessions.plan import windows
+from coordinator.core.sessions.plan import scheduler
 from coordinator.core.sessions.step import Step
 from coordinator.core.written import Unawaited
 
@@ -107,14 +107,14 @@ def heartbeat(
     if beat.held is not None:
         lost = claims.compare(group, member, beat.held, beat.applied, step)
     last_work.come_back(group, member, lost, heard_ms, step.now_ms)
-    windows.tell(group, step)
+    scheduler.tell(group, step)
     if beat.log_ends:
         # Somebody else reads what it does not hold, and knows better.
         own = (end for end in beat.log_ends if group.holder(end[:2]) == member.member_id)
         log_ends.store(group, own, step.now_ms)
     if member.receives and not received:
         group.journal.note(TriggerCause.MEMBER_BACK, member.member_id)
-        windows.call_for_arrival(group, step)
+        scheduler.request_plan_for_arrival(group, step)
     step.out.wake(member.stream_id)
 
 
@@ -168,4 +168,4 @@ def _watch_progress(
         group.journal.note(TriggerCause.MEMBER_STALLED, member.member_id)
         for place in list(group.places_of(member.member_id)):
             phases.reconcile(group, place, step)
-        windows.call_urgently(group, step)
+        scheduler.request_plan_now(group, step)

@@ -109,13 +109,13 @@ def why_empty(group: SessionGroup, member: SessionMember) -> str:
     if member.record.capacity <= 0:
         return "capacity"
     planning = group.planning
-    return WINDOW if planning.call_at_ms >= 0 or planning.is_busy else "nothing free"
+    return WINDOW if planning.requested_at_ms >= 0 or planning.is_busy else "nothing free"
 
 
 def tell_who_waits(group: SessionGroup, step: Step) -> None:
     """Tell members that wait for a plan that it has nothing for them."""
     planning = group.planning
-    is_planned = planning.call_at_ms == NO_TIME and not planning.is_busy
+    is_planned = planning.requested_at_ms == NO_TIME and not planning.is_busy
     if not planning.told_to_wait or not is_planned or group.written_partitions:
         return
     for member_id in planning.told_to_wait:

@@ -4,7 +4,7 @@ Durable are holders, tokens and phases (`holdings`). Here is what members have s
 what is being written about it, and for how long nobody is asked to have it. All of that is soft: a
 new owner of the shard hears it again, or decides anew.
 
-A partition is set in motion by the first of these, and rests when the last is over: a group of
+A partition is set in state by the first of these, and rests when the last is over: a group of
 250,000 partitions has a few such objects, and 2,000 more while a slice of a plan is written.
 """
 
@@ -82,7 +82,7 @@ class Refusals:
 
 
 @dataclass(slots=True, eq=False)
-class PartitionInMotion:
+class PartitionState:
     """The soft state of one partition.
 
     writes_pending: writes about it that have no result yet. pending_successor: member that gets it
@@ -98,7 +98,7 @@ class PartitionInMotion:
     not_before_ms: int = NO_TIME
 
     @property
-    def is_at_rest(self) -> bool:
+    def is_empty(self) -> bool:
         """True if there is nothing to be known of it."""
         is_known = self.writes_pending or self.release or self.refusals
         return not is_known and self.not_before_ms == NO_TIME
@@ -159,5 +159,5 @@ def _ended(back_off: RefusalBackOff, now_ms: int) -> RefusalBackOff:
     return back_off if back_off.until_ms > now_ms else RefusalBackOff(NO_TIME, back_off.length_ms)
 
 
-AT_REST = PartitionInMotion()
+NO_STATE = PartitionState()
 """Stands for every partition that nothing happens to. It is only read."""

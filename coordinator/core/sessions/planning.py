@@ -20,7 +20,7 @@ from coordinator.core.sessions.plan_journal import Draft
 
 
 @dataclass(slots=True)
-class Taking:
+class PlanInProgress:
     """Rest of a plan's result, of which a slice is taken in each step.
 
     made_at_ms: when the result was there. next_ms: time of the next slice.
@@ -53,12 +53,12 @@ class Planning:
     balancing: partitions whose hand-off was opened for balancing, with the member that gets them.
     called_at_ms: the first event that called for the plan that is being made.
     number: of the plan that is computed outside of the shard; `computing`: its input's numbers;
-        None: none is. taking: its result, of which a part has been taken.
+        None: none is. applying: its result, of which a part has been taken.
     awaited: members of the log, some of which have not attached to this owner of the shard; all of
         them have, or have ended, at `all_by_ms`.
     targets: moves of the last plan that have not begun, in its order, with their reasons.
     unplaced: free partitions that nobody could have.
-    call_at_ms: the first event that calls for a plan; urgent_at_ms: the first that is urgent.
+    requested_at_ms: the first event that calls for a plan; urgent_at_ms: the first that is urgent.
     arrived_first_ms, arrived_at_ms: the first and the last arrival since the last plan.
     planned_at_ms: the last plan. restored_at_ms: the group was read from the log, and no plan was
         made since. waits_until_ms: end of the next wait of a partition.
@@ -78,7 +78,7 @@ class Planning:
     targets: dict[TopicPartition, tuple[str, MoveReason]] = field(default_factory=dict)
     unplaced: Mapping[TopicPartition, Unplaced] = field(default_factory=dict)
     urgent_at_ms: int = NO_TIME
-    call_at_ms: int = NO_TIME
+    requested_at_ms: int = NO_TIME
     arrived_first_ms: int = NO_TIME
     arrived_at_ms: int = NO_TIME
     planned_at_ms: int = NO_TIME
@@ -87,7 +87,7 @@ class Planning:
     called_at_ms: int = NO_TIME
     number: int = 0
     computing: Numbered | None = None
-    taking: Taking | None = None
+    applying: PlanInProgress | None = None
     awaited: list[str] = field(default_factory=list)
     all_by_ms: int = NO_TIME
     draft: Draft = field(default_factory=Draft)
@@ -101,7 +101,7 @@ class Planning:
     @property
     def is_busy(self) -> bool:
         """True if a plan is being computed or taken: no other one runs."""
-        return self.computing is not None or self.taking is not None
+        return self.computing is not None or self.applying is not None
 
     def take_draft(self) -> Draft:
         """Take what has gone on without a plan, to be told."""

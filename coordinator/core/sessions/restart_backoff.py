@@ -1,8 +1,8 @@
-"""Members that come and go many times a second: they are asked to wait, longer each time.
+"""Exponential back-off for members that attach and go many times a second.
 
-A stream that lives for less than a second is one flap of its name; of a member without a name, of
-its process, and of its address for processes that are new. The first few are free, since a network
-may be bad for a moment. A refused Attach writes nothing and counts for nothing.
+A stream that lives for less than a second counts against its name; for a member without a name,
+against its process, and against its address for processes that are new. The first few are free,
+since a network may be bad for a moment. A refused Attach writes nothing and does not count.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from coordinator.core.sessions.member import SessionMember
 from coordinator.core.sessions.step import Step
 
 SHORT_MS = 1_000
-"""A stream that lives for less than this was of no use."""
-FREE_FLAPS = 5
+"""Streams that live for less than this count."""
+FREE_RESTARTS = 5
 BACK_OFF_MS, MAX_BACK_OFF_MS = 100, 10_000
 FORGOTTEN_AFTER_MS = 10_000
 """After the end of a back-off."""
@@ -29,8 +29,8 @@ KEYS = 1_000
 
 
 @dataclass(slots=True)
-class Flapping:
-    """One name or address. `until_ms`: who attaches before is refused. `told_ms`: last event."""
+class RestartBackoff:
+    """Back-off of a name or address. `until_ms`: Attaches are refused. `told_ms`: last event."""
 
     count: int = 0
     until_ms: int = NO_TIME
@@ -38,13 +38,13 @@ class Flapping:
 
 
 def keys_of(of: SessionMemberStored | Attach) -> tuple[str, ...]:
-    """Keys under which a flap is counted."""
+    """Keys against which a short stream counts."""
     if of.name:
         return (f"name {of.name}",)
     return f"process {of.incarnation}", f"address {of.client_host}"
 
 
-def check(table: dict[str, Flapping], key: str, now_ms: int) -> None:
+def check(table: dict[str, RestartBackoff], key: str, now_ms: int) -> None:
     """Refuse an Attach that comes too early.
 
     Raises:
@@ -63,18 +63,18 @@ def check(table: dict[str, Flapping], key: str, now_ms: int) -> None:
         )
 
 
-def note(table: dict[str, Flapping], member: SessionMember, step: Step) -> None:
-    """The stream of a member has ended. Who is asked to wait is told of once a minute."""
+def note(table: dict[str, RestartBackoff], member: SessionMember, step: Step) -> None:
+    """Note that the stream of a member has ended. A back-off makes an event once a minute."""
     if step.now_ms - member.stream_since_ms >= SHORT_MS:
         return
     record, untold = member.record, 0
     for key in keys_of(member.record):
-        found = table.pop(key, None) or Flapping()
+        found = table.pop(key, None) or RestartBackoff()
         table[key] = found  # The newest is last.
         found.count += 1
         found.until_ms = step.now_ms
-        if found.count > FREE_FLAPS:
-            shift = min(found.count - FREE_FLAPS - 1, 10)
+        if found.count > FREE_RESTARTS:
+            shift = min(found.count - FREE_RESTARTS - 1, 10)
             found.until_ms += min(BACK_OFF_MS << shift, MAX_BACK_OFF_MS)
             if found.told_ms == NO_TIME or step.now_ms - found.told_ms >= TOLD_EVERY_MS:
                 found.told_ms, untold = step.now_ms, max(untold, found.count)

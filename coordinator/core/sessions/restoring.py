@@ -8,7 +8,7 @@ from coordinator.core.sessions import last_work, lease, settling, upkeep
 from coordinator.core.sessions.group import SessionGroup
 from coordinator.core.sessions.handoff import phases
 from coordinator.core.sessions.leave import leaving
-from coordinator.core.sessions.plan import windows
+from coordinator.core.sessions.plan import scheduler
 from coordinator.core.sessions.step import Step
 
 
@@ -40,7 +40,7 @@ def restore(group: SessionGroup, grace_ms: int, step: Step) -> None:
     for name in group.reserved_names:
         leaving.keep(group, name, step)
     group.state = group.current_state()
-    windows.restored(group, step)
+    scheduler.restored(group, step)
     settling.settle(group, step)
 
 
@@ -53,5 +53,5 @@ def _delay_free(group: SessionGroup, now_ms: int) -> None:
         for partition, holder in enumerate(topic.holders):
             reservation = topic.reserved.get(partition)
             if not holder and (reservation is None or reservation.is_delayed):
-                motion = group.set_in_motion((name, partition))
-                motion.not_before_ms = now_ms + group.policy.handover_delay_ms
+                state = group.state_to_change((name, partition))
+                state.not_before_ms = now_ms + group.policy.handover_delay_ms

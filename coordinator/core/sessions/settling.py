@@ -14,7 +14,7 @@ from coordinator.core.session_values.requests import SessionHeartbeat
 from coordinator.core.sessions import lease, orders, upkeep
 from coordinator.core.sessions.group import SessionGroup
 from coordinator.core.sessions.leave import leaving
-from coordinator.core.sessions.plan import windows
+from coordinator.core.sessions.plan import scheduler
 from coordinator.core.sessions.step import Step
 
 # Any: one command of session groups.
@@ -23,11 +23,11 @@ SessionHandler = Callable[[SessionGroup, Any, Step], None]
 
 def handle(handler: SessionHandler, group: SessionGroup, command: Any, step: Step) -> None:
     """Handle one command about one group, settle the group, and note streams that open and end."""
-    out, called_ms = step.out, group.planning.call_at_ms
+    out, called_ms = step.out, group.planning.requested_at_ms
     opened, ended = len(out.opened), len(out.ended)
     handler(group, command, step)
     is_heartbeat = type(command) is SessionHeartbeat
-    if not is_heartbeat or out.writes or group.planning.call_at_ms != called_ms:
+    if not is_heartbeat or out.writes or group.planning.requested_at_ms != called_ms:
         settle(group, step)
     for stream_id, group_id, member_id in out.opened[opened:]:
         step.streams[stream_id] = group_id, member_id
@@ -48,8 +48,8 @@ def settle(group: SessionGroup, step: Step) -> None:
             step.out.wake(member.stream_id)
     group.changed_since_told.clear()
     group.choices = 0
-    windows.tell(group, step)
-    windows.open_next(group, step)
+    scheduler.tell(group, step)
+    scheduler.open_next(group, step)
     orders.tell_who_waits(group, step)
     for member_id in list(group.leavers):
         member = group.members.get(member_id)
@@ -58,7 +58,7 @@ def settle(group: SessionGroup, step: Step) -> None:
     if group.declarations.shrunk and not group.written_partitions and not group.arriving:
         upkeep.give_back(group)
     if not group.members:
-        windows.forget(group)
+        scheduler.forget(group)
     state = group.current_state()
     if state is not group.state:
         group.state, group.state_changed_at_ms = state, step.now_ms

@@ -17,7 +17,7 @@ from coordinator.core.session_values.requests import (
     SessionLeave,
     StreamEnded,
 )
-from coordinator.core.sessions import acks, flaps, lease, news, orders
+from coordinator.core.sessions import acks, lease, orders, record_events, restart_backoff
 from coordinator.core.sessions.arrive import admission
 from coordinator.core.sessions.group import SessionGroup
 from coordinator.core.sessions.leave import ends, heirs, leaving
@@ -97,9 +97,9 @@ def stream_ended(group: SessionGroup, command: StreamEnded, step: Step) -> None:
                 group.arriving[incarnation] = None
         return
     member.lose_stream(step.now_ms)
-    flaps.note(group.flaps, member, step)
+    restart_backoff.note(group.restart_backoffs, member, step)
     if member.member_id in group.members:
-        step.out.note(news.suspect(group, member))
+        step.out.note(record_events.suspect(group, member))
     old = group.members.get(group.names.get(member.record.name, ""))
     if group.waiting.get(member.record.name) is member and not (old and old.is_ended):
         del group.waiting[member.record.name]

@@ -22,9 +22,9 @@ def give_back(group: SessionGroup) -> None:
     targets = group.planning.targets
     for place in [place for place in targets if not _exists(group, place)]:
         del targets[place]
-    for place in [place for place in group.motions if not _exists(group, place)]:
-        group.motions[place].refusals = None
-        group.rest_if_over(place)
+    for place in [place for place in group.partition_states if not _exists(group, place)]:
+        group.partition_states[place].refusals = None
+        group.drop_if_empty(place)
 
 
 def _exists(group: SessionGroup, place: TopicPartition) -> bool:

@@ -23,13 +23,13 @@ from coordinator.core.sessions.arrive import admission
 from coordinator.core.sessions.group import SessionGroup
 from coordinator.core.sessions.handoff import phases
 from coordinator.core.sessions.leave import ends, heirs, leaving
-from coordinator.core.sessions.plan import windows
+from coordinator.core.sessions.plan import scheduler
 from coordinator.core.sessions.step import Step
 
 
 def session_written(group: SessionGroup, done: SessionWritten, step: Step) -> None:
     """Records about partitions are settled."""
-    group.note_write_settled(done.places)
+    group.note_write_resolved(done.places)
     is_refused = done.error is not ErrorCode.NONE
     if done.heir_id:
         group.arriving_names.discard(done.reserved_name)
@@ -47,9 +47,9 @@ def session_written(group: SessionGroup, done: SessionWritten, step: Step) -> No
             )
         if done.leaver:
             step.out.defer(DeferRetry(group.group_id, step.now_ms + phases.RETRY_MS))
-        windows.call(group, step)
+        scheduler.request_plan(group, step)
     elif done.reserved_name or done.leaver or _is_urgent(group, done.places):
-        windows.call_urgently(group, step)
+        scheduler.request_plan_now(group, step)
 
 
 def policy_written(group: SessionGroup, done: PolicyWritten, step: Step) -> None:
@@ -58,7 +58,7 @@ def policy_written(group: SessionGroup, done: PolicyWritten, step: Step) -> None
     group.journal.note(TriggerCause.POLICY_CHANGED)
     for place, _ in list(group.open_handoffs()):
         phases.reconcile(group, place, step)
-    windows.arm(group, step)
+    scheduler.arm(group, step)
 
 
 def write_again(group: SessionGroup, command: WriteRetry, step: Step) -> None:
@@ -89,13 +89,13 @@ def admitted_too_late(done: SessionAdmitted, out: Outcome) -> None:
 
 def session_ended(group: SessionGroup, done: SessionEnded, step: Step) -> None:
     """The record that ends a session is settled."""
-    group.note_write_settled(done.places)
+    group.note_write_resolved(done.places)
     if ends.is_taken_back(done):
         has_stream = group.members[done.member_id].stream_id in step.streams
         ends.take_back(group, done, step, has_stream=has_stream)
         for place in done.places:
             phases.settled(group, place, step, is_refused=False)
-        windows.call(group, step)
+        scheduler.request_plan(group, step)
         return
     if done.error is not ErrorCode.NONE:
         group.failed_ends.append(done)
@@ -117,7 +117,7 @@ def session_ended(group: SessionGroup, done: SessionEnded, step: Step) -> None:
         leaving.keep(group, done.reserved_name, step)
     if group.members:
         is_free = any(not group.holder(place) for place in done.places)
-        call = windows.call_urgently if is_free else windows.call
+        call = scheduler.request_plan_now if is_free else scheduler.request_plan
         call(group, step)
 
 

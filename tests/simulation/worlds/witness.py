@@ -161,7 +161,7 @@ def _why_not(group: SessionGroup, member_id: str, each: object) -> str:
         return f"{member_id} does not hold {place}"
     if group.token(place) != each.token:  # type: ignore[attr-defined]
         return f"the token of {place} is another"
-    return f"{place} was released" if group.motion(place).release is not None else ""
+    return f"{place} was released" if group.partition_state(place).release is not None else ""
 
 
 def _truth(group: SessionGroup, member_id: str, said: OrderedPartition) -> str:

@@ -19,7 +19,7 @@ from coordinator.core.requests import LeavingMember, PartitionCommit, PutDocumen
 from coordinator.core.session_values.plans import Move, MoveReason, Obstacle, Plan, Unplaced
 from coordinator.core.session_values.policy import Policy
 from coordinator.core.session_values.requests import PartitionAck
-from coordinator.core.sessions.plan import windows
+from coordinator.core.sessions.plan import scheduler
 from coordinator.runtime import inputs
 from coordinator.runtime.payloads import PAYLOADS
 from coordinator.runtime.recording import RecordingShard
@@ -94,7 +94,7 @@ def test_every_recorded_state_comes_out_again(path):
 @pytest.fixture
 def planned_outside(monkeypatch):
     """Have the plans of the story made outside of the shard, as those of large groups are."""
-    monkeypatch.setattr(windows, "PLANNED_AT_ONCE", 5)
+    monkeypatch.setattr(scheduler, "PLANNED_AT_ONCE", 5)
 
 
 @pytest.mark.usefixtures("planned_outside")

@@ -11,7 +11,7 @@ from coordinator.core.ids import CallId, ShardId
 from coordinator.core.session_values.plans import Plan, PlanInput
 from coordinator.core.session_values.policy import Policy
 from coordinator.core.session_values.requests import Attach
-from coordinator.core.sessions.plan import windows
+from coordinator.core.sessions.plan import scheduler
 from coordinator.core.sessions.plan.allocator import plan
 from coordinator.runtime.jobs import build
 from coordinator.runtime.payloads import PAYLOADS
@@ -78,7 +78,7 @@ class Host:
 @pytest.fixture
 def host(monkeypatch: pytest.MonkeyPatch) -> Host:
     """A host whose group waits for its plan."""
-    monkeypatch.setattr(windows, "PLANNED_AT_ONCE", COUNT - 1)
+    monkeypatch.setattr(scheduler, "PLANNED_AT_ONCE", COUNT - 1)
     host = Host()
     host.handle(Start())
     attach = Attach(

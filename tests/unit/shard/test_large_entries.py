@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from coordinator.core.session_values.records import PartitionsGranted
-from coordinator.core.sessions.plan import taking
+from coordinator.core.sessions.plan import applying
 from coordinator.shard import writes
 from coordinator.testing import VirtualCoordinator
 from coordinator.v1 import group_pb2 as pb
@@ -43,7 +43,7 @@ def test_writes_that_are_too_large_together_go_in_halves():
 
 def test_a_granted_partition_counts_as_a_record(monkeypatch):
     monkeypatch.setattr(writes, "ENTRY_RECORDS", 10)
-    monkeypatch.setattr(taking, "SLICE", 6)
+    monkeypatch.setattr(applying, "SLICE", 6)
     world = World()
     a = world.member("w-a", {"t": 20}).attach()
     world.hold()

@@ -375,7 +375,7 @@ class SessionPart(ProtocolPart):
     def _tell_news(self) -> None:
         """Pass on what has become of partitions, and a stop."""
         machine, stream = self.machine, self.stream
-        events = self.partitions.take_news()
+        events = self.partitions.drain_events()
         machine.events.extend(events)
         self._log_events(events)
         if stream.is_stopped and not self._stop_is_told:

@@ -162,7 +162,7 @@ class Partitions:
 
     # --- What the owner is told ---
 
-    def take_news(self) -> list[HoldingEvent]:
+    def drain_events(self) -> list[HoldingEvent]:
         """Events since the last call: one for all that has happened in the same way. What was lost
         comes first, since it may have been granted anew."""
         news, self._news = self._news, {}

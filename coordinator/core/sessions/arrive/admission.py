@@ -20,12 +20,12 @@ from coordinator.core.session_values.records import (
 )
 from coordinator.core.session_values.requests import Attach, AttachReply, Standing
 from coordinator.core.session_values.written import SessionAdmitted, SessionWritten
-from coordinator.core.sessions import flaps, last_work, lease, orders
+from coordinator.core.sessions import last_work, lease, orders, restart_backoff
 from coordinator.core.sessions.group import SessionGroup
 from coordinator.core.sessions.holdings import grants_of
 from coordinator.core.sessions.leave import heirs
 from coordinator.core.sessions.member import SessionMember
-from coordinator.core.sessions.plan import windows
+from coordinator.core.sessions.plan import scheduler
 from coordinator.core.sessions.step import Step
 from coordinator.core.written import Unawaited
 
@@ -127,7 +127,7 @@ def _reserved_for(group: SessionGroup, name: str, now_ms: int) -> list[TopicPart
     if not group.may_grant(now_ms):
         return []
     reserved = group.reserved_for(name)
-    return [place for place in reserved if group.motion(place).not_before_ms <= now_ms]
+    return [place for place in reserved if group.partition_state(place).not_before_ms <= now_ms]
 
 
 def admit_heir(group: SessionGroup, heir: SessionMember, step: Step) -> None:
@@ -176,9 +176,9 @@ def admitted(group: SessionGroup, done: SessionAdmitted, step: Step) -> None:
     if done.is_new:
         _begin(group, member, command, step, has_stream=has_stream)
         if not done.places or _lacks(group, command):
-            windows.call_for_arrival(group, step)
+            scheduler.request_plan_for_arrival(group, step)
     elif group.planning.has_grown:
-        windows.call(group, step)
+        scheduler.request_plan(group, step)
     if member.stream_id == command.call_id:
         step.out.reply(command.call_id, answer(group, member, command, step.now_ms))
     else:  # A newer stream was told the whole: what is dirty since is for that one.
@@ -218,7 +218,7 @@ def take_stream(group: SessionGroup, member: SessionMember, command: Attach, ste
     """Talk to a member on the stream of its Attach from now on; an older one ends."""
     if member.stream_id is not None:
         step.out.end_stream(member.stream_id, heirs.SUPERSEDED)
-        flaps.note(group.flaps, member, step)
+        restart_backoff.note(group.restart_backoffs, member, step)
     member.stream_id, member.stream_number = command.call_id, command.stream_number
     member.stream_since_ms = step.now_ms
     member.wishes = tuple((name, getattr(command.wishes, name)) for name in command.wished)

@@ -17,7 +17,7 @@ from coordinator.core.session_values.policy import MAX_LEASE_MS
 from coordinator.core.session_values.records import EndCause, SessionMemberStored
 from coordinator.core.session_values.requests import Attach
 from coordinator.core.session_values.written import SessionAdmitted
-from coordinator.core.sessions import flaps
+from coordinator.core.sessions import restart_backoff
 from coordinator.core.sessions.arrive import admission, resuming
 from coordinator.core.sessions.group import SessionGroup
 from coordinator.core.sessions.handoff import phases
@@ -73,7 +73,7 @@ def attach(group: SessionGroup, command: Attach, step: Step) -> None:
         return
     if known is not None and known.is_ended:
         raise session_refused()
-    flaps.check(group.flaps, flaps.keys_of(command)[-1], step.now_ms)
+    restart_backoff.check(group.restart_backoffs, restart_backoff.keys_of(command)[-1], step.now_ms)
     if command.is_ahead:
         _hold_grants_back(group, command, step.numbers)
     old = known or (group.members.get(group.names.get(command.name, "")) if command.name else None)
@@ -128,7 +128,7 @@ def _waits_without_a_member(group: SessionGroup, command: Attach, now_ms: int) -
 def _is_delayed(group: SessionGroup, name: str, now_ms: int) -> bool:
     """True while `handover_delay_ms` runs for what is reserved for a name."""
     reserved = group.reserved_for(name)
-    return any(group.motion(place).not_before_ms > now_ms for place in reserved)
+    return any(group.partition_state(place).not_before_ms > now_ms for place in reserved)
 
 
 def _wait_on(group: SessionGroup, command: Attach, step: Step) -> None:

@@ -12,13 +12,13 @@ from coordinator.core.session_values.journal import TriggerCause
 from coordinator.core.session_values.records import PartitionsGranted
 from coordinator.core.session_values.requests import Attach
 from coordinator.core.session_values.written import SessionAdmitted
-from coordinator.core.sessions import claims, flaps, last_work
+from coordinator.core.sessions import claims, last_work, restart_backoff
 from coordinator.core.sessions.arrive import admission
 from coordinator.core.sessions.group import SessionGroup
 from coordinator.core.sessions.handoff import phases
 from coordinator.core.sessions.leave import heirs
 from coordinator.core.sessions.member import SessionMember
-from coordinator.core.sessions.plan import windows
+from coordinator.core.sessions.plan import scheduler
 from coordinator.core.sessions.step import Step
 from coordinator.core.written import Unawaited
 
@@ -39,12 +39,14 @@ def resume(group: SessionGroup, member: SessionMember, command: Attach, step: St
     if member.is_ended:
         raise session_refused()
     heirs.check_stream(member, command)
-    flaps.check(group.flaps, flaps.keys_of(member.record)[0], step.now_ms)
+    restart_backoff.check(
+        group.restart_backoffs, restart_backoff.keys_of(member.record)[0], step.now_ms
+    )
     if command.topics != member.record.topics:
         admission.check_count(group.declarations.total_with(command.topics), step.config)
     claimed = {(topic, partition): token for topic, partition, token in command.held}
     missing = claims.unclaimed(group, member, claimed)
-    if any(group.motion(place).writes_pending for place in missing):
+    if any(group.partition_state(place).writes_pending for place in missing):
         raise admission.must_wait(step.now_ms, step.config)
     records = _changed(group, member, command)
     grants, again = claims.granted_anew(group, member, missing, step.now_ms, step.numbers)
@@ -63,7 +65,7 @@ def resume(group: SessionGroup, member: SessionMember, command: Attach, step: St
         done = SessionAdmitted(group.group_id, command, member.member_id, tuple(again))
         step.out.persist(records, Unawaited(group.group_id), settled=done)
     for place in missing:
-        if group.motion(place).release is not None:
+        if group.partition_state(place).release is not None:
             phases.reconcile(group, place, step)
     if call is not None:
         call(group, step)
@@ -111,14 +113,14 @@ def _call_of(
     record = member.record
     receives = command.ready and not member.is_ready
     if receives or command.capacity > record.capacity:
-        return windows.call_for_arrival
+        return scheduler.request_plan_for_arrival
     missed = member.is_suspect and group.planning.planned_at_ms >= member.suspect_since_ms
     is_other = (record.topics, record.capacity, record.max_partitions) != (
         command.topics,
         command.capacity,
         command.max_partitions,
     )
-    is_due = group.planning.call_at_ms != NO_TIME
+    is_due = group.planning.requested_at_ms != NO_TIME
     if missed or is_other or is_due or any(group.handoff(place) is not None for place in again):
-        return windows.call
+        return scheduler.request_plan
     return None

@@ -45,7 +45,7 @@ class Budget:
         open_now = group.handoff(place)
         if _is_exempt(group, place):
             del group.planning.balancing[place]
-        elif open_now is None and group.motion(place).writes_pending:
+        elif open_now is None and group.partition_state(place).writes_pending:
             self.take(target)
         elif open_now is None:
             del group.planning.balancing[place]
@@ -53,7 +53,7 @@ class Budget:
             self.draining -= 1
         elif open_now.phase is Phase.PREPARE and not open_now.is_ready:
             self._preparing[open_now.successor] = self._preparing.get(open_now.successor, 0) + 1
-        elif open_now.phase is Phase.PREPARE and group.motion(place).writes_pending:
+        elif open_now.phase is Phase.PREPARE and group.partition_state(place).writes_pending:
             self.draining -= 1  # Its DRAIN is on its way.
         elif open_now.phase is Phase.PREPARE:
             self.ready.append(place)

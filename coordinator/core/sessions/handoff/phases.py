@@ -44,7 +44,7 @@ def open_one(
     group: SessionGroup, place: TopicPartition, successor: str, step: Step, reason: str = ""
 ) -> None:
     """Begin to take a partition from its holder; `successor` may be empty."""
-    assert not group.motion(place).writes_pending
+    assert not group.partition_state(place).writes_pending
     is_warm = group.policy.mode is Mode.WARM and successor
     phase = Phase.PREPARE if is_warm else Phase.DRAIN
     record = to.begin(group, place, phase, successor, step.now_ms, step.numbers, reason)
@@ -68,14 +68,14 @@ def reconcile(group: SessionGroup, place: TopicPartition, step: Step) -> None:
 
     Nothing while a record of it is in flight, nor until the retry of one that was refused.
     """
-    motion = group.motion(place)
-    if motion.writes_pending or place in group.refused_writes:
+    state = group.partition_state(place)
+    if state.writes_pending or place in group.refused_writes:
         return
     record = decide(group, place, step.now_ms, step.numbers)
     if record is None:
         return
     if isinstance(record, PartitionSwitched) and group.holder(place):
-        if motion.release is None and record.line is not None and record.line.stop:
+        if state.release is None and record.line is not None and record.line.stop:
             last_work.force(group, place, record.line.stop)
             _delay(group, place, step.now_ms)
     _write(group, place, record, step.out)
@@ -85,7 +85,7 @@ def _delay(group: SessionGroup, place: TopicPartition, now_ms: int) -> None:
     """After an end without consent, others wait for a while."""
     delay_ms = group.policy.handover_delay_ms
     if delay_ms and not group.policy.sinks_check_tokens:
-        group.set_in_motion(place).not_before_ms = now_ms + delay_ms
+        group.state_to_change(place).not_before_ms = now_ms + delay_ms
 
 
 def decide(
@@ -93,7 +93,7 @@ def decide(
 ) -> Decision | None:
     """Return the record that the phase of a partition, and what is known of it, call for."""
     handoff = group.handoff(place)
-    is_released = group.motion(place).release is not None
+    is_released = group.partition_state(place).release is not None
     if not is_released and _must_stop(group, place):
         if handoff is None:
             return to.begin(group, place, Phase.FORCED, "", now_ms, numbers)
@@ -122,7 +122,7 @@ def _must_stop(group: SessionGroup, place: TopicPartition) -> bool:
 def _decide_prepare(
     group: SessionGroup, place: TopicPartition, handoff: Handoff, now_ms: int, numbers: Numbers
 ) -> Decision | None:
-    if group.motion(place).release is not None:
+    if group.partition_state(place).release is not None:
         return to.switch(group, place, handoff.successor, now_ms, numbers)
     if (handoff.is_ready and budget.may_drain(group, place)) or (
         handoff.is_overdue and _leaves(group, handoff.source)
@@ -140,7 +140,7 @@ def _decide_prepare(
 def _decide_drain(
     group: SessionGroup, place: TopicPartition, handoff: Handoff, now_ms: int, numbers: Numbers
 ) -> Decision | None:
-    if group.motion(place).release is not None:
+    if group.partition_state(place).release is not None:
         return _pass_on(group, place, handoff, now_ms, numbers)
     if handoff.is_overdue:
         return to.go_on(group, place, handoff, Phase.FORCED, now_ms)
@@ -150,9 +150,9 @@ def _decide_drain(
 def _decide_forced(
     group: SessionGroup, place: TopicPartition, handoff: Handoff, now_ms: int, numbers: Numbers
 ) -> Decision | None:
-    motion = group.motion(place)
-    if motion.release is not None:
-        successor = handoff.successor if motion.not_before_ms == NO_TIME else ""
+    state = group.partition_state(place)
+    if state.release is not None:
+        successor = handoff.successor if state.not_before_ms == NO_TIME else ""
         return to.switch(group, place, successor, now_ms, numbers)
     is_checked = group.policy.sinks_check_tokens
     if is_checked or handoff.is_overdue:
@@ -245,9 +245,9 @@ def end_of_holder(
     records: list[Record] = []
     for place in sorted(group.places_of(member.member_id)):
         handoff = group.handoff(place)
-        motion = group.motion(place)
-        is_released = motion.release is not None
-        if handoff is None or (is_released and motion.writes_pending):
+        state = group.partition_state(place)
+        is_released = state.release is not None
+        if handoff is None or (is_released and state.writes_pending):
             continue  # It is free, or goes on by the record that is in flight.
         if is_inherited and handoff.phase is Phase.PREPARE and not is_released:
             continue

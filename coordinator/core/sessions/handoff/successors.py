@@ -26,7 +26,7 @@ def may_have(group: SessionGroup, place: TopicPartition, member_id: str) -> bool
     member = group.members.get(member_id)
     if member is None or member.is_ended or member.is_leaving:
         return False
-    if group.motion(place).is_backed_off_of(member.name):
+    if group.partition_state(place).is_backed_off_of(member.name):
         return False
     return place[1] < member.declares(place[0])
 
@@ -65,9 +65,9 @@ class Loads:
         """Partitions that each member is to get, less those that it is to hand over."""
         group, found = self._group, Counter[str]()
         receivers = {place: handoff.successor for place, handoff in group.open_handoffs()}
-        for place, motion in group.motions.items():
-            if motion.pending_successor is not None:
-                receivers[place] = motion.pending_successor
+        for place, state in group.partition_states.items():
+            if state.pending_successor is not None:
+                receivers[place] = state.pending_successor
         for place, successor in receivers.items():
             if successor:
                 found[successor] += 1
@@ -80,7 +80,7 @@ def choose(group: SessionGroup, place: TopicPartition, but: AbstractSet[str]) ->
 
     Nobody gets one that was refused three times in a row, for a while.
     """
-    if group.motion(place).is_backed_off or group.choices >= MOST_CHOICES:
+    if group.partition_state(place).is_backed_off or group.choices >= MOST_CHOICES:
         return ""
     group.choices += 1
     loads = Loads(group)

@@ -89,7 +89,7 @@ def copy(
     """The holder's token has ended: the successor prepares from where it stopped."""
     stored = group.offsets.get(place)
     committed = NO_OFFSET if stored is None else stored.offset
-    position = group.motion(place).position
+    position = group.partition_state(place).position
     position = committed if position == NO_OFFSET else position
     line = replace(handoff.line, released_at_ms=now_ms, position=position, stop=_stop(group, place))
     if successor != handoff.successor:
@@ -137,7 +137,7 @@ def _closed(
         line = replace(line, released_at_ms=stop.latest_ms)
     elif stop is not None and stop.known_by is StoppedBy.FORCED:
         line = replace(line, outcome=HandoffOutcome.FORCED)
-    return replace(line, stop=stop, position=group.motion(place).position)
+    return replace(line, stop=stop, position=group.partition_state(place).position)
 
 
 def _stop(group: SessionGroup, place: TopicPartition) -> Stop | None:

@@ -93,9 +93,9 @@ def take_back(group: SessionGroup, done: SessionEnded, step: Step, *, has_stream
     member = group.members[done.member_id]
     member.is_ended = False
     for place in group.places_of(member.member_id):
-        if group.motion(place).release is None:
-            group.set_in_motion(place).not_before_ms = NO_TIME
-            group.rest_if_over(place)
+        if group.partition_state(place).release is None:
+            group.state_to_change(place).not_before_ms = NO_TIME
+            group.drop_if_empty(place)
             group.topics[place[0]].rests.pop(place[1], None)
     if not has_stream:
         member.lose_stream(step.now_ms)
@@ -142,7 +142,7 @@ def write_end(group: SessionGroup, member: SessionMember, ended: SessionEnded, s
     delay_ms = max(delay_ms, group.grants_from_ms - step.now_ms)
     if delay_ms > 0:
         for place in places:
-            group.set_in_motion(place).not_before_ms = step.now_ms + delay_ms
+            group.state_to_change(place).not_before_ms = step.now_ms + delay_ms
     if heir is not None:
         keep_ms = max(0, delay_ms)  # Longer than that, it need not wait for its own.
         heir = None if delay_ms > 0 else heir

@@ -26,7 +26,7 @@ from coordinator.core.session_values.requests import (
     GoAwayReason,
     Standing,
 )
-from coordinator.core.sessions import flaps, last_work
+from coordinator.core.sessions import last_work, restart_backoff
 from coordinator.core.sessions.group import SessionGroup
 from coordinator.core.sessions.handoff import phases
 from coordinator.core.sessions.handoff.phases import DRAINING
@@ -55,7 +55,7 @@ def wait(
         raise Refused(ErrorCode.UNRELEASED_INSTANCE_ID, retry_after_ms=max(1, left_ms))
     if heir is not None and heir.stream_id is not None:
         step.out.end_stream(heir.stream_id, SUPERSEDED)
-        flaps.note(group.flaps, heir, step)
+        restart_backoff.note(group.restart_backoffs, heir, step)
     if heir is None or heir.record.incarnation != command.incarnation:
         heir = group.waiting[command.name] = SessionMember(record)
     else:  # It may declare something else now.
@@ -130,7 +130,7 @@ def records(
         last_work.resume(group, heir.member_id, mine, now_ms)
         found.append(PartitionsGranted(group.group_id, grants))
     for place, handoff in group.open_handoffs():
-        if handoff.successor != member.member_id or group.motion(place).writes_pending:
+        if handoff.successor != member.member_id or group.partition_state(place).writes_pending:
             continue
         is_new = handoff.phase in (Phase.PREPARE, Phase.COPY)
         mine.append(place)
@@ -153,7 +153,7 @@ def records(
 def _goes_on(group: SessionGroup, place: TopicPartition) -> bool:
     handoff = group.handoff(place)
     is_drained = handoff is not None and handoff.phase in DRAINING
-    return is_drained or group.motion(place).release is not None
+    return is_drained or group.partition_state(place).release is not None
 
 
 def inherit(group: SessionGroup, heir_id: str, now_ms: int) -> SessionMember | None:

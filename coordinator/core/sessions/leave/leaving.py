@@ -17,12 +17,12 @@ from coordinator.core.session_values.requests import (
     StreamRefused,
 )
 from coordinator.core.session_values.written import SessionWritten
-from coordinator.core.sessions import flaps
+from coordinator.core.sessions import restart_backoff
 from coordinator.core.sessions.group import SessionGroup
 from coordinator.core.sessions.handoff import phases
 from coordinator.core.sessions.leave import ends
 from coordinator.core.sessions.member import SessionMember
-from coordinator.core.sessions.plan import windows
+from coordinator.core.sessions.plan import scheduler
 from coordinator.core.sessions.step import Step
 from coordinator.core.written import Unawaited
 
@@ -35,7 +35,7 @@ def take_in(group: SessionGroup, member: SessionMember, leave: SessionLeave, ste
     if leave.kind is LeaveKind.DRAIN:
         _drain(group, member, leave.within_ms, step)
         return
-    flaps.note(group.flaps, member, step)
+    restart_backoff.note(group.restart_backoffs, member, step)
     keep_ms, cause = 0, EndCause.LEFT
     if leave.kind is LeaveKind.RETURN and member.record.name:
         keep_ms = max(1, min(leave.within_ms, group.policy.max_return_ms))
@@ -53,7 +53,7 @@ def _drain(group: SessionGroup, member: SessionMember, within_ms: int, step: Ste
     phases.leaves_by(group, member, step)
     phases.reconsider(group, member.member_id, step)
     _announce(group, member, step)
-    windows.call_urgently(group, step)
+    scheduler.request_plan_now(group, step)
 
 
 def _announce(group: SessionGroup, member: SessionMember, step: Step) -> None:

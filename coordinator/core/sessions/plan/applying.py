@@ -1,11 +1,11 @@
-"""The result of a plan, taken in slices.
+"""Applies the result of a plan, in slices.
 
-A result may be older than the group by the time that it took. So it is taken move by move: a move
-counts if its partition is where the input had it and the receiver may still have it. The rest is
-planned again.
+The group may have changed while the plan was computed. So it is applied move by move: a move counts
+if its partition is where the input had it and the receiver may still have it. The rest is planned
+again.
 
 The first plan of a large group has so many moves that heartbeats would wait for them. So a step
-takes a slice, and asks to be ticked again; in between the shard handles what has come. The grants
+applies a slice, and asks to be ticked again; in between the shard handles other inputs. The grants
 of a slice are one record, which is small enough for every log.
 """
 
@@ -25,21 +25,21 @@ from coordinator.core.sessions.group import SessionGroup
 from coordinator.core.sessions.handoff import phases, successors
 from coordinator.core.sessions.holdings import TopicHoldings, cut, grant_bytes, ranges_of, size_of
 from coordinator.core.sessions.member import SessionMember
-from coordinator.core.sessions.planning import Taking
+from coordinator.core.sessions.planning import PlanInProgress
 from coordinator.core.sessions.step import Step
 from coordinator.core.written import Unawaited
 
 SLICE = 2_000
-"""Partitions that one step takes: 5 ms, and as much again when they are granted."""
+"""Partitions that one step applies: 5 ms, and as much again when they are granted."""
 RECORD_BYTES = 512 * 1024
 """Size of the largest record of grants."""
 
 
-def begin(group: SessionGroup, made: Plan, numbered: Numbered, now_ms: int) -> Taking:
-    """Begin to take a plan, in place of what is left of the one before."""
+def begin(group: SessionGroup, made: Plan, numbered: Numbered, now_ms: int) -> PlanInProgress:
+    """Begin to apply a plan, in place of what is left of the one before."""
     group.planning.targets.clear()
     group.planning.waiting.clear()
-    taking = group.planning.taking = Taking(
+    applying = group.planning.applying = PlanInProgress(
         numbered,
         now_ms,
         deque(sorted(made.grants.items())),
@@ -47,40 +47,40 @@ def begin(group: SessionGroup, made: Plan, numbered: Numbered, now_ms: int) -> T
         iter(made.unplaced.items()),
         draft=group.planning.take_draft(),
     )
-    return taking
+    return applying
 
 
-def go_on(group: SessionGroup, taking: Taking, step: Step) -> bool:
-    """Take the next slice; False: that was all."""
-    left = _Grants(group, taking, step).take()
-    if taking.topics or taking.grants:
+def go_on(group: SessionGroup, applying: PlanInProgress, step: Step) -> bool:
+    """Apply the next slice; False: it was the last one."""
+    left = _Grants(group, applying, step).take()
+    if applying.topics or applying.grants:
         return True
-    left -= _take_moves(group, taking, left)
-    topics = taking.numbered.topics
-    for (number, partition), why in islice(taking.unplaced, left):
-        taking.found_unplaced[topics[number], partition] = why
-        taking.draft.add_unplaced(why)
+    left -= _apply_moves(group, applying, left)
+    topics = applying.numbered.topics
+    for (number, partition), why in islice(applying.unplaced, left):
+        applying.found_unplaced[topics[number], partition] = why
+        applying.draft.add_unplaced(why)
         left -= 1
     if left <= 0:
         return True
-    group.planning.unplaced = taking.found_unplaced
+    group.planning.unplaced = applying.found_unplaced
     return False
 
 
-def _take_moves(group: SessionGroup, taking: Taking, most: int) -> int:
-    numbered = taking.numbered
-    moves = list(islice(taking.moves, most))
-    taking.draft.add_moves(moves, numbered)
+def _apply_moves(group: SessionGroup, applying: PlanInProgress, most: int) -> int:
+    numbered = applying.numbered
+    moves = list(islice(applying.moves, most))
+    applying.draft.add_moves(moves, numbered)
     for move in moves:
         place = numbered.topics[move.topic], move.partition
         target = "" if move.target == NOBODY else numbered.member_ids[move.target]
-        if target and group.motion(place).is_backed_off:
+        if target and group.partition_state(place).is_backed_off:
             continue  # Nobody is asked for a while; the end of that calls for a plan.
         if _counts(group, place, numbered.member_ids[move.source], target):
             group.planning.targets[place] = target, move.reason
             group.planning.waiting[target] += 1
         else:
-            taking.is_stale = True
+            applying.is_stale = True
     return len(moves)
 
 
@@ -97,9 +97,9 @@ def _counts(group: SessionGroup, place: TopicPartition, source: str, target: str
 class _Grants:
     """A slice of the grants of a plan."""
 
-    def __init__(self, group: SessionGroup, taking: Taking, step: Step) -> None:
+    def __init__(self, group: SessionGroup, applying: PlanInProgress, step: Step) -> None:
         self._group = group
-        self._taking = taking
+        self._taking = applying
         self._step = step
         self._looking = _looking(group)
         self._loads = successors.Loads(group)
@@ -108,28 +108,28 @@ class _Grants:
 
     def take(self) -> int:
         """Take a slice; returns how much of it is left."""
-        group, taking = self._group, self._taking
-        numbered = taking.numbered
+        group, applying = self._group, self._taking
+        numbered = applying.numbered
         left, left_bytes = SLICE, RECORD_BYTES - len(group.group_id.encode())
-        while left > 0 and (taking.topics or taking.grants):
-            if not taking.topics:
+        while left > 0 and (applying.topics or applying.grants):
+            if not applying.topics:
                 self._next_receiver()
                 continue
-            number, ranges = taking.topics.popleft()
-            topic, member_id = numbered.topics[number], numbered.member_ids[taking.receiver]
+            number, ranges = applying.topics.popleft()
+            topic, member_id = numbered.topics[number], numbered.member_ids[applying.receiver]
             now, later = cut(ranges, left)
             size_bytes = grant_bytes(member_id, topic, now)
             if self._grants and size_bytes > left_bytes:
-                taking.topics.appendleft((number, ranges))
+                applying.topics.appendleft((number, ranges))
                 left = 0
                 break
             if later:
-                taking.topics.appendleft((number, later))
+                applying.topics.appendleft((number, later))
             left -= size_of(now)
             left_bytes -= size_bytes
             holdings = group.topics.get(topic) or TopicHoldings(topic)  # Or nobody declares it now.
             now_ms = self._step.now_ms
-            taking.draft.add_grant(holdings.rests, topic, member_id, now, now_ms)
+            applying.draft.add_grant(holdings.rests, topic, member_id, now, now_ms)
             self._grant(member_id, holdings, now)
         if self._grants:
             written = SessionWritten(group.group_id, tuple(self._places))
@@ -138,25 +138,25 @@ class _Grants:
         return left
 
     def _next_receiver(self) -> None:
-        group, taking = self._group, self._taking
-        taking.receiver, by_topic = taking.grants.popleft()
-        taking.topics.extend(sorted(by_topic.items()))
-        member = group.members.get(taking.numbered.member_ids[taking.receiver])
-        taking.room = sys.maxsize if member is None else self._loads.room_of(member)
+        group, applying = self._group, self._taking
+        applying.receiver, by_topic = applying.grants.popleft()
+        applying.topics.extend(sorted(by_topic.items()))
+        member = group.members.get(applying.numbered.member_ids[applying.receiver])
+        applying.room = sys.maxsize if member is None else self._loads.room_of(member)
 
     def _grant(self, member_id: str, holdings: TopicHoldings, ranges: tuple[Range, ...]) -> None:
-        group, taking, topic = self._group, self._taking, holdings.topic
+        group, applying, topic = self._group, self._taking, holdings.topic
         member = group.members.get(member_id)
         if member is None or not member.receives:
-            taking.is_stale = True
+            applying.is_stale = True
             return
         looking = self._looking.get(topic, ())
         redirected = _redirect(group, topic, ranges, member, looking, self._step.out)
         places = list(_places(topic, ranges))
-        still = _still_free(group, holdings, ranges, places, member, taking.room - redirected)
+        still = _still_free(group, holdings, ranges, places, member, applying.room - redirected)
         count = size_of(still)
-        taking.is_stale = taking.is_stale or count + redirected < size_of(ranges)
-        taking.room -= count + redirected
+        applying.is_stale = applying.is_stale or count + redirected < size_of(ranges)
+        applying.room -= count + redirected
         if count:
             self._grants.append(
                 Grant(member_id, topic, still, self._step.numbers.next_tokens(count))
@@ -176,7 +176,7 @@ def _looking(group: SessionGroup) -> dict[str, list[int]]:
     """Partitions that are drained and have no successor."""
     found: dict[str, list[int]] = {}
     for place, open_now in group.open_handoffs():
-        if open_now.phase in phases.DRAINING and not group.motion(place).writes_pending:
+        if open_now.phase in phases.DRAINING and not group.partition_state(place).writes_pending:
             found.setdefault(place[0], []).append(place[1])
     return found
 
@@ -215,7 +215,7 @@ def _still_free(
         holders = holdings.holders
         if all(
             holders[first : last + 1].count("") == last + 1 - first for first, last in ranges
-        ) and group.motions.keys().isdisjoint(places):
+        ) and group.partition_states.keys().isdisjoint(places):
             return ranges
     found: list[int] = []
     for place in places:
@@ -224,7 +224,7 @@ def _still_free(
             and not group.holder(place)
             and group.handoff(place) is None
             and place[1] not in holdings.reserved
-            and not group.motion(place).writes_pending
+            and not group.partition_state(place).writes_pending
             and successors.may_have(group, place, member.member_id)
         ):
             found.append(place[1])

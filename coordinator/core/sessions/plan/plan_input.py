@@ -22,7 +22,7 @@ from coordinator.core.sessions.declared import DeclaredTopics
 from coordinator.core.sessions.group import SessionGroup
 from coordinator.core.sessions.handoff import phases
 from coordinator.core.sessions.holdings import TopicHoldings
-from coordinator.core.sessions.partition import PartitionInMotion, RefusalBackOff
+from coordinator.core.sessions.partition import PartitionState, RefusalBackOff
 
 Positions = dict[str, int]
 """Positions of members by id; FREE of nobody, and of those that have ended."""
@@ -63,10 +63,10 @@ def input_of(group: SessionGroup, now_ms: int) -> tuple[PlanInput, Numbered]:
     )
     busy: dict[str, list[tuple[int, str]]] = {}
     waiting: dict[str, list[int]] = {}
-    for (name, partition), motion in group.motions.items():
-        if motion.writes_pending:
-            busy.setdefault(name, []).append((partition, motion.pending_successor or ""))
-        if _is_held_back(motion, now_ms):
+    for (name, partition), state in group.partition_states.items():
+        if state.writes_pending:
+            busy.setdefault(name, []).append((partition, state.pending_successor or ""))
+        if _is_held_back(state, now_ms):
             waiting.setdefault(name, []).append(partition)
     planned = tuple(
         _topic_of(
@@ -83,8 +83,8 @@ def input_of(group: SessionGroup, now_ms: int) -> tuple[PlanInput, Numbered]:
     by_topic = {name: number for number, name in enumerate(topics)}
     barred = {
         (by_topic[topic], partition, by_name[name])
-        for (topic, partition), motion in group.motions.items()
-        for name, back_off in _refused_by(motion).items()
+        for (topic, partition), state in group.partition_states.items()
+        for name, back_off in _refused_by(state).items()
         if back_off.until_ms > now_ms and name in by_name and topic in by_topic
     }
     barred |= set(_being_drained(group, by_topic, positions))
@@ -150,11 +150,11 @@ def _being_drained(
                 yield by_topic[topic], partition, positions[source]
 
 
-def _refused_by(motion: PartitionInMotion) -> Mapping[str, RefusalBackOff]:
-    return {} if motion.refusals is None else motion.refusals.by_name
+def _refused_by(state: PartitionState) -> Mapping[str, RefusalBackOff]:
+    return {} if state.refusals is None else state.refusals.by_name
 
 
-def _is_held_back(motion: PartitionInMotion, now_ms: int) -> bool:
+def _is_held_back(state: PartitionState, now_ms: int) -> bool:
     """True if nobody may have a partition yet, after refusals or an end without consent."""
-    is_refused = motion.back_off is not None and motion.back_off.until_ms > now_ms
-    return is_refused or motion.not_before_ms > now_ms
+    is_refused = state.back_off is not None and state.back_off.until_ms > now_ms
+    return is_refused or state.not_before_ms > now_ms

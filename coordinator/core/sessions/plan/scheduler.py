@@ -1,12 +1,12 @@
-"""Timing of plans, and the choice of moves that begin.
+"""Decides when plans are made, and which of their moves begin.
 
-A plan is due a fixed window after the first event that calls for one; it takes in everything that
+A plan is due a fixed window after the first event that requests one; it considers everything that
 has happened by then. Partitions without a holder, leavers and operators' commands are urgent: they
 wait for the window alone. Arrivals wait until none has come for a while; everything else waits for
 the interval since the last plan.
 
-A plan of many partitions is computed outside of the shard, and its result is taken in slices. Until
-that is done no other plan runs; what calls for one meanwhile is planned next.
+A plan of many partitions is computed outside of the shard, and its result is applied in slices.
+Until that is done no other plan runs; requests that come meanwhile are planned next.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from coordinator.core.session_values.commands import PlanComputed, PlanDue
 from coordinator.core.session_values.plans import MoveReason, Numbered, Plan
 from coordinator.core.sessions.group import SessionGroup
 from coordinator.core.sessions.handoff import budget, phases, successors
-from coordinator.core.sessions.plan import plan_input, taking
+from coordinator.core.sessions.plan import applying, plan_input
 from coordinator.core.sessions.plan.allocator import plan
 from coordinator.core.sessions.plan_journal import Draft
-from coordinator.core.sessions.planning import Planning, Taking
+from coordinator.core.sessions.planning import PlanInProgress, Planning
 from coordinator.core.sessions.step import Step
 from coordinator.core.written import Unawaited
 
@@ -34,31 +34,31 @@ RETRY_MS, MAX_RETRY_MS = 1_000, 60_000
 """Time until a plan that the planner has failed to make is tried again; doubles each time."""
 
 
-def call(group: SessionGroup, step: Step) -> None:
-    """Something has changed that a plan may have to answer."""
+def request_plan(group: SessionGroup, step: Step) -> None:
+    """Request a plan for a change that can wait for the interval since the last one."""
     planning = group.planning
-    if planning.call_at_ms == NO_TIME:
-        planning.call_at_ms = step.now_ms
+    if planning.requested_at_ms == NO_TIME:
+        planning.requested_at_ms = step.now_ms
     if planning.urgent_at_ms == NO_TIME and (planning.has_grown or planning.unplaced):
         planning.urgent_at_ms = step.now_ms  # Somebody may have what nobody holds.
     arm(group, step)
 
 
-def call_urgently(group: SessionGroup, step: Step) -> None:
-    """A partition is free, a member leaves, or an operator commands."""
+def request_plan_now(group: SessionGroup, step: Step) -> None:
+    """Request a plan after the window alone: for a free partition, a leaver, or an operator."""
     planning = group.planning
     if planning.urgent_at_ms == NO_TIME:
         planning.urgent_at_ms = step.now_ms
-    call(group, step)
+    request_plan(group, step)
 
 
-def call_for_arrival(group: SessionGroup, step: Step) -> None:
-    """A member has come, or may receive from now on."""
+def request_plan_for_arrival(group: SessionGroup, step: Step) -> None:
+    """Request a plan for a member that has attached, or may receive partitions from now on."""
     planning = group.planning
     if planning.arrived_first_ms == NO_TIME:
         planning.arrived_first_ms = step.now_ms
     planning.arrived_at_ms = step.now_ms
-    call(group, step)
+    request_plan(group, step)
 
 
 def tell(group: SessionGroup, step: Step) -> None:
@@ -81,8 +81,8 @@ def due(group: SessionGroup, config: GroupConfig) -> int:
     planning = group.planning
     if planning.computing is not None:
         return NO_TIME
-    if planning.taking is not None:
-        return max(planning.taking.next_ms, group.grants_from_ms)
+    if planning.applying is not None:
+        return max(planning.applying.next_ms, group.grants_from_ms)
     planned_ms = _planned_ms(group, config)
     times = [at_ms for at_ms in (planned_ms, planning.tell_at_ms) if at_ms != NO_TIME]
     return min(times, default=NO_TIME)
@@ -99,7 +99,7 @@ def _planned_ms(group: SessionGroup, config: GroupConfig) -> int:
 
 def _due_by_calls(group: SessionGroup, config: GroupConfig) -> int:
     planning = group.planning
-    if planning.call_at_ms == NO_TIME:
+    if planning.requested_at_ms == NO_TIME:
         return NO_TIME
     policy = group.policy
     window_ms = policy.plan_window_ms
@@ -107,7 +107,7 @@ def _due_by_calls(group: SessionGroup, config: GroupConfig) -> int:
         return _first(group, config)
     if planning.urgent_at_ms != NO_TIME:
         return planning.urgent_at_ms + window_ms
-    due_ms = planning.call_at_ms + window_ms
+    due_ms = planning.requested_at_ms + window_ms
     if planning.arrived_first_ms != NO_TIME:
         quiet_ms = planning.arrived_at_ms + policy.join_quiet_ms
         latest_ms = planning.arrived_first_ms + policy.join_window_ms
@@ -119,7 +119,7 @@ def _first(group: SessionGroup, config: GroupConfig) -> int:
     """The first plan of a group, or of an owner of its shard."""
     planning = group.planning
     policy = group.policy
-    window_ms = planning.call_at_ms + policy.plan_window_ms
+    window_ms = planning.requested_at_ms + policy.plan_window_ms
     if planning.restored_at_ms != NO_TIME:
         if _all_have_attached(group):
             return window_ms
@@ -131,7 +131,7 @@ def _first(group: SessionGroup, config: GroupConfig) -> int:
     delay_ms = policy.initial_delay_ms
     if delay_ms is None:
         delay_ms = config.group_initial_rebalance_delay_ms
-    return max(window_ms, planning.call_at_ms + delay_ms)
+    return max(window_ms, planning.requested_at_ms + delay_ms)
 
 
 def _all_have_attached(group: SessionGroup) -> bool:
@@ -157,7 +157,7 @@ def restored(group: SessionGroup, step: Step) -> None:
         planning.awaited = list(group.members)
         leases = (member.lease_ms for member in group.members.values())
         planning.all_by_ms = step.now_ms + max(leases)
-        call(group, step)
+        request_plan(group, step)
 
 
 def forget(group: SessionGroup) -> None:
@@ -178,8 +178,8 @@ def run(group: SessionGroup, _: PlanDue, step: Step) -> None:
         arm(group, step)
         return
     planning = group.planning
-    if planning.taking is not None:
-        _go_on(group, planning.taking, step)
+    if planning.applying is not None:
+        _go_on(group, planning.applying, step)
         return
     planned_ms = _planned_ms(group, step.config)
     if planned_ms == NO_TIME or planned_ms > step.now_ms:
@@ -187,8 +187,10 @@ def run(group: SessionGroup, _: PlanDue, step: Step) -> None:
         arm(group, step)
         return
     group.journal.plan()
-    planning.called_at_ms = step.now_ms if planning.call_at_ms == NO_TIME else planning.call_at_ms
-    planning.call_at_ms = planning.urgent_at_ms = NO_TIME
+    planning.called_at_ms = (
+        step.now_ms if planning.requested_at_ms == NO_TIME else planning.requested_at_ms
+    )
+    planning.requested_at_ms = planning.urgent_at_ms = NO_TIME
     planning.arrived_first_ms = planning.arrived_at_ms = NO_TIME
     planning.planned_at_ms, planning.restored_at_ms = step.now_ms, NO_TIME
     planning.has_grown = False
@@ -204,7 +206,7 @@ def run(group: SessionGroup, _: PlanDue, step: Step) -> None:
     except Exception as error:  # noqa: BLE001  # A bug of the planner stops no lease and no commit.
         _failed(group, f"{type(error).__name__}: {error}", step)
     else:
-        _take(group, made, numbered, step)
+        _apply(group, made, numbered, step)
 
 
 def computed(group: SessionGroup, done: PlanComputed, step: Step) -> None:
@@ -217,28 +219,28 @@ def computed(group: SessionGroup, done: PlanComputed, step: Step) -> None:
     if done.plan is None:
         _failed(group, done.error, step)
     elif not group.may_grant(step.now_ms):
-        call_urgently(group, step)  # It was computed before that was known.
+        request_plan_now(group, step)  # It was computed before that was known.
     else:
-        _take(group, done.plan, numbered, step)
+        _apply(group, done.plan, numbered, step)
 
 
-def _take(group: SessionGroup, made: Plan, numbered: Numbered, step: Step) -> None:
+def _apply(group: SessionGroup, made: Plan, numbered: Numbered, step: Step) -> None:
     planning = group.planning
     planning.failures, planning.retry_at_ms = 0, NO_TIME
-    _go_on(group, taking.begin(group, made, numbered, step.now_ms), step)
+    _go_on(group, applying.begin(group, made, numbered, step.now_ms), step)
 
 
-def _go_on(group: SessionGroup, rest: Taking, step: Step) -> None:
+def _go_on(group: SessionGroup, rest: PlanInProgress, step: Step) -> None:
     """Take a slice of a plan."""
-    if taking.go_on(group, rest, step):
+    if applying.go_on(group, rest, step):
         rest.next_ms = step.now_ms + 1
     else:
-        group.planning.taking = None
+        group.planning.applying = None
         members = len(rest.numbered.member_ids)
         _journal(group, rest.draft, rest.made_at_ms, members, step)
         open_next(group, step)
         if rest.is_stale:
-            call_urgently(group, step)
+            request_plan_now(group, step)
     arm(group, step)
 
 
@@ -246,7 +248,7 @@ def _tell(group: SessionGroup, step: Step) -> None:
     """Journal what went on without a plan, unless the next plan is to tell of it."""
     planning = group.planning
     planning.tell_at_ms = NO_TIME
-    if planning.call_at_ms != NO_TIME:
+    if planning.requested_at_ms != NO_TIME:
         return
     group.journal.plan()
     planning.called_at_ms = planning.returned_at_ms
@@ -267,9 +269,9 @@ def _journal(group: SessionGroup, draft: Draft, made_at_ms: int, members: int, s
         refusing_members=len(
             {
                 name
-                for motion in group.motions.values()
-                if motion.refusals is not None
-                for name, back_off in motion.refusals.by_name.items()
+                for state in group.partition_states.values()
+                if state.refusals is not None
+                for name, back_off in state.refusals.by_name.items()
                 if back_off.lasts
             }
         ),
@@ -287,16 +289,16 @@ def _failed(group: SessionGroup, error: str, step: Step) -> None:
     wait_ms = min(MAX_RETRY_MS, RETRY_MS << min(planning.failures - 1, 10))
     planning.retry_at_ms = step.now_ms + wait_ms
     step.out.note(PlanFailed(group.group_id, planning.failures, error))
-    call_urgently(group, step)
+    request_plan_now(group, step)
 
 
 def _end_waits(group: SessionGroup, now_ms: int) -> None:
     """End back-offs and delays of partitions that are over, and find the end of the next."""
     names = {member.name for member in group.members.values()}
     ends: list[int] = []
-    for place in list(group.motions):
-        ends += group.motions[place].end_waits(now_ms, names)
-        group.rest_if_over(place)
+    for place in list(group.partition_states):
+        ends += group.partition_states[place].end_waits(now_ms, names)
+        group.drop_if_empty(place)
     group.planning.waits_until_ms = min(ends, default=NO_TIME)
 
 
@@ -319,13 +321,13 @@ def open_next(group: SessionGroup, step: Step) -> None:
     full: set[str] = set()
     for place, (target, reason) in planning.targets.items():
         holder = group.members.get(group.holder(place))
-        if group.handoff(place) is not None or group.motion(place).writes_pending:
+        if group.handoff(place) is not None or group.partition_state(place).writes_pending:
             continue
         if holder is None or holder.is_ended or holder.member_id == target:
             done.append(place)
         elif target and not _may_begin(group, place, target, loads):
             done.append(place)  # Its receiver has changed, or was given others.
-            call(group, step)
+            request_plan(group, step)
         elif holder.is_suspect:
             continue
         elif reason is not MoveReason.BALANCE or room.admits(target):

@@ -133,7 +133,7 @@ class Played:
 
     def _note(self):
         """Take in what the owner is told."""
-        for event in self.machine.partitions.take_news():
+        for event in self.machine.partitions.drain_events():
             for held in event.holdings:
                 self._holdings[held.partition, held.token or held.handoff_id] = held
             self._told += one_by_one(event)

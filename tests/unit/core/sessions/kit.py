@@ -229,8 +229,8 @@ class World:
 
     def ask_again(self) -> None:
         """End the back-offs of members that have refused a partition."""
-        for place in list(self.group.motions):
-            self.group.motions[place].refusals.by_name.clear()
+        for place in list(self.group.partition_states):
+            self.group.partition_states[place].refusals.by_name.clear()
 
     def move(self, place: tuple[str, int], to: Member) -> None:
         """Have a partition handed over, as a plan would."""

@@ -12,7 +12,7 @@ from coordinator.core.outcome import Outcome
 from coordinator.core.session_values.plans import Numbered, Plan, Unplaced
 from coordinator.core.session_values.records import PartitionsGranted
 from coordinator.core.sessions.holdings import cut, size_of
-from coordinator.core.sessions.plan import taking, windows
+from coordinator.core.sessions.plan import applying, scheduler
 from coordinator.core.sessions.step import Step
 from coordinator.runtime.codec import encode
 from coordinator.testing.virtual import CountingIds
@@ -24,7 +24,7 @@ TOPICS = {"t-a": 31, "t-b": 14}
 
 @pytest.fixture
 def slices(monkeypatch: pytest.MonkeyPatch) -> Slices:
-    return lambda size: monkeypatch.setattr(taking, "SLICE", size)
+    return lambda size: monkeypatch.setattr(applying, "SLICE", size)
 
 
 def three(**fields: object) -> World:
@@ -107,12 +107,12 @@ def test_a_slice_grants_nothing_that_is_on_its_way() -> None:
     world.hold()
     world.to(100)
     group = world.group
-    assert {each.writes_pending for each in group.motions.values()} == {1}
+    assert {each.writes_pending for each in group.partition_states.values()} == {1}
     numbered = Numbered((world.members[0].member_id,), ("t-a",))
     late, out = Plan({0: {0: ((0, 30),)}}, (), {}), Outcome()
     context = ShardContext(world.config, CountingIds())
-    rest = taking.begin(group, late, numbered, world.now)
-    assert not taking.go_on(group, rest, Step(world.now, out, context))
+    rest = applying.begin(group, late, numbered, world.now)
+    assert not applying.go_on(group, rest, Step(world.now, out, context))
     assert rest.is_stale
     assert not out.writes
 
@@ -120,7 +120,7 @@ def test_a_slice_grants_nothing_that_is_on_its_way() -> None:
 def test_a_maximum_counts_over_all_slices(slices: Slices, monkeypatch: pytest.MonkeyPatch) -> None:
     """It was lowered while the plan was made, and nothing is durable before the last slice."""
     slices(10)
-    monkeypatch.setattr(windows, "PLANNED_AT_ONCE", 30)
+    monkeypatch.setattr(scheduler, "PLANNED_AT_ONCE", 30)
     world = World()
     world.compute_ms = 400
     a = world.member("w-a", TOPICS).attach()
@@ -188,8 +188,8 @@ def test_what_calls_for_a_plan_meanwhile_is_planned_after_it(slices: Slices) -> 
     world.to(110)
     d = world.member("w-d", TOPICS).attach()
     world.to(145)
-    assert world.group.planning.taking is None
-    assert windows.due(world.group, world.config) != NO_TIME
+    assert world.group.planning.applying is None
+    assert scheduler.due(world.group, world.config) != NO_TIME
     assert not d.active
     world.to(3_000)
     assert len(d.active) == 11
@@ -199,7 +199,7 @@ def test_what_calls_for_a_plan_meanwhile_is_planned_after_it(slices: Slices) -> 
 def test_a_record_of_grants_is_bounded_by_its_size(
     monkeypatch: pytest.MonkeyPatch, size_bytes: int
 ) -> None:
-    monkeypatch.setattr(taking, "RECORD_BYTES", size_bytes)
+    monkeypatch.setattr(applying, "RECORD_BYTES", size_bytes)
     topics = {f"{letter * 249}": 5 for letter in "abcdefgh"}
     world = World()
     members = [world.member(f"w-{number}", topics).attach() for number in range(4)]
@@ -213,7 +213,7 @@ def test_a_record_of_grants_is_bounded_by_its_size(
 def test_a_grant_that_is_larger_than_a_record_may_be_goes_alone(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(taking, "RECORD_BYTES", 10)
+    monkeypatch.setattr(applying, "RECORD_BYTES", 10)
     world = three()
     world.to(200)
     assert len(granted(world)) == 6

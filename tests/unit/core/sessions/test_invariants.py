@@ -49,7 +49,7 @@ def _reserved_and_held(world, a, b, place):
 
 
 def _released_before(world, a, b, place):
-    world.group.set_in_motion(place).release = Release(a.orders[place].token - 1)
+    world.group.state_to_change(place).release = Release(a.orders[place].token - 1)
 
 
 def _no_id(world, a, b, place):
@@ -69,7 +69,7 @@ def _ended_and_not_written(world, a, b, place):
 
 
 def _undecided(world, a, b, place):
-    world.group.set_in_motion(place).release = Release(a.orders[place].token)
+    world.group.state_to_change(place).release = Release(a.orders[place].token)
 
 
 def _overdue(world, a, b, place):
@@ -97,7 +97,7 @@ def _no_phase_timer(world, a, b, place):
 
 
 def _no_plan_timer(world, a, b, place):
-    world.group.planning.call_at_ms = world.now
+    world.group.planning.requested_at_ms = world.now
     world.group.state = world.group.current_state()
 
 

@@ -16,7 +16,7 @@ from coordinator.core.session_values.records import (
     SessionMemberStored,
 )
 from coordinator.core.session_values.requests import GoAway, GoAwayReason, Standing
-from coordinator.core.sessions import flaps
+from coordinator.core.sessions import restart_backoff
 from coordinator.shard.outbox import AppendFailure
 from tests.unit.core.sessions.kit import GROUP, Member, World, g1, g2, handing_over, with_policy
 
@@ -342,23 +342,23 @@ def test_a_name_that_flaps_is_told_of_once_a_minute():
         world.to(world.now + 200)
     told = [event for event in world.events if isinstance(event, SessionMemberFlaps)]
     assert [event.name for event in told] == [a.name] * 2
-    assert told[0].times == flaps.FREE_FLAPS + 1
+    assert told[0].times == restart_backoff.FREE_RESTARTS + 1
     assert told[1].times > told[0].times
 
 
 def test_a_few_flaps_are_not_told_of():
     world, a, _ = g2()
-    for _ in range(flaps.FREE_FLAPS):
+    for _ in range(restart_backoff.FREE_RESTARTS):
         a.attach()
     assert not [event for event in world.events if isinstance(event, SessionMemberFlaps)]
 
 
 def test_many_names_that_flap_cost_bounded_memory():
     world, _a, _ = g2()
-    for number in range(flaps.KEYS + 20):
+    for number in range(restart_backoff.KEYS + 20):
         each = world.member(f"x-{number}", {"t": 1}).attach(ready=False)
         each.leave("now")
-    assert len(world.group.flaps) <= flaps.KEYS
+    assert len(world.group.restart_backoffs) <= restart_backoff.KEYS
 
 
 def test_a_new_owner_goes_on_from_the_newest_record_of_a_member():

@@ -7,7 +7,7 @@ import pytest
 from coordinator.core.session_values.messages import Order, Orders
 from coordinator.core.sessions import orders
 from tests.unit.core.sessions.kit import Member, World
-from tests.unit.core.sessions.test_taking import holdings, story, three
+from tests.unit.core.sessions.test_applying import holdings, story, three
 
 TOPICS = {"t-a": 7, "t-b": 4}
 

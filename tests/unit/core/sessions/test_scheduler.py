@@ -11,7 +11,7 @@ from coordinator.core.session_values.messages import Order
 from coordinator.core.session_values.plans import Plan, PlanInput, Unplaced
 from coordinator.core.session_values.policy import Mode
 from coordinator.core.session_values.records import Phase
-from coordinator.core.sessions.plan import allocator, windows
+from coordinator.core.sessions.plan import allocator, scheduler
 from tests.unit.core.sessions.kit import Member, World, g1, g2, handing_over, with_policy
 
 
@@ -292,7 +292,7 @@ def test_a_back_off_that_is_over_is_over():
     world, _, b, place = handing_over(with_policy(mode=Mode.WARM))
     b.ack(place, "refused")
     assert not warming(b)
-    world.to(world.group.motion(place).refusals.by_name[b.name].until_ms + 1_100)
+    world.to(world.group.partition_state(place).refusals.by_name[b.name].until_ms + 1_100)
     world.move(place, b)
     assert warming(b) == [place]
 
@@ -301,12 +301,14 @@ def test_back_offs_of_members_that_are_gone_are_forgotten():
     world, a, b, place = handing_over(with_policy(mode=Mode.WARM))
     b.ack(place, "refused")
     b.leave("now")
-    over_ms = world.group.motion(place).refusals.by_name[b.name].until_ms
+    over_ms = world.group.partition_state(place).refusals.by_name[b.name].until_ms
     world.to(over_ms - 1)
-    assert b.name in world.group.motion(place).refusals.by_name, "it may come again meanwhile"
+    assert b.name in world.group.partition_state(place).refusals.by_name, (
+        "it may come again meanwhile"
+    )
     world.to(over_ms + 5_000)
     assert a.active
-    assert not world.group.motion(place).refusals.by_name
+    assert not world.group.partition_state(place).refusals.by_name
 
 
 # --- Budgets ---
@@ -376,7 +378,7 @@ MANY = 60
 @pytest.fixture
 def few(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have groups of more than 50 partitions planned outside of the shard."""
-    monkeypatch.setattr(windows, "PLANNED_AT_ONCE", 50)
+    monkeypatch.setattr(scheduler, "PLANNED_AT_ONCE", 50)
 
 
 def large(members: int, compute_ms: int = 400) -> World:
@@ -535,7 +537,7 @@ def test_a_planner_that_fails_takes_nothing_and_is_tried_again(
     world = World()
     a = world.member("w-a", {"t": count}).attach()
     world.to(5_000)
-    for module in (allocator, windows):
+    for module in (allocator, scheduler):
         monkeypatch.setattr(module, "plan", broken)
     b = world.member("w-b", {"t": count}).attach()
     world.to(8_200)

@@ -251,7 +251,7 @@ def test_a_delay_is_counted_from_the_end_that_stands():
     a.beats = False
     world.is_away = True
     world.to(15_100)
-    assert not world.group.motions
+    assert not world.group.partition_states
     assert not any(topic.rests for topic in world.group.topics.values())
     world.to(20_000)
     world.is_away = False
