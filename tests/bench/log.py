@@ -7,7 +7,7 @@ import contextlib
 import os
 import statistics
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from itertools import count
 from pathlib import Path
 
@@ -159,6 +159,19 @@ async def _our_appends(
     took = [] if took is None else took
     fences = [await log.fence(ShardId(number)) for number in range(WRITERS)]
     on_ready()
+
+    def append(number: int, sequence: int, record: bytes) -> Awaitable[None]:
+        entry = Entry(sequence, fences[number].fence_epoch, sequence - 1, (record,))
+        return log.append(fences[number], entry)
+
+    await _write(append, seconds, took)
+    return took
+
+
+async def _write(
+    append: Callable[[int, int, bytes], Awaitable[None]], seconds: float, took: list[float]
+) -> None:
+    """Append (writer, sequence, record) by each writer, and note the time of each in `took`."""
     until = time.monotonic() + seconds
 
     async def write(number: int) -> None:
@@ -167,12 +180,10 @@ async def _our_appends(
             began = time.monotonic()
             if began >= until:
                 return
-            entry = Entry(sequence, fences[number].fence_epoch, sequence - 1, (record,))
-            await log.append(fences[number], entry)
+            await append(number, sequence, record)
             took.append(time.monotonic() - began)
 
     await asyncio.gather(*(write(number) for number in range(WRITERS)))
-    return took
 
 
 async def _bare_appends(file: Path, *, is_fenced: bool) -> float:
@@ -197,18 +208,11 @@ async def _bare_appends(file: Path, *, is_fenced: bool) -> float:
 
     jobs = GroupCommit(commit, rest=lambda busy: None, end=connection.close, idle_s=SECONDS)
     took: list[float] = []
-    until = time.monotonic() + SECONDS
 
-    async def write(number: int) -> None:
-        record = os.urandom(RECORD_BYTES)
-        for sequence in count(1):
-            began = time.monotonic()
-            if began >= until:
-                return
-            await jobs.ask((number, 0, sequence, record) if is_fenced else (number, record))
-            took.append(time.monotonic() - began)
+    def append(number: int, sequence: int, record: bytes) -> Awaitable[None]:
+        return jobs.ask((number, 0, sequence, record) if is_fenced else (number, record))
 
-    await asyncio.gather(*(write(number) for number in range(WRITERS)))
+    await _write(append, SECONDS, took)
     await jobs.close()
     return len(took) / SECONDS
 
