@@ -38,8 +38,8 @@ class OrderedPartition:
 class Orders:
     """A member's orders. `based_on`: the version before, of which it is the difference; -1: whole.
 
-    `answers`: number of the heartbeat that asked for the whole; -1: none did. `why`: if nothing is
-    orders. `is_part`: more partitions of the same version follow.
+    `answers`: number of the heartbeat that asked for the whole; -1: none did. `why`: why there
+    are none. `is_part`: more partitions of the same version follow.
     """
 
     version: int

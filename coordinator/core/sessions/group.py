@@ -25,7 +25,7 @@ from coordinator.core.sessions.declared import Declarations
 from coordinator.core.sessions.holdings import Handoff, Reservation, Rest, TopicHoldings
 from coordinator.core.sessions.journal import Journal
 from coordinator.core.sessions.member import SessionMember
-from coordinator.core.sessions.partition import NO_STATE, PartitionState
+from coordinator.core.sessions.partition import NO_STATE, TransientState
 from coordinator.core.sessions.planning import Planning
 from coordinator.core.sessions.restart_backoff import RestartBackoff
 from coordinator.core.sessions.snapshot import holdings_of
@@ -38,7 +38,7 @@ _ENDED = {
 
 
 COPIED_MAX = 100
-"""Partitions in state whose table is copied: it takes a microsecond."""
+"""Size up to which the table of transient states is copied: it takes a microsecond."""
 
 
 class SessionGroup(Group):
@@ -90,7 +90,7 @@ class SessionGroup(Group):
         self.reserved_names: dict[str, int] = {}  # Time for which each is reserved, ms.
         self.journal = Journal()
         # Soft: what members have said, and what is on its way.
-        self.partition_states: dict[TopicPartition, PartitionState] = {}
+        self.partition_states: dict[TopicPartition, TransientState] = {}
         self.written_partitions = 0  # Those about which writes are pending.
         self.refused_writes: set[TopicPartition] = set()  # They are decided again.
         self.failed_ends: list[SessionEnded] = []
@@ -198,15 +198,15 @@ class SessionGroup(Group):
         topic = self.topics.get(place[0])
         return None if topic is None else topic.open.get(place[1])
 
-    def partition_state(self, place: TopicPartition) -> PartitionState:
+    def partition_state(self, place: TopicPartition) -> TransientState:
         """The soft state of a partition, to be read; see `state_to_change`."""
         return self.partition_states.get(place, NO_STATE)
 
-    def state_to_change(self, place: TopicPartition) -> PartitionState:
+    def state_to_change(self, place: TopicPartition) -> TransientState:
         """The soft state of a partition, to be changed; `drop_if_empty` if something ends."""
         state = self.partition_states.get(place)
         if state is None:
-            state = self.partition_states[place] = PartitionState()
+            state = self.partition_states[place] = TransientState()
         return state
 
     def drop_if_empty(self, place: TopicPartition) -> None:
@@ -521,7 +521,7 @@ class SessionGroup(Group):
         for place in places:
             state = states.get(place)
             if state is None:
-                states[place] = PartitionState(1, successor)
+                states[place] = TransientState(1, successor)
                 begun += 1
                 continue
             begun += not state.writes_pending

@@ -128,7 +128,7 @@ def _check_handoff(group: SessionGroup, place: TopicPartition, handoff: Handoff)
 
 def _check_states(group: SessionGroup) -> None:
     for place, state in group.partition_states.items():
-        _expect(group, not state.is_empty, f"4: {place} is in state, and nothing happens to it")
+        _expect(group, not state.is_empty, f"4: {place} has a state, and nothing happens to it")
         _expect(group, state.writes_pending >= 0, f"4: nothing is written about {place}")
     written = sum(state.writes_pending > 0 for state in group.partition_states.values())
     _expect(group, written == group.written_partitions, "4: the count of pending writes is wrong")

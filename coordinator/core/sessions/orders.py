@@ -1,7 +1,7 @@
 """Messages to a member: its orders, in full or as changes, and acknowledgements.
 
 It is made of holdings at the time at which the transport asks. So a slow reader gets the newest
-state, and nothing is reserved for it but the set of partitions that have changed.
+state, and nothing is kept for it but the set of partitions that have changed.
 
 A large state is told a part at a time, so that others are heard in between. Each part is made when
 it is told: what has changed since the first is in the next difference as well.

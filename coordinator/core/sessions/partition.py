@@ -1,11 +1,11 @@
-"""The soft state of a partition while something happens to it. One at rest has none.
+"""The transient state of a partition, kept while something happens to it.
 
 Durable are holders, tokens and phases (`holdings`). Here is what members have said of a partition,
 what is being written about it, and for how long nobody is asked to have it. All of that is soft: a
 new owner of the shard hears it again, or decides anew.
 
-A partition is set in state by the first of these, and rests when the last is over: a group of
-250,000 partitions has a few such objects, and 2,000 more while a slice of a plan is written.
+A partition has one from the first of these until the last is over: a group of 250,000 partitions
+has a few such objects, and 2,000 more while a slice of a plan is written.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ class Refusals:
 
 
 @dataclass(slots=True, eq=False)
-class PartitionState:
+class TransientState:
     """The soft state of one partition.
 
     writes_pending: writes about it that have no result yet. pending_successor: member that gets it
@@ -159,5 +159,5 @@ def _ended(back_off: RefusalBackOff, now_ms: int) -> RefusalBackOff:
     return back_off if back_off.until_ms > now_ms else RefusalBackOff(NO_TIME, back_off.length_ms)
 
 
-NO_STATE = PartitionState()
+NO_STATE = TransientState()
 """Stands for every partition that nothing happens to. It is only read."""

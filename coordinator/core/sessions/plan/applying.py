@@ -99,7 +99,7 @@ class _Grants:
 
     def __init__(self, group: SessionGroup, applying: PlanInProgress, step: Step) -> None:
         self._group = group
-        self._taking = applying
+        self._plan = applying
         self._step = step
         self._looking = _looking(group)
         self._loads = successors.Loads(group)
@@ -108,7 +108,7 @@ class _Grants:
 
     def take(self) -> int:
         """Take a slice; returns how much of it is left."""
-        group, applying = self._group, self._taking
+        group, applying = self._group, self._plan
         numbered = applying.numbered
         left, left_bytes = SLICE, RECORD_BYTES - len(group.group_id.encode())
         while left > 0 and (applying.topics or applying.grants):
@@ -138,14 +138,14 @@ class _Grants:
         return left
 
     def _next_receiver(self) -> None:
-        group, applying = self._group, self._taking
+        group, applying = self._group, self._plan
         applying.receiver, by_topic = applying.grants.popleft()
         applying.topics.extend(sorted(by_topic.items()))
         member = group.members.get(applying.numbered.member_ids[applying.receiver])
         applying.room = sys.maxsize if member is None else self._loads.room_of(member)
 
     def _grant(self, member_id: str, holdings: TopicHoldings, ranges: tuple[Range, ...]) -> None:
-        group, applying, topic = self._group, self._taking, holdings.topic
+        group, applying, topic = self._group, self._plan, holdings.topic
         member = group.members.get(member_id)
         if member is None or not member.receives:
             applying.is_stale = True

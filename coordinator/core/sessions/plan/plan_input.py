@@ -22,7 +22,7 @@ from coordinator.core.sessions.declared import DeclaredTopics
 from coordinator.core.sessions.group import SessionGroup
 from coordinator.core.sessions.handoff import phases
 from coordinator.core.sessions.holdings import TopicHoldings
-from coordinator.core.sessions.partition import PartitionState, RefusalBackOff
+from coordinator.core.sessions.partition import RefusalBackOff, TransientState
 
 Positions = dict[str, int]
 """Positions of members by id; FREE of nobody, and of those that have ended."""
@@ -150,11 +150,11 @@ def _being_drained(
                 yield by_topic[topic], partition, positions[source]
 
 
-def _refused_by(state: PartitionState) -> Mapping[str, RefusalBackOff]:
+def _refused_by(state: TransientState) -> Mapping[str, RefusalBackOff]:
     return {} if state.refusals is None else state.refusals.by_name
 
 
-def _is_held_back(state: PartitionState, now_ms: int) -> bool:
+def _is_held_back(state: TransientState, now_ms: int) -> bool:
     """True if nobody may have a partition yet, after refusals or an end without consent."""
     is_refused = state.back_off is not None and state.back_off.until_ms > now_ms
     return is_refused or state.not_before_ms > now_ms

@@ -19,9 +19,9 @@ async def attach_new(group: GroupTrial) -> None:
     group.check(bool(attached.session_id and attached.member_id), "session and member have ids")
     group.check(attached.lease_ms == group.lease_ms, "the lease is that of the group's policy")
     group.check(attached.heartbeat_interval_ms == group.lease_ms // 4, "heartbeats every L/4")
-    group.check(not attached.orders.HasField("based_on"), "Attached carries the whole Orders")
+    group.check(not attached.orders.HasField("based_on"), "Attached carries all orders")
     group.check(not attached.orders.topics, "nothing is granted before a plan")
-    group.check(bool(attached.orders.why), "an empty Orders says why")
+    group.check(bool(attached.orders.why), "Orders without any say why")
     await group.until(lambda: a.active == [0, 1, 2, 3], "the only member gets everything")
     tokens = [a.orders[p].token for p in a.active]
     group.check(all(tokens) and len(set(tokens)) == 4, "each grant has a token of its own")
@@ -193,12 +193,12 @@ async def claimed_token_is_not_believed(group: GroupTrial) -> None:
 
 @cases("3")
 async def whole_on_request(group: GroupTrial) -> None:
-    """A heartbeat with `whole` is answered with the whole Orders, which names the heartbeat."""
+    """A heartbeat with `whole` is answered with all orders, which name the heartbeat."""
     a = await group.alone(3)
     number = await a.beat(whole=True)
     await group.until(
         lambda: any(w.HasField("answers") and w.answers == number for w in a.all_orders),
-        "a Orders answers the heartbeat",
+        "Orders answer the heartbeat",
     )
     orders = next(w for w in a.all_orders if w.HasField("answers") and w.answers == number)
     group.check(not orders.HasField("based_on"), "it is the whole")

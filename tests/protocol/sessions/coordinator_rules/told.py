@@ -70,7 +70,7 @@ def listed(ack: pb.SessionHeartbeatAck) -> list[int]:
 
 
 def orders_of(orders: pb.Orders) -> list[tuple[int, Ordered]]:
-    """The orders of a Orders, by partition."""
+    """The orders of a message, by partition."""
     at_s = now_s()
     found: list[tuple[int, Ordered]] = []
     for topic in orders.topics:

@@ -107,7 +107,7 @@ async def resumed_by_attach(trial: MemberTrial) -> None:
 
 @cases("4")
 async def unasked_whole(trial: MemberTrial) -> None:
-    """A whole Orders that answers nothing does not revive a suspended partition."""
+    """Orders in full that answer nothing do not revive a suspended partition."""
     stream, _ = await _suspended(trial)
     trial.whole(stream, [Told(0, token=10), Told(1, token=11)])
     await asyncio.sleep(0.3)

@@ -58,7 +58,7 @@ async def gap(trial: MemberTrial) -> None:
 
 @cases("3")
 async def whole_without_a_partition(trial: MemberTrial) -> None:
-    """A partition that a whole Orders no longer names is lost, without a drain or a commit."""
+    """A partition that orders in full no longer name is lost, without a drain or a commit."""
     stream = await trial.attached({0: 10, 1: 11})
     trial.whole(stream, [Told(1, token=11)])
     await trial.event("lost", 0)
@@ -122,7 +122,7 @@ async def drains(trial: MemberTrial) -> None:
 
 @cases("3")
 async def repeats_released(trial: MemberTrial) -> None:
-    """A whole Orders that still names an order which was carried out: the ack is repeated."""
+    """Orders in full that still name one which was carried out: the ack is repeated."""
     stream = await trial.attached({0: 10})
     order = Told(0, DRAIN, 10, 77, remaining_ms=20_000)
     trial.differ(stream, [order])
@@ -213,7 +213,7 @@ async def copies(trial: MemberTrial) -> None:
 
 @cases("3")
 async def dropped_while_warming(trial: MemberTrial) -> None:
-    """A WARM that a whole Orders no longer names is dropped, and nothing is released."""
+    """A WARM that orders in full no longer name is dropped, and nothing is released."""
     stream = await trial.attached({0: 10})
     trial.differ(stream, [Told(1, WARM, 0, 88)])
     await trial.event("warming", 1)

@@ -168,7 +168,7 @@ class MemberStream:
 
 
 def wanted_of(version: int, told: Iterable[Told], *, epoch: int) -> pb.Orders:
-    """A whole Orders."""
+    """Orders in full."""
     message = pb.Orders(coordinator_epoch=epoch, version=version)
     ranges = []
     for each in told:
