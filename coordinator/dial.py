@@ -92,11 +92,11 @@ class Credentials:
         """
         if self.nodes is None or address != str(self.nodes):
             return address, self
-        found = self.nodes.find_node(timeout_s)
-        if not found.token:
-            return found.address, self
-        insecure = self.insecure or found.is_insecure
-        return found.address, replace(self, token=found.token, insecure=insecure)
+        node = self.nodes.find_node(timeout_s)
+        if not node.token:
+            return node.address, self
+        insecure = self.insecure or node.is_insecure
+        return node.address, replace(self, token=node.token, insecure=insecure)
 
     def state(self) -> tuple[FileState, ...]:
         """Fingerprint of the certificate files; differs when one of them was changed."""
@@ -189,15 +189,15 @@ def is_loopback(host: str) -> bool:
 
 def states(paths: Sequence[str]) -> tuple[FileState, ...]:
     """Fingerprints of files; one differs when its file was written, replaced or removed."""
-    found: list[FileState] = []
+    states: list[FileState] = []
     for path in paths:
         try:
             about = os.stat(path)
         except OSError:
-            found.append(None)
+            states.append(None)
         else:
-            found.append((about.st_ino, about.st_mtime_ns, about.st_size))
-    return tuple(found)
+            states.append((about.st_ino, about.st_mtime_ns, about.st_size))
+    return tuple(states)
 
 
 def _read(path: str) -> bytes:

@@ -65,5 +65,5 @@ WITH_UUID = re.compile(r"(?:(?P<name>.*)-)?[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]
 
 def short_id(text: str) -> str:
     """A member id without most of its UUID: w-a …3f2c; any other text as it is."""
-    found = WITH_UUID.fullmatch(text)
-    return f"{found['name'] or ''} …{text[-4:]}".lstrip() if found else text
+    match = WITH_UUID.fullmatch(text)
+    return f"{match['name'] or ''} …{text[-4:]}".lstrip() if match else text

@@ -57,7 +57,7 @@ def matches_type(value: Any, hint: Any) -> bool:  # Any: any value, and any anno
         if not isinstance(value, tuple):
             return False
         if parts[-1] is Ellipsis:
-            return all(matches_type(each, parts[0]) for each in value)
+            return all(matches_type(item, parts[0]) for item in value)
         return len(value) == len(parts) and all(map(matches_type, value, parts))
     if hint is object:
         return True

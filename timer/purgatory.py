@@ -153,7 +153,7 @@ class Purgatory(Generic[K]):
 
     def waiting(self, key: K) -> list[DelayedOperation]:
         """Return all operations that wait under a key; linear in its list."""
-        return [each for each in self._watch_lists.get(key, ()) if not each.gone]
+        return [operation for operation in self._watch_lists.get(key, ()) if not operation.gone]
 
     def check_and_complete(self, key: K) -> int:
         """Try to complete every operation watched under `key`.

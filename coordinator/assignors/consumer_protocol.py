@@ -377,9 +377,9 @@ class _Reader:
         self._position += length
         return self._data[start : self._position]
 
-    def _malformed(self, what: str) -> ConsumerProtocolError:
+    def _malformed(self, reason: str) -> ConsumerProtocolError:
         return ConsumerProtocolError(
-            f"{what}, read up to byte {self._position} of {len(self._data)}"
+            f"{reason}, read up to byte {self._position} of {len(self._data)}"
         )
 
 

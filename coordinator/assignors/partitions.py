@@ -27,9 +27,9 @@ def spelled(partitions: Iterable[tuple[str, int]]) -> str:
 def spelled_by(told: Iterable[tuple[tuple[str, int], str]]) -> list[tuple[str, str]]:
     """Partitions of which the same is told, in a few words, and what: by the first of each."""
     groups: dict[str, list[tuple[str, int]]] = {}
-    for partition, what in sorted(told):
-        groups.setdefault(what, []).append(partition)
-    return [(spelled(some), what) for what, some in groups.items()]
+    for partition, claimed in sorted(told):
+        groups.setdefault(claimed, []).append(partition)
+    return [(spelled(some), claim) for claim, some in groups.items()]
 
 
 def spelled_ranges(topic: str, ranges: Iterable[tuple[int, int]]) -> str:
@@ -40,5 +40,5 @@ def spelled_ranges(topic: str, ranges: Iterable[tuple[int, int]]) -> str:
 def _ranges(numbers: list[int]) -> list[tuple[int, int]]:
     """Sorted numbers, successive ones as a range."""
     runs = groupby(enumerate(numbers), key=lambda pair: pair[1] - pair[0])
-    found = [[number for _, number in run] for _, run in runs]
-    return [(run[0], run[-1]) for run in found]
+    number_lists = [[number for _, number in run] for _, run in runs]
+    return [(run[0], run[-1]) for run in number_lists]

@@ -164,10 +164,10 @@ def _check_shards(admin: ClusterAdmin, shards: Collection[int]) -> None:
         _check("shard", shards, sorted(shard.shard for shard in admin.describe().shards))
 
 
-def _check(what: str, wanted: Collection[int], known: Collection[int]) -> None:
+def _check(subject: str, wanted: Collection[int], known: Collection[int]) -> None:
     """Refuse what the cluster does not have. Raises `LookupError`, which says what it has."""
     from coordinator.cli.refusals import not_there
 
     for number in wanted:
         if number not in known:
-            raise LookupError(not_there(what, number, list(known)))
+            raise LookupError(not_there(subject, number, list(known)))

@@ -101,8 +101,8 @@ def _check(sources: Sources) -> Output:
         settings, origins = load(sources)
         warnings, remarks = _warnings(settings), _remarks(settings)
         _look_at_database(settings, warnings, remarks)
-        given = sum(origin != "default" for origin in origins.values())
-        told = f"{given} settings are given, {len(origins) - given} have their defaults: "
+        set_count = sum(origin != "default" for origin in origins.values())
+        told = f"{set_count} settings are given, {len(origins) - set_count} have their defaults: "
         try:
             load_security(settings.security, settings.serving, settings.kafka)
         except CannotSecure as error:
@@ -125,16 +125,16 @@ def _check(sources: Sources) -> Output:
 
 def _warnings(settings: Settings) -> list[str]:
     """Settings that are allowed but risky in production."""
-    found = []
+    warnings = []
     if settings.security.insecure:
-        found.append("insecure is on: everybody on the network can read and change the groups")
+        warnings.append("insecure is on: everybody on the network can read and change the groups")
     if settings.storage.store == "memory":
-        found.append("store is memory: groups are lost when the process ends")
+        warnings.append("store is memory: groups are lost when the process ends")
     if settings.storage.shared_store is not None and settings.cluster.replicas == 1:
-        found.append("replicas is 1: without a standby, a fail-over has to load the shard")
+        warnings.append("replicas is 1: without a standby, a fail-over has to load the shard")
     if settings.observe.record_dir:
-        found.append("record_dir is set: every heartbeat is written to a file")
-    return found
+        warnings.append("record_dir is set: every heartbeat is written to a file")
+    return warnings
 
 
 def _look_at_database(settings: Settings, warnings: list[str], remarks: list[str]) -> None:

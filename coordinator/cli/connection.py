@@ -116,8 +116,8 @@ def _check_addresses(bootstrap: str) -> None:
         WrongUsage: with the first that is none.
     """
     for address in bootstrap.split(","):
-        found = _ADDRESS.fullmatch(address)
-        if found is None or (found[1] is not None and not 0 < int(found[1]) < 65_536):
+        match = _ADDRESS.fullmatch(address)
+        if match is None or (match[1] is not None and not 0 < int(match[1]) < 65_536):
             raise WrongUsage(f"{address or 'an empty text'} is no address: give HOST:PORT")
 
 

@@ -32,11 +32,11 @@ class RefusalLog:
         """Methods of which a line was written less than a second ago: refusals since, the newest's
         peer, reason and context, which has its request id."""
 
-    def refused(self, method: str, peer: str, what: str) -> None:
+    def refused(self, method: str, peer: str, reason: str) -> None:
         if method in self._untold:
-            self._untold[method] = self._untold[method][0] + 1, peer, what, copy_context()
+            self._untold[method] = self._untold[method][0] + 1, peer, reason, copy_context()
             return
-        self._logger.warning("request_refused", method=method, peer=peer, what=what)
+        self._logger.warning("request_refused", method=method, peer=peer, what=reason)
         self._rest(method)
 
     def _rest(self, method: str) -> None:
@@ -44,9 +44,9 @@ class RefusalLog:
         asyncio.get_running_loop().call_later(TOLD_EVERY_S, self._tell, method)
 
     def _tell(self, method: str) -> None:
-        count, peer, what, context = self._untold.pop(method)
+        count, peer, reason, context = self._untold.pop(method)
         if count:
-            about = {"method": method, "peer": peer, "what": what, "refused": count}
+            about = {"method": method, "peer": peer, "what": reason, "refused": count}
             context.run(self._logger.warning, "request_refused", **about)
             self._rest(method)
 
@@ -74,13 +74,13 @@ class EventSinks:
         return Watchers(
             events=self._events,
             failure=self.failed,
-            recovery=lambda what: self._logger.info("recovered", what=what),
+            recovery=lambda reason: self._logger.info("recovered", what=reason),
             append=self._appended,
         )
 
-    def failed(self, what: str, error: BaseException | None) -> None:
+    def failed(self, reason: str, error: BaseException | None) -> None:
         """Log what has gone wrong, with the error if there is one."""
-        self._logger.error("trouble", what=what, exc_info=error)
+        self._logger.error("trouble", what=reason, exc_info=error)
 
     def store_trouble(self, event: str, words: str) -> None:
         """Log what has happened to the store: see `open_stores`. Called in a thread."""
@@ -89,13 +89,13 @@ class EventSinks:
         if event in (STORE_GONE, STORE_BACK):
             self.on_store(event == STORE_BACK)
 
-    def kafka_full(self, peer: str, what: str) -> None:
+    def kafka_full(self, peer: str, reason: str) -> None:
         """Log that Kafka clients are turned away."""
-        self._logger.warning("kafka_connection_refused", peer=peer, what=what)
+        self._logger.warning("kafka_connection_refused", peer=peer, what=reason)
 
-    def few_descriptors(self, what: str) -> None:
+    def few_descriptors(self, reason: str) -> None:
         """Log that the system allows fewer connections of Kafka clients than the settings."""
-        self._logger.warning("few_descriptors", what=what)
+        self._logger.warning("few_descriptors", what=reason)
 
     def deleted(self, group: str, principal: str, peer: str, is_known: bool) -> None:
         """Log a deleted group; without `is_known`, the answer to the deletion was lost."""

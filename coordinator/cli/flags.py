@@ -52,9 +52,9 @@ def count_up_to(most: int, text: str) -> int:
 def seconds(text: str) -> float:
     """The number of seconds in an argument. Raises `ArgumentTypeError`."""
     try:
-        found = float(text)
+        value = float(text)
     except ValueError:
-        found = 0.0
-    if not 0.1 <= found <= 86_400:
+        value = 0.0
+    if not 0.1 <= value <= 86_400:
         raise argparse.ArgumentTypeError(f"{text!r} is no number of seconds from 0.1 to 86400")
-    return found
+    return value

@@ -43,7 +43,7 @@ def remove_members(admin: GroupAdmin, options: argparse.Namespace) -> Output:
         named = [(member_id, None) for member_id in dict.fromkeys(options.member_id)]
         named += [("", instance) for instance in dict.fromkeys(options.instance_id)]
     codes = admin.remove_members(options.group, named, options.reason) if named else []
-    found = []
+    removed = []
     for (member_id, instance), code in zip(named, codes, strict=True):
         member = by_id.get(member_id) if instance is None else by_instance.get(instance)
         error = None
@@ -52,7 +52,7 @@ def remove_members(admin: GroupAdmin, options: argparse.Namespace) -> Output:
             error = _no_such_member(options.group, member_id or str(instance), list(known))
         elif code not in (DONE, GONE):
             error = f"{advice_of(code).capitalize()}."
-        found.append(
+        removed.append(
             rows.RemovedMemberRow(
                 group=options.group,
                 consumer_id=member.member_id if member is not None else member_id or None,
@@ -67,8 +67,8 @@ def remove_members(admin: GroupAdmin, options: argparse.Namespace) -> Output:
         f"Consumer group {quoted(options.group)} has no members; its state is {group.group_state}."
     )
     notes = ["Members that still run may join again: stop their processes to keep them out."]
-    is_done = any(row.error is None for row in found)
-    return Output(rows.RemovedMemberRow, found, empty=empty, notes=notes if is_done else ())
+    is_done = any(row.error is None for row in removed)
+    return Output(rows.RemovedMemberRow, removed, empty=empty, notes=notes if is_done else ())
 
 
 def _no_such_member(group_id: str, name: str, known: list[str]) -> str:
@@ -78,13 +78,13 @@ def _no_such_member(group_id: str, name: str, known: list[str]) -> str:
 
 def delete(admin: GroupAdmin, options: argparse.Namespace) -> Output:
     """Delete groups, each with a row of its own."""
-    found: list[rows.DeletedGroupRow] = []
+    deleted: list[rows.DeletedGroupRow] = []
     for group_id in dict.fromkeys(options.group):
         error: str | None = None
         try:
             code: str | None = admin.delete_group(group_id)
         except grpc.RpcError as failure:
-            if not found:
+            if not deleted:
                 raise
             code, error = None, complaint(options, failure)
         except LookupError as failure:  # Nobody coordinates it at present.
@@ -96,8 +96,8 @@ def delete(admin: GroupAdmin, options: argparse.Namespace) -> Output:
         elif code not in (None, DONE):
             error = f"Consumer group {quoted(group_id)} is not deleted: {advice_of(code or '')}."
         told = None if error is None else code
-        found.append(rows.DeletedGroupRow(group=group_id, error=error, error_code=told))
-    return Output(rows.DeletedGroupRow, found)
+        deleted.append(rows.DeletedGroupRow(group=group_id, error=error, error_code=told))
+    return Output(rows.DeletedGroupRow, deleted)
 
 
 def delete_offsets(admin: GroupAdmin, options: argparse.Namespace) -> Output:
@@ -113,7 +113,7 @@ def delete_offsets(admin: GroupAdmin, options: argparse.Namespace) -> Output:
             return f"Members are subscribed to {quoted(topic)}: stop them first."
         return f"{advice_of(code).capitalize()}."
 
-    found = [
+    deleted = [
         rows.DeletedOffsetRow(
             group=options.group,
             topic=key.topic,
@@ -124,7 +124,7 @@ def delete_offsets(admin: GroupAdmin, options: argparse.Namespace) -> Output:
         for key, code in results.items()
     ]
     empty = f"Consumer group {quoted(options.group)} has no committed offsets."
-    return Output(rows.DeletedOffsetRow, found, empty=empty)
+    return Output(rows.DeletedOffsetRow, deleted, empty=empty)
 
 
 def reset_offsets(admin: GroupAdmin, options: argparse.Namespace) -> Output:
@@ -152,7 +152,7 @@ def reset_offsets(admin: GroupAdmin, options: argparse.Namespace) -> Output:
         complain(warning)
     if options.execute:
         reset.execute(admin, options.group, plan.offsets, current)
-    found = [
+    new_offsets = [
         rows.NewOffsetRow(
             group=options.group,
             topic=key.topic,
@@ -165,7 +165,7 @@ def reset_offsets(admin: GroupAdmin, options: argparse.Namespace) -> Output:
     ]
     text = reset.as_csv(plan.offsets).removesuffix("\n") if options.export else None
     notes = [] if options.execute else ["Dry run: no offset was changed; --execute commits them."]
-    return Output(rows.NewOffsetRow, found, notes=notes, text=text, is_exact=True)
+    return Output(rows.NewOffsetRow, new_offsets, notes=notes, text=text, is_exact=True)
 
 
 def _warnings(admin: GroupAdmin, options: argparse.Namespace) -> Iterator[str]:
@@ -178,7 +178,7 @@ def _warnings(admin: GroupAdmin, options: argparse.Namespace) -> Iterator[str]:
     try:
         group = admin.existing_group(options.group)
     except GroupNotFound:
-        is_named = options.topic and all(each.partitions for each in options.topic)
+        is_named = options.topic and all(topic.partitions for topic in options.topic)
         if options.from_file is None and not is_named:
             raise
         if not options.execute:

@@ -28,8 +28,10 @@ from coordinator.operator.session_admin import GroupNotFound
 
 def list_groups(admin: GroupAdmin, options: argparse.Namespace) -> Output:
     """All groups, or those of some states and types."""
-    states, types = (tuple(n for ns in it for n in ns) for it in (options.state, options.type))
-    found = [
+    states, types = (
+        tuple(n for ns in option for n in ns) for option in (options.state, options.type)
+    )
+    listed = [
         rows.GroupRow(
             group=group.group_id,
             type=group.group_type,
@@ -40,7 +42,7 @@ def list_groups(admin: GroupAdmin, options: argparse.Namespace) -> Output:
         for group in admin.list_groups(states, types)
     ]
     empty = f"No group is {' or '.join((*states, *types))}." if states or types else NO_GROUPS
-    return Output(rows.GroupRow, found, empty=empty)
+    return Output(rows.GroupRow, listed, empty=empty)
 
 
 def describe(admin: GroupAdmin, options: argparse.Namespace) -> Output:
@@ -50,14 +52,14 @@ def describe(admin: GroupAdmin, options: argparse.Namespace) -> Output:
     selected = _selected(admin, options)
     logs = log_offsets.read_file(options.log_offsets)
     seen = [GroupView.of(admin, group) for group in selected.groups]
-    found = [row for each in seen for row in partition_rows(admin, each, logs)]
-    notes = [note for each in seen for note in sentences(each)]
-    notes += short_logs(found)
-    if found and [group.group_state for group in selected.groups] == ["Empty"]:
-        notes.append(f"Consumer group {quoted(found[0].group)} has no active members.")
+    listed = [row for view in seen for row in partition_rows(admin, view, logs)]
+    notes = [note for view in seen for note in sentences(view)]
+    notes += short_logs(listed)
+    if listed and [group.group_state for group in selected.groups] == ["Empty"]:
+        notes.append(f"Consumer group {quoted(listed[0].group)} has no active members.")
     return Output(
-        _showing(rows.PartitionRow, rows.SessionPartitionRow, seen, found),
-        found,
+        _showing(rows.PartitionRow, rows.SessionPartitionRow, seen, listed),
+        listed,
         empty=selected.words("has no members and no committed offsets"),
         notes=notes,
         has_failed=selected.is_partial,
@@ -69,13 +71,13 @@ def state(admin: GroupAdmin, options: argparse.Namespace) -> Output:
     selected = _selected(admin, options)
     logs = log_offsets.read_file(getattr(options, "log_offsets", None))
     seen = [GroupView.of(admin, group) for group in selected.groups]
-    found = [summary_row(admin, each, logs) for each in seen]
-    notes = [note for each in seen for note in sentences(each)]
-    unknown = sum(row.partitions_without_lag for row in found)
+    listed = [summary_row(admin, view, logs) for view in seen]
+    notes = [note for view in seen for note in sentences(view)]
+    unknown = sum(row.partitions_without_lag for row in listed)
     if unknown:
         notes.append(f"TOTAL-LAG leaves out {unknown} partitions: no end of their logs is known.")
     return Output(
-        rows.GroupSummaryRow, found, empty=NO_GROUPS, notes=notes, has_failed=selected.is_partial
+        rows.GroupSummaryRow, listed, empty=NO_GROUPS, notes=notes, has_failed=selected.is_partial
     )
 
 
@@ -83,13 +85,13 @@ def members(admin: GroupAdmin, options: argparse.Namespace) -> Output:
     """Members, and the ids of those that are about to join."""
     selected = _selected(admin, options)
     seen = [GroupView.of(admin, group) for group in selected.groups]
-    found = [row for each in seen for row in member_rows(each)]
+    listed = [row for view in seen for row in member_rows(view)]
     shown = ["assignment"] if options.verbose else []
     return Output(
-        _showing(rows.MemberRow, rows.SessionMemberRow, seen, found, *shown),
-        found,
+        _showing(rows.MemberRow, rows.SessionMemberRow, seen, listed, *shown),
+        listed,
         empty=selected.words("has no members"),
-        notes=[note for each in seen for note in sentences(each)],
+        notes=[note for view in seen for note in sentences(view)],
         has_failed=selected.is_partial,
     )
 
@@ -98,30 +100,30 @@ def _showing(
     kind: type,
     session_kind: type,
     seen: Sequence[GroupView],
-    found: Sequence[rows.PartitionRow | rows.MemberRow],
+    listed: Sequence[rows.PartitionRow | rows.MemberRow],
     *shown: str,
 ) -> type:
     """The kind of rows, with the further columns that the groups call for."""
-    further = [*shown, *_further(seen, found)]
-    if any(each.session for each in seen):
+    further = [*shown, *_further(seen, listed)]
+    if any(view.session for view in seen):
         kind = session_kind
         further += SESSION_COLUMNS[kind]
     return rows.showing(kind, *further)
 
 
 def _further(
-    seen: Sequence[GroupView], found: Sequence[rows.PartitionRow | rows.MemberRow]
+    seen: Sequence[GroupView], listed: Sequence[rows.PartitionRow | rows.MemberRow]
 ) -> Iterator[str]:
     """Columns that Kafka's tool does not have, where they say something."""
-    if any(row.client_software for row in found):
+    if any(row.client_software for row in listed):
         yield "client_software"
-    if any(each.phase for each in seen):
+    if any(view.phase for view in seen):
         yield from ("state", "waited_for")
 
 
 def offsets(admin: GroupAdmin, options: argparse.Namespace) -> Output:
     selected = _selected(admin, options)
-    found = [
+    listed = [
         rows.OffsetRow(
             group=group.group_id, topic=key.topic, partition=key.partition, current_offset=offset
         )
@@ -129,7 +131,7 @@ def offsets(admin: GroupAdmin, options: argparse.Namespace) -> Output:
         for key, offset in sorted(admin.offsets(group.group_id).items())
     ]
     empty = selected.words("has no committed offsets")
-    return Output(rows.OffsetRow, found, empty=empty, has_failed=selected.is_partial)
+    return Output(rows.OffsetRow, listed, empty=empty, has_failed=selected.is_partial)
 
 
 SESSION_COLUMNS = {
@@ -157,14 +159,16 @@ class _Selected:
     groups: list[GroupDescription]
     is_partial: bool = False
 
-    def words(self, what: str) -> str:
+    def words(self, subject: str) -> str:
         """The sentence for no rows."""
         if not self.groups:
             return NO_GROUPS
         if len(self.groups) > 1:
-            return f"None of the {len(self.groups)} groups {what.replace('has no', 'has', 1)}."
+            return f"None of the {len(self.groups)} groups {subject.replace('has no', 'has', 1)}."
         group = self.groups[0]
-        return f"Consumer group {quoted(group.group_id)} {what}; its state is {group.group_state}."
+        return (
+            f"Consumer group {quoted(group.group_id)} {subject}; its state is {group.group_state}."
+        )
 
 
 def _selected(admin: GroupAdmin, options: argparse.Namespace) -> _Selected:
@@ -177,20 +181,20 @@ def _selected(admin: GroupAdmin, options: argparse.Namespace) -> _Selected:
     ways = [bool(options.group), options.all, options.regex is not None]
     if sum(ways) != 1:
         raise WrongUsage("name one or more groups, or give either --all or --regex PATTERN")
-    names, found, missing = _names(admin, options), [], []
+    names, selected, missing = _names(admin, options), [], []
     for name in names:
         try:
-            found.append(admin.existing_group(name))
+            selected.append(admin.existing_group(name))
         except GroupNotFound as error:
             if options.group:  # Others have been deleted since they were listed.
                 missing.append(error)
-    last = missing.pop() if missing and not found else None
+    last = missing.pop() if missing and not selected else None
     known = group_names(admin) if missing else None
-    for each in missing:
-        complain(no_such_group(each, known))
+    for group_id in missing:
+        complain(no_such_group(group_id, known))
     if last is not None:
         raise last
-    return _Selected(found, is_partial=bool(missing))
+    return _Selected(selected, is_partial=bool(missing))
 
 
 def _names(admin: GroupAdmin, options: argparse.Namespace) -> Iterable[str]:

@@ -145,7 +145,7 @@ class TopicPartitions:
 
 def _spelled(assignment: Sequence[TopicPartitions] | None) -> str:
     """An assignment as Kafka's tool writes it: `t(0,1), u(2)`."""
-    parts = [f"{each.topic}({','.join(map(str, each.partitions))})" for each in assignment or ()]
+    parts = [f"{part.topic}({','.join(map(str, part.partitions))})" for part in assignment or ()]
     return ", ".join(parts) or ABSENT
 
 
@@ -257,8 +257,8 @@ def showing(kind: type, *keys: str) -> type:
     """A kind of row whose tables have further columns; its rows are those of `kind`."""
     hints, columns = get_type_hints(kind), columns_of(kind)
 
-    def shown(it: Column) -> object:
-        return column(it.meaning, text=it.text, is_state=it.is_state)
+    def shown(shown_column: Column) -> object:
+        return column(shown_column.meaning, text=shown_column.text, is_state=shown_column.is_state)
 
     fields = [(key, hints[key], shown(columns[key])) for key in keys]
     return make_dataclass(kind.__name__, fields, bases=(kind,), frozen=True, kw_only=True)

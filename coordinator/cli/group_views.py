@@ -212,7 +212,9 @@ def _session_members(seen: GroupView, session: SessionView) -> Iterator[rows.Mem
             leader=False,
             state=session.told.group_state,
             rebalancing_since_ms=None,
-            waited_for=any(each.waits_for == member.member_id for each in session.told.handoffs),
+            waited_for=any(
+                handoff.waits_for == member.member_id for handoff in session.told.handoffs
+            ),
             last_heard_ms=None if member.last_heard_ms < 0 else member.last_heard_ms,
             **session_views.member_columns(member),
         )
@@ -277,13 +279,13 @@ def sentences(seen: GroupView) -> Iterator[str]:
     )
 
 
-def short_logs(found: Iterable[rows.PartitionRow]) -> Iterator[str]:
+def short_logs(listed: Iterable[rows.PartitionRow]) -> Iterator[str]:
     """Partitions whose logs end before what is committed."""
     told = [
         f"The log of {printable(f'{row.topic}-{row.partition}')} ends at {row.log_end_offset}, and "
         f"{row.current_offset} is committed: it was made anew or has lost rows, and rows below "
         "that offset are not worked on. 'coordinator groups reset-offsets' sets another."
-        for row in found
+        for row in listed
         if row.log_is_short
     ]
     return _first(told, "partitions")
@@ -327,12 +329,12 @@ def _declared_differently(group: GroupDescription) -> Iterator[str]:
     declared = read_declarations(subscribed)
     name = {member.member_id: _instance(member) or member.member_id for member in group.members}
     undeclared = {name[m]: one.topics for m, one in subscribed.items() if m not in declared}
-    found = differences(
+    differing = differences(
         {name[m]: one for m, one in declared.items()},
         undeclared if group.leader in declared else None,
     )
     head = f"In consumer group {quoted(group.group_id)}"
-    return _first([f"{head} {printable(words, SENTENCE_MAX)}." for words in found], "topics")
+    return _first([f"{head} {printable(words, SENTENCE_MAX)}." for words in differing], "topics")
 
 
 def _named(member: Phase.Member, now_ms: int) -> str:

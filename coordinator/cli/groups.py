@@ -92,16 +92,16 @@ def _add_filters(command: argparse.ArgumentParser) -> None:
         )
 
 
-def _names_of(what: str, known: tuple[str, ...]) -> Any:  # Any: argparse's type of a value.
+def _names_of(kind: str, known: tuple[str, ...]) -> Any:  # Any: argparse's type of a value.
     by_name = {name.lower(): name for name in known}
 
     def names(text: str) -> tuple[str, ...]:
-        found = [by_name.get(name.strip().lower()) for name in text.split(",")]
-        if None in found:
+        chosen_names = [by_name.get(name.strip().lower()) for name in text.split(",")]
+        if None in chosen_names:
             raise argparse.ArgumentTypeError(
-                f"{text!r} is no {what}: the {what}s are {', '.join(known)}"
+                f"{text!r} is no {kind}: the {kind}s are {', '.join(known)}"
             )
-        return tuple(name for name in found if name is not None)
+        return tuple(name for name in chosen_names if name is not None)
 
     return names
 

@@ -154,11 +154,11 @@ def _check_shard(wanted: int | None, known: Sequence[int]) -> None:
         raise LookupError(not_there("shard", wanted, known))
 
 
-def _print(shard: ShardId, found: Loaded, options: argparse.Namespace) -> None:
+def _print(shard: ShardId, loaded: Loaded, options: argparse.Namespace) -> None:
     from coordinator.runtime import codec
 
     render = RENDERERS[options.output]
-    for where, record in codec.located(shard, found):
+    for where, record in codec.located(shard, loaded):
         if options.group in (None, record.group_id):
             print(render({**where, **_fields(record)}))
 
@@ -197,28 +197,28 @@ def _verify(options: argparse.Namespace) -> int:
     from coordinator.runtime import codec
     from coordinator.storage import inspection
 
-    found: list[ShardReport] = []
+    reports: list[ShardReport] = []
 
     def verified() -> Output:
-        found.extend(inspection.verify(options.data_dir, codec.decode))
+        reports.extend(inspection.verify(options.data_dir, codec.decode))
         rows = [
             VerifiedShard(
                 **{**asdict(report), "problem": report.problem or None}, ok=not report.problem
             )
-            for report in found
+            for report in reports
         ]
-        told = f"{len(rows)} shards, {sum(report.records for report in found)} records"
+        told = f"{len(rows)} shards, {sum(report.records for report in reports)} records"
         sound = f"{options.data_dir} is sound: {told}."
         return Output(
             VerifiedShard,
             rows,
             empty=f"{options.data_dir} is sound, and nothing was ever written to it.",
-            notes=[sound] if rows and _is_sound(found) else [],
-            has_failed=not _is_sound(found),
+            notes=[sound] if rows and _is_sound(reports) else [],
+            has_failed=not _is_sound(reports),
         )
 
     status = show(options, verified)
-    _name_problems(options.data_dir, found)
+    _name_problems(options.data_dir, reports)
     return status
 
 

@@ -55,11 +55,11 @@ class LogOffsets:
             )
         return next((offset for stamp, offset in times if stamp >= epoch_ms), rows[-1][0])
 
-    def _known(self, partition: TopicPartition, what: str) -> list[tuple[int, int | None]]:
+    def _known(self, partition: TopicPartition, option: str) -> list[tuple[int, int | None]]:
         rows = self.rows.get(partition)
         if not rows:
             raise LookupError(
-                f"the {what} of the log of {partition} is unknown: give it by "
+                f"the {option} of the log of {partition} is unknown: give it by "
                 f"--log-offsets, a CSV file with columns {COLUMNS}, or name the offset by "
                 "--to-offset"
             )
@@ -72,7 +72,7 @@ def read(lines: Iterable[str]) -> LogOffsets:
     Raises:
         ValueError: a column is missing, or a value is no such number.
     """
-    found: dict[TopicPartition, list[tuple[int, int | None]]] = {}
+    offsets: dict[TopicPartition, list[tuple[int, int | None]]] = {}
     try:
         for row in csv.DictReader(lines):
             try:
@@ -84,10 +84,10 @@ def read(lines: Iterable[str]) -> LogOffsets:
             except (KeyError, ValueError) as error:
                 shown = ",".join(str(value) for value in row.values())
                 raise ValueError(f"--log-offsets: {shown}: the columns are {COLUMNS}") from error
-            found.setdefault(key, []).append(entry)
+            offsets.setdefault(key, []).append(entry)
     except csv.Error as error:
         raise ValueError(f"--log-offsets is no CSV: {error}") from error
-    return LogOffsets({key: sorted(rows, key=lambda row: row[0]) for key, rows in found.items()})
+    return LogOffsets({key: sorted(rows, key=lambda row: row[0]) for key, rows in offsets.items()})
 
 
 def read_file(path: Path | None) -> LogOffsets:

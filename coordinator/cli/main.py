@@ -71,12 +71,12 @@ _NUMBER = re.compile(r"-?(\d+\.?\d*|\.\d+)")
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command; the exit status. A closed pipe (`| head`) ends it without an error."""
-    given = sys.argv[1:] if arguments is None else list(arguments)
+    arguments_given = sys.argv[1:] if arguments is None else list(arguments)
     _accept_any_stdout()
     status = DONE
     try:
         try:
-            status = _run(given)
+            status = _run(arguments_given)
         except KeyboardInterrupt:
             status = INTERRUPTED
         finally:

@@ -97,13 +97,13 @@ def _member_id(group: Any, named: str) -> str:  # Any: the wire's type.
     from coordinator.observe.spelling import quoted
     from coordinator.operator.session_admin import WAITING
 
-    members = [each for each in group.members if each.standing != WAITING]
+    members = [found_member for found_member in group.members if found_member.standing != WAITING]
     for member in members:
         if named in (member.member_name, member.member_id):
             return str(member.member_id)
-    reserved = [each.member_name for each in group.reservations]
+    reserved = [reservation.member_name for reservation in group.reservations]
     if named in reserved:
         return ""
-    known = [each.member_name or each.member_id for each in members] + reserved
+    known = [member_id.member_name or member_id.member_id for member_id in members] + reserved
     there = f"its members are {nearest(named, known)}" if known else "it has none"
     raise LookupError(f"Group {quoted(group.group_id)} has no member {quoted(named)}; {there}.")

@@ -87,10 +87,10 @@ class Parser(argparse.ArgumentParser):
         """Print a sentence and where help is; exit status 2."""
         from coordinator.printable import printable
 
-        if found := _VALUE.search(message):
-            form = _FORMS.get(found[1])
-            told = f"{found[2]} is not {form}" if form else f"{found[2]} is not valid"
-            message = message[: found.start()] + told
+        if match := _VALUE.search(message):
+            form = _FORMS.get(match[1])
+            told = f"{match[2]} is not {form}" if form else f"{match[2]} is not valid"
+            message = message[: match.start()] + told
         message = message.removeprefix("argument ")
         self.exit(
             WRONG_USAGE,
@@ -107,7 +107,7 @@ class Parser(argparse.ArgumentParser):
 
     def _unknown_flag(self, flag: str) -> str:
         name = flag.partition("=")[0]
-        known = [each for each in self._option_string_actions if each.startswith("--")]
+        known = [option for option in self._option_string_actions if option.startswith("--")]
         return f"there is no flag {name}{_hint(name, known)}"
 
 

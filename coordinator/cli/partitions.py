@@ -38,20 +38,20 @@ def selection(text: str) -> Selection:
         raise ArgumentTypeError(f"{text!r} names no topic: the form is {FORM}")
     if not colon:
         return Selection(topic, None)
-    found: dict[int, None] = {}
+    numbers: dict[int, None] = {}
     for part in listed.split(","):
         first, last = _range(part, text)
-        if len(found) + last - first >= SELECTED_MAX:
+        if len(numbers) + last - first >= SELECTED_MAX:
             raise ArgumentTypeError(f"{text!r} names more than {SELECTED_MAX:,} partitions")
-        found |= dict.fromkeys(range(first, last + 1))
-    return Selection(topic, tuple(found))
+        numbers |= dict.fromkeys(range(first, last + 1))
+    return Selection(topic, tuple(numbers))
 
 
 def _range(part: str, text: str) -> tuple[int, int]:
     matched = _RANGE.fullmatch(part)
     if matched is None:
-        what = f"{part!r} in {text!r}" if part else f"nothing after a colon or comma in {text!r}"
-        raise ArgumentTypeError(f"{what} is no partition and no range: the form is {FORM}")
+        invalid = f"{part!r} in {text!r}" if part else f"nothing after a colon or comma in {text!r}"
+        raise ArgumentTypeError(f"{invalid} is no partition and no range: the form is {FORM}")
     first, last = int(matched[1]), int(matched[2] or matched[1])
     if last > PARTITION_MAX:
         raise ArgumentTypeError(f"{part!r} in {text!r} is too large: partitions end at 2^31-1")

@@ -80,12 +80,12 @@ def _show(admin: GroupAdmin, options: argparse.Namespace) -> Output:
 def _set(admin: GroupAdmin, options: argparse.Namespace) -> Output:
     from coordinator.operator.session_admin import GroupPolicy
 
-    given = dict(options.settings)
-    changes = {key: value for key, value in given.items() if value != DEFAULT}
-    defaults = [key for key, value in given.items() if value == DEFAULT]
+    settings = dict(options.settings)
+    changes = {key: value for key, value in settings.items() if value != DEFAULT}
+    defaults = [key for key, value in settings.items() if value == DEFAULT]
     policy = admin.set_group_policy(options.group, GroupPolicy(**changes), defaults)
     notes = []
-    if "lease_ms" in given:
+    if "lease_ms" in settings:
         notes.append("Members keep the lease that they were told until they attach again.")
     return _settings(options.group, policy, notes)
 
@@ -95,11 +95,11 @@ def _settings(group: str, policy: GroupPolicy, notes: list[str]) -> Output:
     from coordinator.core.session_values.policy import Policy
 
     chosen = settings_of(policy)
-    found = [
+    listed = [
         PolicyRow(group=group, setting=name, value=chosen.get(name), default=_plain(default))
         for name, default in Policy.defaults().items()
     ]
-    return Output(PolicyRow, found, notes=notes)
+    return Output(PolicyRow, listed, notes=notes)
 
 
 def _plain(default: object) -> int | str | bool | None:
@@ -129,7 +129,7 @@ def _setting(text: str) -> tuple[str, int | str | bool]:
     if isinstance(default, bool):
         return key, _one_of(key, word, _WORDS)
     if isinstance(default, Enum):
-        return key, _one_of(key, word, {each.value: each.name for each in type(default)})
+        return key, _one_of(key, word, {option.value: option.name for option in type(default)})
     if not value.isascii() or not value.isdigit() or int(value) >= _INT32:
         others = f", or {', '.join(PROFILES)}" if key == "lease_ms" else ""
         raise argparse.ArgumentTypeError(

@@ -62,18 +62,25 @@ def addresses(settings: Settings, *, node: int = 0, shift: int = 0) -> Iterator[
 
 def troubles(wanted: Iterable[ListenAddress]) -> list[str]:
     """A sentence for each address at which nothing can listen now; all are held until the end."""
-    found = []
+    failures = []
     bound: list[ListenAddress] = []
     with contextlib.ExitStack() as held:
         for address in wanted:
             try:
                 _bind(address, held)
             except OSError as error:
-                rival = next((each for each in bound if each.port == address.port), None)
-                found.append(_sentence(address, error, rival))
+                rival = next(
+                    (
+                        bound_address
+                        for bound_address in bound
+                        if bound_address.port == address.port
+                    ),
+                    None,
+                )
+                failures.append(_sentence(address, error, rival))
             else:
                 bound.append(address)
-    return found
+    return failures
 
 
 def _bind(address: ListenAddress, held: contextlib.ExitStack) -> None:
@@ -85,11 +92,13 @@ def _bind(address: ListenAddress, held: contextlib.ExitStack) -> None:
     host = address.host.strip("[]")
     refused: OSError | None = None
     bound = 0
-    for family, _, _, _, place in socket.getaddrinfo(host, address.port, type=socket.SOCK_STREAM):
+    for family, _, _, _, partition in socket.getaddrinfo(
+        host, address.port, type=socket.SOCK_STREAM
+    ):
         # gRPC takes the port of IPv4 too.
         is_dual = address.setting == "listen" and host == "::" and socket.has_dualstack_ipv6()
         try:
-            listener = socket.create_server(place, family=family, dualstack_ipv6=is_dual)
+            listener = socket.create_server(partition, family=family, dualstack_ipv6=is_dual)
         except OSError as error:
             if error.errno == errno.EADDRINUSE:
                 raise

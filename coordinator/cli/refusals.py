@@ -81,8 +81,8 @@ def _advice_for(code: re.Match[str]) -> str:
 
 def of_system(error: OSError) -> str:
     """An error of the operating system: the file, and what is the matter with it."""
-    what = error.strerror or str(error)
-    return f"{error.filename}: {what}" if error.filename is not None else what
+    reason = error.strerror or str(error)
+    return f"{error.filename}: {reason}" if error.filename is not None else reason
 
 
 def complaint(options: argparse.Namespace, error: grpc.RpcError) -> str:
@@ -107,12 +107,12 @@ def _of_transport(details: str) -> str:
     return next((words for known, words in _TRANSPORT if known.search(details)), told)
 
 
-def not_there(what: str, name: object, known: Sequence[object], *, plural: str = "") -> str:
+def not_there(subject: str, name: object, known: Sequence[object], *, plural: str = "") -> str:
     """A sentence for what does not exist that says what does, the nearest first."""
-    plural = plural or f"{what}s"
+    plural = plural or f"{subject}s"
     if not known:
-        return f"There is no {what} {name}: there are no {plural}."
-    return f"There is no {what} {name}; the {plural} are {nearest(name, known)}."
+        return f"There is no {subject} {name}: there are no {plural}."
+    return f"There is no {subject} {name}; the {plural} are {nearest(name, known)}."
 
 
 def group_names(admin: GroupAdmin) -> list[str] | None:
@@ -137,7 +137,7 @@ def nearest(name: object, known: Sequence[object]) -> str:
     """The first ten of what is known, those whose names are like `name` before the others."""
     import difflib
 
-    some = [str(each) for each in known]
+    some = [str(similar) for similar in known]
     near = difflib.get_close_matches(str(name), some, n=3, cutoff=0.5)
-    order = [*near, *(each for each in some if each not in near)]
+    order = [*near, *(some_name for some_name in some if some_name not in near)]
     return ", ".join(order[:10]) + (f" and {len(some) - 10} more" if len(some) > 10 else "")

@@ -36,20 +36,20 @@ def _run_again(path: Path) -> Output:
 
     try:
         with path.open(encoding="ascii", errors="replace") as lines:
-            found = replay(lines)
+            replayed = replay(lines)
     except NoRecording as error:
         raise NoRecording(f"{path}: {error}") from error
     journals: dict[str, list[RebalanceRecord]] = {}
     rows = []
-    for record in found.rebalances:
+    for record in replayed.rebalances:
         before = journals.setdefault(record.group_id, [])
         rows.append(explained(rebalance_message(record, before[::-1])))
         before.append(record)
         del before[:-JOURNAL_LENGTH]
     table = rendered(Output(Explained, rows), "table")
-    differences = "".join(f"Difference: {words}\n" for words in found.differences)
-    verdict = "; ".join(found.differences) or "the same state"
-    summary = f"{found.inputs} inputs, {found.checked} states compared: {verdict}"
+    differences = "".join(f"Difference: {words}\n" for words in replayed.differences)
+    verdict = "; ".join(replayed.differences) or "the same state"
+    summary = f"{replayed.inputs} inputs, {replayed.checked} states compared: {verdict}"
     print(printable(summary, None), file=sys.stderr)  # Programs read rows from standard output.
-    has_failed = bool(found.differences) or not found.checked
+    has_failed = bool(replayed.differences) or not replayed.checked
     return Output(Explained, rows, text=differences + table, has_failed=has_failed)

@@ -169,24 +169,24 @@ def _within(offset: int, partition: TopicPartition, logs: LogOffsets) -> int:
 
 def _from_file(path: Path) -> dict[TopicPartition, int]:
     """Offsets from lines of TOPIC,PARTITION,OFFSET, the format of Kafka's tool."""
-    found: dict[TopicPartition, int] = {}
+    offsets: dict[TopicPartition, int] = {}
     with path.open(newline="", encoding="utf-8-sig") as lines:
         rows = csv.reader(lines)
         try:
             for row in filter(None, rows):
                 key, offset = _line(row)
-                if key in found:
+                if key in offsets:
                     raise ValueError(f"{key} is listed twice")
-                found[key] = offset
+                offsets[key] = offset
         except UnicodeError:
             raise
         except (csv.Error, ValueError) as error:
             raise ValueError(
                 f"{path}, line {rows.line_num}: {error}; each line is TOPIC,PARTITION,OFFSET"
             ) from error
-    if not found:
+    if not offsets:
         raise ValueError(f"{path} lists no partition: each line is TOPIC,PARTITION,OFFSET")
-    return found
+    return offsets
 
 
 def _line(row: Sequence[str]) -> tuple[TopicPartition, int]:

@@ -35,16 +35,16 @@ def log_security(
         if left_s > 0:
             logger.warning("certificate_expires_soon", expires=until)
         else:
-            what = "new connections fail, and the node does not start again"
-            logger.error("certificate_expired", expired=until, what=what)
+            consequence = "new connections fail, and the node does not start again"
+            logger.error("certificate_expired", expired=until, what=consequence)
 
     if security.guard is not None:
         security.guard.on_refusal = refused
     security.on_expiry = expires
-    security.on_reload = lambda what: logger.info("security_reloaded", what=what)
-    security.on_failure = lambda what: logger.error("security_not_reloaded", what=what)
-    for what in exposed(settings.security, settings.serving, settings.kafka):
-        logger.warning("insecure", what=what)
+    security.on_reload = lambda reason: logger.info("security_reloaded", what=reason)
+    security.on_failure = lambda reason: logger.error("security_not_reloaded", what=reason)
+    for mismatch in exposed(settings.security, settings.serving, settings.kafka):
+        logger.warning("insecure", what=mismatch)
     if security.tls is not None:
         until = datetime.fromtimestamp(security.not_after_s, UTC)
         logger.info("tls", certificate_expires=until.isoformat(), mutual=security.tls.is_mutual)
@@ -53,8 +53,8 @@ def log_security(
         own = settings.serving.advertised_host or settings.serving.listen_address[0]
         for host in dict.fromkeys([own, *([] if kafka is None else [kafka[0]])]):
             if not security.tls.material.is_for(host):
-                what = f"the certificate is not valid for {host}, which this node advertises"
-                logger.warning("certificate_of_another_name", what=what)
+                mismatch = f"the certificate is not valid for {host}, which this node advertises"
+                logger.warning("certificate_of_another_name", what=mismatch)
         if security.guard is None:
             logger.warning(
                 "insecure",

@@ -65,8 +65,8 @@ async def _serve(
     pauses.attach()
     log_security(security, settings, logger)
     if taken := troubles(addresses(settings)):
-        for what in taken:
-            logger.error("cannot_start", what=what)
+        for reason in taken:
+            logger.error("cannot_start", what=reason)
         return CANNOT_START
     sinks = EventSinks(logger)
     if settings.storage.shared_store is not None and settings.cluster.node_id == 0:

@@ -18,17 +18,20 @@ def timeline(
     lanes = [*_rests(plans)]
     lanes += [
         PartitionLane(
-            f"{it.topic}-{it.partition}",
-            it.from_member_id,
-            it.to_member_id,
-            it.mode,
-            it.opened_at_ms,
-            it.drain_at_ms,
-            it.forced_at_ms,
-            it.released_at_ms,
-            it.ended_at_ms,
+            f"{move.topic}-{move.partition}",
+            move.from_member_id,
+            move.to_member_id,
+            move.mode,
+            move.opened_at_ms,
+            move.drain_at_ms,
+            move.forced_at_ms,
+            move.released_at_ms,
+            move.ended_at_ms,
         )
-        for it in sorted(handoffs, key=lambda it: (it.opened_at_ms, it.topic, it.partition))
+        for move in sorted(
+            handoffs,
+            key=lambda one_move: (one_move.opened_at_ms, one_move.topic, one_move.partition),
+        )
     ]
     return as_text(group, lanes) if lanes else None
 

@@ -56,17 +56,17 @@ class SessionView:
 def _columns(told: SessionGroup) -> Iterator[tuple[TopicPartition, dict[str, Any]]]:
     for topic in told.topics:
         for holding in topic.holdings:
-            each = holding.partitions
-            for number in range(each.first, each.last + 1):
-                token = each.first_token + number - each.first
+            span = holding.partitions
+            for number in range(span.first, span.last + 1):
+                token = span.first_token + number - span.first
                 yield TopicPartition(topic.name, number), {"token": token, "phase": "held"}
         for free in topic.free:
             for number in range(free.partitions.first, free.partitions.last + 1):
                 yield TopicPartition(topic.name, number), {"phase": "free", "why": free.why}
     for reservation in told.reservations:
         for held in reservation.topics:
-            for each in held.partitions:
-                for number in range(each.first, each.last + 1):
+            for span in held.partitions:
+                for number in range(span.first, span.last + 1):
                     yield (
                         TopicPartition(held.name, number),
                         {
@@ -106,11 +106,11 @@ def name_of_member(member: SessionGroup.Member) -> str:
 
 def settings_of(policy: GroupPolicy) -> dict[str, int | str | bool]:
     """The settings that a policy has, by name; enums in lower case."""
-    found: dict[str, int | str | bool] = {}
+    settings: dict[str, int | str | bool] = {}
     for descriptor, value in policy.ListFields():
         values = descriptor.enum_type and descriptor.enum_type.values_by_number
-        found[descriptor.name] = values[value].name.lower() if values else value
-    return found
+        settings[descriptor.name] = values[value].name.lower() if values else value
+    return settings
 
 
 # --- Sentences ----------------------------------------------------------------------------------
@@ -124,7 +124,7 @@ def sentences(seen: SessionView) -> Iterator[str]:
         left_ms = max(0, told.next_plan_ms - told.now_ms)
         yield f"{head} is Assigning: the next plan is due in {spell(left_ms)}."
     if told.handoffs:
-        open_ = _some([_handoff(seen, each) for each in told.handoffs])
+        open_ = _some([_handoff(seen, handoff) for handoff in told.handoffs])
         yield f"{head} has {count_of(len(told.handoffs), 'open hand-off')}: {open_}."
     yield from _of_members(seen, head)
     for why, count in sorted(free_of(told).items()):
@@ -177,22 +177,22 @@ _WHY = {
 }
 
 
-def _handoff(seen: SessionView, each: SessionGroup.Handoff) -> str:
+def _handoff(seen: SessionView, handoff: SessionGroup.Handoff) -> str:
     now_ms = seen.told.now_ms
-    place = printable(f"{each.topic}-{each.partition}")
-    source = seen.name(each.source_member_id) if each.source_member_id else "nobody"
-    to = seen.name(each.successor_member_id) if each.successor_member_id else "nobody yet"
-    waits = f"waits for {seen.name(each.waits_for)}" if each.waits_for else "is written"
+    topic_partition = printable(f"{handoff.topic}-{handoff.partition}")
+    source = seen.name(handoff.source_member_id) if handoff.source_member_id else "nobody"
+    to = seen.name(handoff.successor_member_id) if handoff.successor_member_id else "nobody yet"
+    waits = f"waits for {seen.name(handoff.waits_for)}" if handoff.waits_for else "is written"
     since = ""
-    if each.phase_since_ms >= 0:
-        since = f" for {spell(max(0, now_ms - each.phase_since_ms))}"
+    if handoff.phase_since_ms >= 0:
+        since = f" for {spell(max(0, now_ms - handoff.phase_since_ms))}"
     ends = ""
-    if each.phase_ends_ms >= 0:
-        ends = f", {spell(max(0, each.phase_ends_ms - now_ms))} left"
-    return f"{place} from {source} to {to} ({each.phase}{since}{ends}, {waits})"
+    if handoff.phase_ends_ms >= 0:
+        ends = f", {spell(max(0, handoff.phase_ends_ms - now_ms))} left"
+    return f"{topic_partition} from {source} to {to} ({handoff.phase}{since}{ends}, {waits})"
 
 
 def _some(parts: Iterable[str]) -> str:
-    found = list(parts)
-    more = f" and {len(found) - SHOWN_MAX} more" if len(found) > SHOWN_MAX else ""
-    return "; ".join(found[:SHOWN_MAX]) + more
+    shown = list(parts)
+    more = f" and {len(shown) - SHOWN_MAX} more" if len(shown) > SHOWN_MAX else ""
+    return "; ".join(shown[:SHOWN_MAX]) + more

@@ -98,8 +98,8 @@ class _Supervisor:
             self._logger.error("cannot_start", what=str(error))
             return CANNOT_START
         if taken := troubles(self._addresses()):
-            for what in taken:
-                self._logger.error("cannot_start", what=what)
+            for reason in taken:
+                self._logger.error("cannot_start", what=reason)
             return CANNOT_START
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):

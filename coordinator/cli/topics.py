@@ -101,17 +101,17 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _list(admin: TopicAdmin, options: argparse.Namespace) -> Output:
-    found = [
+    listed = [
         TopicRow(
-            topic=it.name,
-            partitions=it.partitions,
-            set=it.set_partitions or None,
-            told=it.reported_partitions or None,
-            groups=it.groups,
+            topic=topic.name,
+            partitions=topic.partitions,
+            set=topic.set_partitions or None,
+            told=topic.reported_partitions or None,
+            groups=topic.groups,
         )
-        for it in admin.list_topics()
+        for topic in admin.list_topics()
     ]
-    return Output(TopicRow, found, empty=NO_TOPICS)
+    return Output(TopicRow, listed, empty=NO_TOPICS)
 
 
 def _set(admin: TopicAdmin, options: argparse.Namespace) -> Output:
@@ -135,21 +135,23 @@ def _set(admin: TopicAdmin, options: argparse.Namespace) -> Output:
 def _delete(admin: TopicAdmin, options: argparse.Namespace) -> Output:
     from coordinator.operator.topics import TopicRefused
 
-    found: list[DeletedTopicRow] = []
+    deleted: list[DeletedTopicRow] = []
     for topic in dict.fromkeys(options.topic):
         told, error, code = 0, None, None
         try:
             told = admin.delete_topic(topic)
         except TopicRefused as refused:
             error, code = _sentence(topic, refused), refused.code
-        found.append(DeletedTopicRow(topic=topic, told=told or None, error=error, error_code=code))
+        deleted.append(
+            DeletedTopicRow(topic=topic, told=told or None, error=error, error_code=code)
+        )
     notes = [
         f"Groups still tell the partitions of {row.topic}: it stays a topic while they have "
         "offsets, log ends or assignments of it."
-        for row in found
+        for row in deleted
         if row.told is not None
     ]
-    return Output(DeletedTopicRow, found, notes=notes)
+    return Output(DeletedTopicRow, deleted, notes=notes)
 
 
 def _sentence(topic: str, refused: TopicRefused) -> str:

@@ -108,7 +108,7 @@ def _timeline(options: argparse.Namespace) -> int:
         else:
             _write_picture(options.file, as_svg(chosen[0]))
             text = printable(str(options.file), None)
-        return Output(LaneRow, [row for each in chosen for row in lane_rows(each)], text=text)
+        return Output(LaneRow, [row for entry in chosen for row in lane_rows(entry)], text=text)
 
     return _ask(options, draw)
 
@@ -120,9 +120,9 @@ def _handoffs(options: argparse.Namespace, journal: Any, chosen: list[Any]) -> O
     if options.file is not None:
         raise LookupError("Hand-offs of a session group are drawn as text alone.")
     since_ms = min(plan.ended_at_ms for plan in chosen)
-    found = [each for each in journal.session_handoffs if each.opened_at_ms >= since_ms]
-    rows = [handoff_row(options.group, each) for each in found]
-    text = timeline(options.group, found, chosen)
+    handoffs = [handoff for handoff in journal.session_handoffs if handoff.opened_at_ms >= since_ms]
+    rows = [handoff_row(options.group, handoff) for handoff in handoffs]
+    text = timeline(options.group, handoffs, chosen)
     empty = "Nothing rested and no hand-off has ended since: give --last N for older plans."
     return Output(HandoffLineRow, rows, text=text, empty=empty)
 
@@ -169,10 +169,10 @@ def _who_blocks(options: argparse.Namespace) -> int:
             text = f"{who} and waits for nobody."
         elif not phase.awaited or phase.is_initial_delay:
             ends = datetime.fromtimestamp(phase.deadline_ms / 1_000, UTC)
-            what = "the initial delay" if phase.is_initial_delay else "the log"
+            blocker = "the initial delay" if phase.is_initial_delay else "the log"
             if phase.group_state == "Assigning":
-                what = "the next plan"
-            text = f"{who} and waits for {what}, until {ends:%H:%M:%S} UTC at the latest."
+                blocker = "the next plan"
+            text = f"{who} and waits for {blocker}, until {ends:%H:%M:%S} UTC at the latest."
         return Output(Blocking, rows, text=text)
 
     return _ask(options, ask)
@@ -192,17 +192,17 @@ def _ask(options: argparse.Namespace, action: Callable[[GroupAdmin], Output]) ->
 
 def _chosen(journal: Any, options: argparse.Namespace) -> list[Any]:  # Any: the wire's types.
     """Rebalances that the options select, newest first. Raises `LookupError` if there are none."""
-    found = list(journal.rebalances)
-    if not found:
+    rebalances = list(journal.rebalances)
+    if not rebalances:
         raise LookupError(
             f"The journal of group '{printable(options.group)}' has no rebalance: it never "
             "rebalanced, or the node keeps no journal (group_rebalance_journal)."
         )
     if options.generation is None:
-        return found[: options.last]
-    chosen = [r for r in found if r.generation_after == options.generation]
+        return rebalances[: options.last]
+    chosen = [r for r in rebalances if r.generation_after == options.generation]
     if not chosen:
-        known = ", ".join(dict.fromkeys(str(r.generation_after) for r in found))
+        known = ", ".join(dict.fromkeys(str(r.generation_after) for r in rebalances))
         raise LookupError(
             f"The journal of group '{printable(options.group)}' has no rebalance to generation "
             f"{options.generation}; it has those to {known}."

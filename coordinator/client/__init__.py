@@ -129,8 +129,8 @@ if not TYPE_CHECKING:  # For type checkers, it would make every name of the pack
     def __getattr__(name: str) -> object:
         if name not in _HOMES:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}", name=name)
-        found = globals()[name] = getattr(import_module(_HOMES[name]), name)
-        return found
+        value = globals()[name] = getattr(import_module(_HOMES[name]), name)
+        return value
 
     def __dir__() -> list[str]:
         return sorted({*globals(), *__all__})

@@ -86,9 +86,9 @@ class OffsetMismatch(CommitFailed):
     stored: it has succeeded.
     """
 
-    def __init__(self, message: str, code: str, found: Mapping[TopicPartition, int]) -> None:
+    def __init__(self, message: str, code: str, committed: Mapping[TopicPartition, int]) -> None:
         super().__init__(message, code)
-        self.found = dict(found)
+        self.found = dict(committed)
 
 
 def words_of(error: BaseException) -> str:

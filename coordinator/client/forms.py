@@ -38,18 +38,18 @@ def addresses_of(bootstrap: object) -> list[str]:
             f"embedded({bootstrap!r}) as bootstrap:`, and give that"
         )
     if isinstance(bootstrap, str):
-        given: list[object] = list(filter(None, re.split(r"[,\s]+", bootstrap)))
+        addresses: list[object] = list(filter(None, re.split(r"[,\s]+", bootstrap)))
     elif _is_host_and_port(bootstrap):
-        given = [f"{bootstrap[0]}:{bootstrap[1]}"]
+        addresses = [f"{bootstrap[0]}:{bootstrap[1]}"]
     elif isinstance(bootstrap, Iterable) and not isinstance(bootstrap, Mapping | bytes):
-        given = list(bootstrap)
+        addresses = list(bootstrap)
     else:
-        given = []
-    if not given or not all(isinstance(one, str) for one in given):
+        addresses = []
+    if not addresses or not all(isinstance(one, str) for one in addresses):
         raise TypeError(
             f"bootstrap is {bootstrap!r}; write an address, 'localhost:7400', or a list of several"
         )
-    return [_address(str(one)) for one in given]
+    return [_address(str(one)) for one in addresses]
 
 
 def _is_host_and_port(value: object) -> TypeGuard[tuple[str, int]]:
@@ -68,20 +68,20 @@ def _address(text: str) -> str:
     return f"{match[1]}:{match[2] or DEFAULT_PORT}"
 
 
-def name_of(what: str, value: object) -> str:
+def name_of(name: str, value: object) -> str:
     """A name that must not be empty."""
     if not isinstance(value, str) or not value:
-        raise TypeError(f"{what} is {value!r}; write a name, {what}='billing'")
-    _check_text(what, value)
+        raise TypeError(f"{name} is {value!r}; write a name, {name}='billing'")
+    _check_text(name, value)
     return value
 
 
-def _check_text(what: str, value: str) -> None:
+def _check_text(name: str, value: str) -> None:
     """Refuse text that is no UTF-8: file names and arguments of the command line may be none."""
     try:
         value.encode()
     except UnicodeEncodeError:
-        raise ValueError(f"{what} is {value!r}, which is not valid Unicode") from None
+        raise ValueError(f"{name} is {value!r}, which is not valid Unicode") from None
 
 
 def topics_of(topics: object) -> dict[str, int]:
@@ -109,23 +109,23 @@ def topics_of(topics: object) -> dict[str, int]:
     return {name: operator.index(number) for name, number in topics.items()}
 
 
-def milliseconds_of(what: str, value: object) -> int:
+def milliseconds_of(name: str, value: object) -> int:
     """A time of at least one millisecond."""
     if not _is_whole(value):
-        raise TypeError(f"{what} is {value!r}; write whole milliseconds, 45_000 for 45 s")
+        raise TypeError(f"{name} is {value!r}; write whole milliseconds, 45_000 for 45 s")
     if operator.index(value) < 1:
-        raise ValueError(f"{what} is {value}; it is at least 1 ms")
+        raise ValueError(f"{name} is {value}; it is at least 1 ms")
     if operator.index(value) > MOST:
-        raise ValueError(f"{what} is {value}; it is at most {MOST} ms, which is 24 days")
+        raise ValueError(f"{name} is {value}; it is at most {MOST} ms, which is 24 days")
     return operator.index(value)
 
 
-def whole_of(what: str, value: object, least: int = 0, most: int = MOST) -> int:
+def whole_of(name: str, value: object, least: int = 0, most: int = MOST) -> int:
     """A whole number within bounds."""
     if not _is_whole(value) or operator.index(value) < least:
-        raise ValueError(f"{what} is {value!r}; it is a whole number from {least} on")
+        raise ValueError(f"{name} is {value!r}; it is a whole number from {least} on")
     if operator.index(value) > most:
-        raise ValueError(f"{what} is {value}; it is at most {most}")
+        raise ValueError(f"{name} is {value}; it is at most {most}")
     return operator.index(value)
 
 
@@ -138,25 +138,25 @@ def timeout_ms_of(timeout: object) -> int:
     return round(timeout * 1000)
 
 
-def logs_told(what: str, told: object) -> dict[TopicPartition, range]:
+def logs_told(name: str, told: object) -> dict[TopicPartition, range]:
     """Offsets that logs have, of ends or ranges that a user's function of partitions returned."""
     example = "{partition: 100 for partition in partitions}"
     if not isinstance(told, Mapping):
-        raise TypeError(f"{what} returned {told!r}; return offsets by partition: {example}")
-    found = {}
+        raise TypeError(f"{name} returned {told!r}; return offsets by partition: {example}")
+    log_ends = {}
     for key, log in told.items():
         begin, end = (log.start, log.stop) if isinstance(log, range) else (0, log)
         partition = partition_of(key)
-        end = offset_told(f"{what} for {partition}", end, example)
-        found[partition] = range(max(0, begin), end)
-    return found
+        end = offset_told(f"{name} for {partition}", end, example)
+        log_ends[partition] = range(max(0, begin), end)
+    return log_ends
 
 
-def offset_told(what: str, told: object, example: str = "100") -> int:
+def offset_told(name: str, told: object, example: str = "100") -> int:
     """Offset that a user's function of one partition returned."""
-    offset = number_of(f"the offset that {what} returned", told, example)
+    offset = number_of(f"the offset that {name} returned", told, example)
     if offset < 0:
-        raise ValueError(f"the offset that {what} returned is {offset}; the first row has 0")
+        raise ValueError(f"the offset that {name} returned is {offset}; the first row has 0")
     return offset
 
 
@@ -188,8 +188,8 @@ def offsets_of(offsets: object) -> dict[TopicPartition, int | OffsetAndMetadata]
 
 def expected_of(expected: object) -> dict[TopicPartition, int]:
     """Offsets that must be stored; -1: none."""
-    found = _by_partition("expected", expected)
-    return {p: number_of(f"the expected offset of {p}", o) for p, o in found.items()}
+    offsets = _by_partition("expected", expected)
+    return {p: number_of(f"the expected offset of {p}", o) for p, o in offsets.items()}
 
 
 def manifest_of(manifest: object) -> bytes:
@@ -199,31 +199,33 @@ def manifest_of(manifest: object) -> bytes:
     return bytes(manifest)
 
 
-def _by_partition(what: str, given: object) -> dict[TopicPartition, object]:
-    if not isinstance(given, Mapping):
-        raise TypeError(f"{what} is {given!r}; write {what} by partition: {{('invoices', 0): 100}}")
-    return {partition_of(key): value for key, value in given.items()}
+def _by_partition(name: str, by_partition: object) -> dict[TopicPartition, object]:
+    if not isinstance(by_partition, Mapping):
+        raise TypeError(
+            f"{name} is {by_partition!r}; write {name} by partition: {{('invoices', 0): 100}}"
+        )
+    return {partition_of(key): value for key, value in by_partition.items()}
 
 
 def offset_of(partition: TopicPartition, offset: object) -> int | OffsetAndMetadata:
-    what = f"the offset of {partition}"
+    name = f"the offset of {partition}"
     if not isinstance(offset, OffsetAndMetadata):
-        return number_of(what, offset)
-    number_of(what, offset.offset)
+        return number_of(name, offset)
+    number_of(name, offset.offset)
     if not isinstance(offset.metadata, str):
         raise TypeError(f"the metadata of {partition} is {offset.metadata!r}; write a text")
     _check_text(f"the metadata of {partition}", offset.metadata)
     return offset
 
 
-def number_of(what: str, value: object, example: str = "{('invoices', 0): 100}") -> int:
+def number_of(name: str, value: object, example: str = "{('invoices', 0): 100}") -> int:
     """An offset. `example`: how it is written, for the message."""
     if not _is_whole(value):
         raise TypeError(
-            f"{what} is {value!r}; write the next one to read, a whole number: {example}"
+            f"{name} is {value!r}; write the next one to read, a whole number: {example}"
         )
     if abs(operator.index(value)) > MOST_OFFSET:
-        raise ValueError(f"{what} is {value}; offsets are at most {MOST_OFFSET}")
+        raise ValueError(f"{name} is {value}; offsets are at most {MOST_OFFSET}")
     return operator.index(value)
 
 
@@ -232,8 +234,12 @@ def _is_whole(value: object) -> TypeGuard[int]:
     return not isinstance(value, bool) and hasattr(value, "__index__")
 
 
-def names_of(what: str, names: object) -> tuple[str, ...]:
-    given = [names] if isinstance(names, str) else names
-    if not isinstance(given, Sequence) or not given or not all(isinstance(n, str) for n in given):
-        raise TypeError(f"{what} is {names!r}; write names, {what}=['cooperative-sticky']")
-    return tuple(given)
+def names_of(name: str, names: object) -> tuple[str, ...]:
+    listed = [names] if isinstance(names, str) else names
+    if (
+        not isinstance(listed, Sequence)
+        or not listed
+        or not all(isinstance(n, str) for n in listed)
+    ):
+        raise TypeError(f"{name} is {names!r}; write names, {name}=['cooperative-sticky']")
+    return tuple(listed)

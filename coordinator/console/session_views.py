@@ -18,21 +18,23 @@ ROWS = 20
 def session_view(told: SessionGroup) -> View:
     """Open hand-offs, members that are not simply at work, free partitions, chosen settings."""
     names = {m.member_id: m.member_name or m.client_id or m.member_id for m in told.members}
-    handoffs = sorted(told.handoffs, key=lambda it: (it.opened_at_ms, it.topic, it.partition))
+    handoffs = sorted(
+        told.handoffs, key=lambda handoff: (handoff.opened_at_ms, handoff.topic, handoff.partition)
+    )
     members = [m for m in told.members if status(m) != "active"]
     return {
         "handoff_count": len(handoffs),
         "handoffs": [
             {
-                "partition": f"{it.topic}-{it.partition}",
-                "from": names.get(it.source_member_id, it.source_member_id),
-                "to": names.get(it.successor_member_id, it.successor_member_id),
-                "phase": it.phase,
-                "since_ms": it.phase_since_ms,
-                "ends_ms": it.phase_ends_ms,
-                "waits_for": names.get(it.waits_for, it.waits_for),
+                "partition": f"{handoff.topic}-{handoff.partition}",
+                "from": names.get(handoff.source_member_id, handoff.source_member_id),
+                "to": names.get(handoff.successor_member_id, handoff.successor_member_id),
+                "phase": handoff.phase,
+                "since_ms": handoff.phase_since_ms,
+                "ends_ms": handoff.phase_ends_ms,
+                "waits_for": names.get(handoff.waits_for, handoff.waits_for),
             }
-            for it in handoffs[:ROWS]
+            for handoff in handoffs[:ROWS]
         ],
         "notable_count": len(members),
         "notable": [

@@ -68,7 +68,7 @@ def groups(admin: GroupAdmin, *, find: str, state: str, sort: str, page: int) ->
         page: from 1 on.
     """
     skip = _skip(page)
-    found, matching = admin.find_groups(
+    groups, matching = admin.find_groups(
         find,
         limit=PAGE_ROWS,
         skip=skip,
@@ -88,7 +88,7 @@ def groups(admin: GroupAdmin, *, find: str, state: str, sort: str, page: int) ->
                 "last_rebalance_ms": g.last_rebalance_ms,
                 "rebalancing_since_ms": g.rebalancing_since_ms,
             }
-            for g in found
+            for g in groups
         ],
         "skip": skip,
         "limit": PAGE_ROWS,
@@ -108,18 +108,18 @@ def group(
     Raises:
         LookupError: there is no such group.
     """
-    found = admin.existing_group(group_id)
+    group = admin.existing_group(group_id)
     offsets, ends = admin.offsets(group_id), admin.log_ends(group_id)
-    owned = {m.member_id: partitions_in(m.member_assignment) or () for m in found.members}
+    owned = {m.member_id: partitions_in(m.member_assignment) or () for m in group.members}
     owners = {
         key: member.client_id or member.member_id
-        for member in found.members
+        for member in group.members
         for key in owned[member.member_id]
     }
     lags = {key: lag_of(end, offsets.get(key)) for key, end in ends.items()}
     everything = owners.keys() | offsets.keys() | ends.keys()
-    is_session = found.group_type == SESSION
-    is_stable = found.group_state == "Stable" or is_session
+    is_session = group.group_type == SESSION
+    is_stable = group.group_state == "Stable" or is_session
 
     def partition_rows() -> list[TopicPartition]:
         wanted = find.lower()
@@ -131,17 +131,17 @@ def group(
         return sorted(matching, key=lambda key: (-lags.get(key, -1) if sort == "lag" else 0, key))
 
     return {
-        "state": found.group_state,
-        "type": found.group_type or CLASSIC,
-        "generation": found.generation_id,
-        "protocol": found.protocol_data,
-        "member_count": len(found.members),
+        "state": group.group_state,
+        "type": group.group_type or CLASSIC,
+        "generation": group.generation_id,
+        "protocol": group.protocol_data,
+        "member_count": len(group.members),
         "partition_count": len(everything),
         "lag": str(sum(lags.values())) if lags else None,
         "phase": _phase(admin, group_id),
         "session": session_view(admin.describe_session_group(group_id)) if is_session else None,
         "members": _page(
-            sorted(found.members, key=lambda m: (m.client_id, m.member_id)),
+            sorted(group.members, key=lambda m: (m.client_id, m.member_id)),
             members,
             lambda m: {
                 "member_id": m.member_id,
@@ -150,7 +150,7 @@ def group(
                 "software": m.client_software,
                 "instance_id": m.group_instance_id,
                 "partitions": len(owned[m.member_id]) if is_stable else None,
-                "is_leader": m.member_id == found.leader,
+                "is_leader": m.member_id == group.leader,
             },
         )
         if members
@@ -214,8 +214,8 @@ def rebalances(admin: GroupAdmin, group_id: str) -> View:
     """
     journal = admin.journal(group_id)
     return {
-        "rebalances": [_brief(each) for each in journal.rebalances],
-        "refused": [each.explanation for each in journal.refused_joins],
+        "rebalances": [_brief(rebalance) for rebalance in journal.rebalances],
+        "refused": [refused.explanation for refused in journal.refused_joins],
     }
 
 

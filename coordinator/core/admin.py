@@ -31,7 +31,7 @@ def list_groups(groups: Iterable[Group], command: ListGroups, out: Outcome) -> N
     types = {type_.lower() for type_ in command.types}
     contains = command.contains.lower()
     wanted = command.skip + command.limit if command.limit else sys.maxsize
-    found = [
+    listings = [
         group
         for group in groups
         if group.group_id != TOPICS_GROUP
@@ -39,8 +39,8 @@ def list_groups(groups: Iterable[Group], command: ListGroups, out: Outcome) -> N
         and (not types or group.kind in types)
         and contains in group.group_id.lower()
     ]
-    matching = len(found)
-    first = nsmallest(wanted, found, key=_sort_key(command.order))
+    matching = len(listings)
+    first = nsmallest(wanted, listings, key=_sort_key(command.order))
     rows = first[command.skip :]  # Only these become listings, which takes most of the time.
     listed = tuple(_listing(group, command) for group in rows)
     out.reply(command.call_id, ListReply(groups=listed, matching=matching))

@@ -31,12 +31,15 @@ def put_documents(
     if group.document_writes:
         raise MustWait(now_ms + context.config.offset_commit_timeout_ms)
     stored = group.documents
-    if any(_version_of(stored.get(each.name)) != each.expected for each in command.documents):
+    if any(
+        _version_of(stored.get(document.name)) != document.expected
+        for document in command.documents
+    ):
         out.reply(command.call_id, PutReply())
         return
-    kept = stored.keys() - {each.name for each in command.documents}
+    kept = stored.keys() - {document.name for document in command.documents}
     size = sum(len(stored[name].content) for name in kept)
-    size += sum(len(each.content) for each in command.documents)
+    size += sum(len(document.content) for document in command.documents)
     most = context.config.group_documents_max_bytes
     if size > most:
         raise Refused(
@@ -46,8 +49,8 @@ def put_documents(
         )
     first = context.numbers.next_tokens(len(command.documents))
     records = [
-        DocumentStored(group.group_id, each.name, each.content, first + i)
-        for i, each in enumerate(command.documents)
+        DocumentStored(group.group_id, document.name, document.content, first + i)
+        for i, document in enumerate(command.documents)
     ]
     group.document_writes += len(records)
     versions = tuple(record.version for record in records)
@@ -56,18 +59,22 @@ def put_documents(
 
 def fetch_documents(group: Group, command: FetchDocuments, out: Outcome) -> None:
     """Answer with durable documents that were written after a version."""
-    found = [each for each in group.documents.values() if each.name.startswith(command.prefix)]
+    matching = [
+        document
+        for document in group.documents.values()
+        if document.name.startswith(command.prefix)
+    ]
     newer = sorted(
-        (each for each in found if each.version > command.after_version),
-        key=lambda each: each.version,
+        (document for document in matching if document.version > command.after_version),
+        key=lambda document: document.version,
     )
     size, told = 0, list[DocumentStored]()
-    for each in newer:
-        size += len(each.content)
+    for document in newer:
+        size += len(document.content)
         if told and size > FETCHED_BYTES:
             break
-        told.append(each)
-    out.reply(command.call_id, DocumentsReply(documents=tuple(told), document_count=len(found)))
+        told.append(document)
+    out.reply(command.call_id, DocumentsReply(documents=tuple(told), document_count=len(matching)))
 
 
 def fetch_from_no_group(command: FetchDocuments, out: Outcome) -> None:

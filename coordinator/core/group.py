@@ -140,8 +140,8 @@ class Group(ABC):
         """Rows behind the reported ends of logs, in sum; UNKNOWN_LAG if no end is known."""
         if not self.log_ends:
             return UNKNOWN_LAG
-        found = ((end, self.offsets.get(key)) for key, end in self.log_ends.items())
-        return sum(end.lag(None if stored is None else stored.offset) for end, stored in found)
+        ends = ((end, self.offsets.get(key)) for key, end in self.log_ends.items())
+        return sum(end.lag(None if stored is None else stored.offset) for end, stored in ends)
 
     def is_subscribed(self, topic: str) -> bool:
         """True if a member reads `topic`; assumed of a consumer group with unreadable metadata."""
@@ -225,10 +225,10 @@ class Group(ABC):
 
     def kept_records(self) -> list[Record]:
         """Records of what clients keep in the group."""
-        found: list[Record] = list(self.documents.values())
+        records: list[Record] = list(self.documents.values())
         if self.manifest:
-            found.append(ManifestStored(self.group_id, self.manifest))
-        return found
+            records.append(ManifestStored(self.group_id, self.manifest))
+        return records
 
     @abstractmethod
     def records(self) -> list[Record]:

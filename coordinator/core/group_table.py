@@ -145,17 +145,17 @@ class GroupTable:
 
     def as_sessions(self, group: Group | None, group_id: str, now_ms: int) -> SessionGroup:
         """A group of sessions, with what an Empty group of another kind has."""
-        found = SessionGroup(group_id, now_ms)
-        found.grants_from_ms = self.numbers.grants_from_ms
+        converted = SessionGroup(group_id, now_ms)
+        converted.grants_from_ms = self.numbers.grants_from_ms
         if group is not None:
-            take_over(found, group)
-        return found
+            take_over(converted, group)
+        return converted
 
     def as_classic(self, group: Group, now_ms: int) -> ClassicGroup:
         """A classic group, with what an Empty group of another kind has."""
-        found = self._new_group(group.group_id, now_ms)
-        take_over(found, group)
-        return found
+        converted = self._new_group(group.group_id, now_ms)
+        take_over(converted, group)
+        return converted
 
     def drop(self, record: Record) -> None:
         """Roll back a record that the log has refused."""
@@ -195,12 +195,12 @@ class GroupTable:
 
     def records(self) -> list[Record]:
         """Return records that restore all durable facts of all groups."""
-        found = [record for group in self.groups.values() for record in group.records()]
+        records = [record for group in self.groups.values() for record in group.records()]
         if self.numbers.generation_floor:
-            found.append(NumbersRaised(self.numbers.generation_floor))
+            records.append(NumbersRaised(self.numbers.generation_floor))
         if self.numbers.durable_token:
-            found.append(TokenFloor(self.numbers.durable_token, self.numbers.durable_handoff))
-        return found
+            records.append(TokenFloor(self.numbers.durable_token, self.numbers.durable_handoff))
+        return records
 
     def unload(self, error: ErrorCode, out: Outcome) -> None:
         """Answer every parked call with `error` and forget all groups."""

@@ -122,27 +122,27 @@ def offsets_written(command: OffsetsWritten, out: Outcome) -> None:
 
 
 def _judge(group: Group, commit: PartitionCommit, config: GroupConfig) -> CommitResult:
-    error, found = ErrorCode.NONE, NO_OFFSET
+    error, stored = ErrorCode.NONE, NO_OFFSET
     if len(commit.metadata) > config.offset_metadata_max_bytes:
         error = ErrorCode.OFFSET_METADATA_TOO_LARGE
     elif commit.expected is not None:
-        found = stored_offset(group, (commit.topic, commit.partition))
-        if found != commit.expected:
+        stored = stored_offset(group, (commit.topic, commit.partition))
+        if stored != commit.expected:
             error = ErrorCode.OFFSET_MISMATCH
     return CommitResult(
         commit.topic,
         commit.partition,
         error,
-        found if error is ErrorCode.OFFSET_MISMATCH else NO_OFFSET,
+        stored if error is ErrorCode.OFFSET_MISMATCH else NO_OFFSET,
     )
 
 
 def _not_committed(group: Group, result: CommitResult, error: ErrorCode) -> CommitResult:
     """Return the result of a valid partition if another one fails the atomic commit."""
-    found = NO_OFFSET
+    code = NO_OFFSET
     if error is ErrorCode.OFFSET_MISMATCH:
-        found = stored_offset(group, (result.topic, result.partition))
-    return CommitResult(result.topic, result.partition, error, found)
+        code = stored_offset(group, (result.topic, result.partition))
+    return CommitResult(result.topic, result.partition, error, code)
 
 
 def _commit_reply(results: Iterable[CommitResult]) -> CommitReply:

@@ -103,9 +103,9 @@ class Section:
     __slots__ = ()
 
     def __post_init__(self) -> None:
-        for name, it in settings_of(type(self)).items():
-            it.check(name, getattr(self, name))
+        for name, setting in settings_of(type(self)).items():
+            setting.check(name, getattr(self, name))
 
 
 def settings_of(section: type[Section]) -> dict[str, Setting]:
-    return {it.name: it.metadata["setting"] for it in fields(section)}  # type: ignore[arg-type]
+    return {field.name: field.metadata["setting"] for field in fields(section)}  # type: ignore[arg-type]

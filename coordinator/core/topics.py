@@ -61,22 +61,22 @@ def told(
         read: parser of an assignment's partitions.
         before: the last result; assignments that have not changed are not parsed again.
     """
-    found = ToldTopics()
+    reported = ToldTopics()
     for group in groups:
         yield
         if group.group_id == TOPICS_GROUP:
-            found.set = {topic: stored.offset for (topic, _), stored in group.offsets.items()}
+            reported.set = {topic: stored.offset for (topic, _), stored in group.offsets.items()}
             continue
         if isinstance(group, ClassicGroup):
-            counts = _assigned_counts(group, read, before.assigned, found.assigned)
+            counts = _assigned_counts(group, read, before.assigned, reported.assigned)
         else:
             declared = group.declared().items()
             counts = {name: min(count, PARTITIONS_MAX) for name, count in declared if count}
         counts = _counted([*group.offsets, *(group.log_ends or ())], counts)
         for topic, count in counts.items():
-            found.told[topic] = max(count, found.told.get(topic, 0))
-            found.groups.setdefault(topic, []).append(group)
-    return found
+            reported.told[topic] = max(count, reported.told.get(topic, 0))
+            reported.groups.setdefault(topic, []).append(group)
+    return reported
 
 
 def log_end(groups: Iterable[Group], partition: tuple[str, int]) -> tuple[int, int]:

@@ -103,9 +103,9 @@ def _writer(message: type) -> Work:
 
 
 def _write_tags(out: bytearray, answer: Answer, tagged: list[Any]) -> None:
-    given = [each for each in tagged if answer.get(each[1], each[2]) != each[2]]
-    out += _uvarint(len(given))
-    for tag, name, _, plain, work in given:
+    present = [entry for entry in tagged if answer.get(entry[1], entry[2]) != entry[2]]
+    out += _uvarint(len(present))
+    for tag, name, _, plain, work in present:
         value = bytearray()
         if plain is not None:
             plain(value, answer[name])

@@ -67,32 +67,32 @@ def response_schema(key: int, version: int) -> type:
 @cache
 def fields_of(message: type) -> tuple[Field, ...]:
     """The fields of a message, in the order of the wire; tagged ones by tag at the end."""
-    found = []
-    for each in fields(message):
-        kind, is_array = _without_none(each.type), False
+    mapped = []
+    for one_field in fields(message):
+        kind, is_array = _without_none(one_field.type), False
         if get_origin(kind) is tuple:
             kind, is_array = get_args(kind)[0], True
         inner = kind if is_dataclass(kind) else None
-        if each.default is not MISSING:
-            default = each.default
-        elif isinstance(each.type, UnionType):
+        if one_field.default is not MISSING:
+            default = one_field.default
+        elif isinstance(one_field.type, UnionType):
             default = None
         else:
-            default = () if is_array else EMPTY.get(each.metadata.get("kafka_type", ""), 0)
+            default = () if is_array else EMPTY.get(one_field.metadata.get("kafka_type", ""), 0)
         if isinstance(default, timedelta):
             default //= MILLISECOND
-        found.append(
+        mapped.append(
             Field(
-                each.name,
-                each.metadata.get("kafka_type", ""),
+                one_field.name,
+                one_field.metadata.get("kafka_type", ""),
                 inner if isinstance(inner, type) else None,
                 is_array,
-                isinstance(each.type, UnionType),
-                each.metadata.get("tag"),
+                isinstance(one_field.type, UnionType),
+                one_field.metadata.get("tag"),
                 default,
             )
         )
-    return tuple(sorted(found, key=lambda field: -1 if field.tag is None else field.tag))
+    return tuple(sorted(mapped, key=lambda field: -1 if field.tag is None else field.tag))
 
 
 def is_flexible(message: type) -> bool:
@@ -103,5 +103,5 @@ def is_flexible(message: type) -> bool:
 
 def _without_none(kind: Any) -> Any:
     if isinstance(kind, UnionType):
-        return next(each for each in get_args(kind) if each is not type(None))
+        return next(option for option in get_args(kind) if option is not type(None))
     return kind

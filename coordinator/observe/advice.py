@@ -71,14 +71,14 @@ def new_advice(record: RebalanceRecord, before: Sequence[RebalanceRecord]) -> li
     if record.is_return:
         return []
     before = [earlier for earlier in before if not earlier.is_return]
-    found = list(_advice(record, before))
+    current = list(_advice(record, before))
     known = {
         _about(advice)
-        for number, earlier in enumerate(before if found else ())
+        for number, earlier in enumerate(before if current else ())
         if earlier.cause == record.cause
         for advice in _advice(earlier, before[number + 1 :])
     }
-    return [advice for advice in found if _about(advice) not in known]
+    return [advice for advice in current if _about(advice) not in known]
 
 
 def slowest_to_join(joined: Sequence[M], removed: Iterable[_Gone]) -> tuple[M, int] | None:
@@ -169,7 +169,7 @@ def _about_restarts(record: RebalanceRecord, before: Sequence[RebalanceRecord]) 
 
 
 def _about_flapping(record: RebalanceRecord, before: Sequence[RebalanceRecord]) -> Iterator[Advice]:
-    gone = Counter(r.client_id for each in (record, *before) for r in each.removed)
+    gone = Counter(r.client_id for earlier in (record, *before) for r in earlier.removed)
     count = gone[record.client_id]
     if record.client_id and count >= OFTEN:
         text = (

@@ -70,9 +70,9 @@ def explain_refusal(refused: RefusedJoin) -> str:
     """One or more refused joins of a client in plain sentences, with advice."""
     at = datetime.fromtimestamp(refused.last_at_ms / 1_000, UTC)
     who = name_of("", refused.client_id, refused.client_host)
-    what = "1 join" if refused.count == 1 else f"{refused.count} joins"
+    subject = "1 join" if refused.count == 1 else f"{refused.count} joins"
     error = refused.error.name
-    told = f"{what} of {who} refused, the last at {at:%H:%M:%S} UTC: {error}."
+    told = f"{subject} of {who} refused, the last at {at:%H:%M:%S} UTC: {error}."
     if error != "INCONSISTENT_GROUP_PROTOCOL":
         return told
     offered = ", ".join(map(printable, refused.protocols)) or "nothing"
@@ -148,8 +148,8 @@ _CAUSE_SENTENCES = {cause.value: f"It began because {words}." for cause, words i
 def _instance_id(record: RebalanceRecord) -> str:
     """Instance id of the member that caused it; empty: it has none, or it is its client id."""
     # The coordinator begins an id with the member's instance id, or else with its client id.
-    found = WITH_UUID.fullmatch(record.member_id)
-    name = found["name"] if found is not None else None
+    match = WITH_UUID.fullmatch(record.member_id)
+    name = match["name"] if match is not None else None
     return name if name and name != record.client_id else ""
 
 
@@ -300,9 +300,9 @@ def _moves(record: RebalanceRecord) -> Iterator[str]:
         count = sum(move.partition_count for move in stayed)
         shortest_ms = max(move.unowned_ms_min for move in stayed)
         longest_ms = max(move.unowned_ms_max for move in stayed)
-        what, owners = count_of(count, "partition"), "its owner" if count == 1 else "their owners"
+        moved, owners = count_of(count, "partition"), "its owner" if count == 1 else "their owners"
         yield (
-            f"{what} stayed with {owners}, and rested while the group gathered, for up to "
+            f"{moved} stayed with {owners}, and rested while the group gathered, for up to "
             f"{spell(max(shortest_ms, longest_ms))}."
         )
 

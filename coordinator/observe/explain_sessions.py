@@ -58,7 +58,7 @@ def explain_handoff(event: HandoffJournaled) -> str:
     """One sentence about a hand-off that has ended."""
     record, line = event.record, event.record.line
     assert line is not None
-    place = printable(f"{record.topic}-{record.partition}")
+    partition = printable(f"{record.topic}-{record.partition}")
     took = spell(max(0, line.ended_at_ms - line.opened_at_ms))
     how = _OUTCOMES[line.outcome].format(who=_holder(line.source))
     rest = ""
@@ -66,7 +66,7 @@ def explain_handoff(event: HandoffJournaled) -> str:
         worked = spell_between(*line.stop.rest_ms(line.ended_at_ms))
         rest = f"; nobody worked on it for {worked}"
     return (
-        f"{place} of group {quoted(event.group_id)} went {_from_to(event)} in {took}: {how}"
+        f"{partition} of group {quoted(event.group_id)} went {_from_to(event)} in {took}: {how}"
         f"{_phases(line)}{rest}{_offsets(line)}."
     )
 
@@ -166,7 +166,7 @@ def _cause(plan: PlanRecord) -> str:
     if not plan.triggers:
         return f"It was made {waited} after it was called for."
     told = "; ".join(
-        cause_of(each.cause.value, each.member_id) for each in plan.triggers[:NAMED_MAX]
+        cause_of(trigger.cause.value, trigger.member_id) for trigger in plan.triggers[:NAMED_MAX]
     )
     left = plan.trigger_count - min(NAMED_MAX, len(plan.triggers))
     more = f"; and {count_of(left, 'more event')}" if left > 0 else ""
@@ -219,7 +219,9 @@ def _partitions(moves: Sequence[PlannedMove]) -> str:
         spelled_ranges(printable(topic), sorted(ranges)[:RANGES_NAMED])
         for topic, ranges in sorted(topics.items())[:NAMED_MAX]
     ]
-    is_cut = len(topics) > NAMED_MAX or any(len(it) > RANGES_NAMED for it in topics.values())
+    is_cut = len(topics) > NAMED_MAX or any(
+        len(some_ranges) > RANGES_NAMED for some_ranges in topics.values()
+    )
     return f"{', '.join(named)}{' and others' if is_cut else ''}"
 
 
@@ -290,10 +292,10 @@ def _refused(plan: PlanRecord) -> Iterator[str]:
 
 def _partly(plan: PlanRecord) -> Iterator[str]:
     """A sentence for each range of partitions that only some members may have."""
-    for each in plan.partly_declared:
-        where = partitions_of(each.topic, [each], each.last - each.first + 1)
-        who = listed(map(member_of, each.member_ids), NAMED_MAX)
-        more = each.member_count - len(each.member_ids)
+    for partly in plan.partly_declared:
+        where = partitions_of(partly.topic, [partly], partly.last - partly.first + 1)
+        who = listed(map(member_of, partly.member_ids), NAMED_MAX)
+        more = partly.member_count - len(partly.member_ids)
         others = f" and {count_of(more, 'other')}" if more > 0 else ""
         yield f"{where} is declared only by {who}{others}."
 
@@ -314,9 +316,9 @@ def _handoffs(handoffs: Sequence[HandoffJournaled]) -> Iterator[str]:
         yield explain_handoff(event)
     rested = [(rest, e) for e in lines if (rest := _rest_ms(e)) is not None]
     if rested:
-        longest_ms, event = max(rested, key=lambda each: each[0])
-        place = printable(f"{event.record.topic}-{event.record.partition}")
-        yield f"Nobody worked on {place} for {spell(longest_ms)}, the longest of them."
+        longest_ms, event = max(rested, key=lambda journaled: journaled[0])
+        partition = printable(f"{event.record.topic}-{event.record.partition}")
+        yield f"Nobody worked on {partition} for {spell(longest_ms)}, the longest of them."
 
 
 def _line(event: HandoffJournaled) -> HandoffLine:

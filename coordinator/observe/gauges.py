@@ -130,7 +130,7 @@ def shard_metrics(
 
 def session_gauges(shards: Sequence[SessionStats], loop_lag_p99_s: float) -> Iterable[Metric]:
     """Sums over all shards of the node, and how its lag compares with their leases."""
-    leases_ms = [each.shortest_lease_ms for each in shards if each.shortest_lease_ms]
+    leases_ms = [stats.shortest_lease_ms for stats in shards if stats.shortest_lease_ms]
     yield GaugeMetricFamily(
         "coordinator_session_lag_ratio",
         "Lag of the event loop (99th percentile of the last minute), as a part of the shortest "
@@ -140,21 +140,21 @@ def session_gauges(shards: Sequence[SessionStats], loop_lag_p99_s: float) -> Ite
     yield GaugeMetricFamily(
         "coordinator_session_members",
         "Members of session groups.",
-        value=sum(each.members for each in shards),
+        value=sum(stats.members for stats in shards),
     )
     yield GaugeMetricFamily(
         "coordinator_session_suspects",
         "Members of session groups without a stream.",
-        value=sum(each.suspects for each in shards),
+        value=sum(stats.suspects for stats in shards),
     )
     yield GaugeMetricFamily(
         "coordinator_session_waiting",
         "Processes that wait for the name of a member which may be alive.",
-        value=sum(each.waiting for each in shards),
+        value=sum(stats.waiting for stats in shards),
     )
     total: Tally[str] = Tally()
-    for each in shards:
-        total.update(each.partitions)
+    for stats in shards:
+        total.update(stats.partitions)
     yield gauge(
         "coordinator_session_partitions",
         "Partitions of session groups, by state.",

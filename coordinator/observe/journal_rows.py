@@ -170,7 +170,7 @@ class Explained:
     partitions_moved: int | None = column("Partitions that changed owners; null: unknown.", "MOVED")
     not_worked_on: NotWorkedOn | None = column(
         "Partitions that rested; null: unknown. A table has the longest time.",
-        text=lambda it: ABSENT if it is None else _spelled(it.longest_ms_max),
+        text=lambda message: ABSENT if message is None else _spelled(message.longest_ms_max),
     )
     moves: tuple[MoveRow, ...] = column("Who had what before and since; of many some.", None)
     partitions_left_out: int = column("Number of partitions that are not in moves.", None)
@@ -259,7 +259,7 @@ class ExplainedPlan:
     unplaced_by_reason: dict[str, int] = column("Partitions that nobody can have, by why.", None)
     not_worked_on: NotWorkedOn | None = column(
         "Partitions that nobody held until then; null: none. A table has the longest time.",
-        text=lambda it: ABSENT if it is None else _spelled(it.longest_ms_max),
+        text=lambda message: ABSENT if message is None else _spelled(message.longest_ms_max),
     )
     moves: tuple[PlanMoveRow, ...] = column("Who gets what; of many the first 100.", None)
     partitions_left_out: int = column("Number of partitions that are not in moves.", None)
@@ -324,18 +324,18 @@ def explained(rebalance: Any) -> Explained:
             durable=_known(rebalance.durable_phase_ms),
         ),
         participants=tuple(
-            row_of(ParticipantRow, each, is_leader=each.member_id == rebalance.leader)
-            for each in rebalance.participants
+            row_of(ParticipantRow, participant, is_leader=participant.member_id == rebalance.leader)
+            for participant in rebalance.participants
         ),
         not_worked_on=_not_worked_on(rebalance) if rebalance.partitions_moved >= 0 else None,
         moves=tuple(
             row_of(
                 MoveRow,
-                each,
-                from_member=_client(each.from_member_id, each.from_client_id),
-                to_member=_client(each.to_member_id, each.to_client_id),
+                move,
+                from_member=_client(move.from_member_id, move.from_client_id),
+                to_member=_client(move.to_member_id, move.to_client_id),
             )
-            for each in rebalance.moves
+            for move in rebalance.moves
         ),
     )
 
@@ -347,8 +347,8 @@ def plan_row(told: Any) -> ExplainedPlan:
         plan,
         told,
         window_ms=max(0, told.ended_at_ms - told.started_at_ms),
-        moved_by_reason={each.reason: each.partitions for each in plan.moved},
-        unplaced_by_reason={each.reason: each.partitions for each in plan.unplaced},
+        moved_by_reason={moved.reason: moved.partitions for moved in plan.moved},
+        unplaced_by_reason={unplaced.reason: unplaced.partitions for unplaced in plan.unplaced},
         not_worked_on=_not_worked_on(told) if told.unowned_partitions else None,
     )
 

@@ -135,9 +135,12 @@ def _plain(value: object, length_max: int) -> object:
             return _cut(value.decode(errors="backslashreplace"), length_max)
         case Mapping():
             pairs = islice(value.items(), ITEMS_MAX)
-            return {str(_plain(key, VALUE_MAX)): _plain(each, VALUE_MAX) for key, each in pairs}
+            return {
+                str(_plain(key, VALUE_MAX)): _plain(some_value, VALUE_MAX)
+                for key, some_value in pairs
+            }
         case list() | tuple() | Set():
-            items = [_plain(each, VALUE_MAX) for each in islice(value, ITEMS_MAX)]
+            items = [_plain(item, VALUE_MAX) for item in islice(value, ITEMS_MAX)]
             more = len(value) - len(items)
             return [*items, f"… ({more} more)"] if more else items
         case _:
@@ -255,7 +258,9 @@ def _rebalance_values(record: RebalanceRecord) -> dict[str, object]:
 
 def _plan_values(record: PlanRecord) -> dict[str, object]:
     """Fields of the log line of a plan; `coordinator explain` tells the rest."""
-    triggers = [f"{each.cause.value} {each.member_id}".rstrip() for each in record.triggers]
+    triggers = [
+        f"{trigger.cause.value} {trigger.member_id}".rstrip() for trigger in record.triggers
+    ]
     values = {
         "group": record.group_id,
         "triggers": triggers,

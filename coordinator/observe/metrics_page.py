@@ -49,8 +49,8 @@ def _encoder(accept: str) -> tuple[Callable[..., bytes], str]:
 
 def _takes_gzip(accept_encoding: str) -> bool:
     """True if gzip is accepted. Source: RFC 9110, 12.5.3: weight 0 means `not acceptable`."""
-    for each in accept_encoding.lower().split(","):
-        coding, *parameters = (part.strip() for part in each.split(";"))
+    for accepted in accept_encoding.lower().split(","):
+        coding, *parameters = (part.strip() for part in accepted.split(";"))
         if coding == "gzip":
             return not any(_NEVER.fullmatch(parameter) for parameter in parameters)
     return False

@@ -48,18 +48,18 @@ Log = Callable[[int, str, Mapping[str, object]], None]
 
 def structured(line: str) -> tuple[int, str, Mapping[str, object]]:
     """Level, event and values of the log line for a line of standard error."""
-    found = _CORE.match(line)
-    if found is None:
+    match = _CORE.match(line)
+    if match is None:
         return logging.WARNING, "stderr", {"what": line}
-    letter, where, what = found.groups()
-    if _NO_CERTIFICATE in what:
+    letter, where, event = match.groups()
+    if _NO_CERTIFICATE in event:
         told = "a client sent no certificate; this node requires one (tls_client_ca_file)"
         return logging.WARNING, "tls_handshake_failed", {"what": told, "where": where}
-    if _HANDSHAKE.search(what):
-        return logging.WARNING, "tls_handshake_failed", {"what": what, "where": where}
+    if _HANDSHAKE.search(event):
+        return logging.WARNING, "tls_handshake_failed", {"what": event, "where": where}
     if where.startswith(_BIND):
-        return logging.DEBUG, "grpc", {"what": what, "where": where}
-    return _LEVELS[letter], "grpc", {"what": what, "where": where}
+        return logging.DEBUG, "grpc", {"what": event, "where": where}
+    return _LEVELS[letter], "grpc", {"what": event, "where": where}
 
 
 class Limited:

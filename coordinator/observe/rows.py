@@ -102,16 +102,16 @@ class Change:
 
 def columns_of(kind: type) -> dict[str, Column]:
     """The columns of a kind of row by key, in the order of declaration, those of `Change` last."""
-    told = {it.name: it.metadata["column"] for it in fields(kind)}
+    told = {field.name: field.metadata["column"] for field in fields(kind)}
     return dict(sorted(told.items(), key=lambda item: item[0] in Change.__slots__))
 
 
 def headings_of(kind: type) -> dict[str, str]:
     """The headings of a kind of row by key, without columns that no table shows."""
     return {
-        key: it.heading or key.upper().replace("_", "-")
-        for key, it in columns_of(kind).items()
-        if it.heading is not None
+        key: column.heading or key.upper().replace("_", "-")
+        for key, column in columns_of(kind).items()
+        if column.heading is not None
     }
 
 
@@ -119,35 +119,37 @@ Kind = TypeVar("Kind")
 FACTS = "facts"
 
 
-def row_of(kind: type[Kind], *messages: Any, **given: Any) -> Kind:
+def row_of(kind: type[Kind], *messages: Any, **facts: Any) -> Kind:
     """A row of what messages and their facts say, the first one before the others.
 
     An empty text and a negative number are null where the column may be.
 
     Args:
-        given: values of columns that no message has.
+        facts: values of columns that no message has.
     Raises:
         AttributeError: a column is neither given nor in any message.
     """
-    sources = [*messages, *(it.facts for it in messages if hasattr(it, FACTS))]
+    sources = [*messages, *(message.facts for message in messages if hasattr(message, FACTS))]
     hints = _hints_of(cast("Any", kind))
-    for key, it in columns_of(kind).items():
-        if key not in given:
-            name = it.source or key
-            source = next((each for each in sources if hasattr(each, name)), messages[0])
-            given[key] = _value_of(getattr(source, name), it, hints[key])
-    return kind(**given)
+    for key, column in columns_of(kind).items():
+        if key not in facts:
+            name = column.source or key
+            source = next(
+                (one_source for one_source in sources if hasattr(one_source, name)), messages[0]
+            )
+            facts[key] = _value_of(getattr(source, name), column, hints[key])
+    return kind(**facts)
 
 
-def _value_of(value: Any, it: Column, hint: Any) -> Any:
+def _value_of(value: Any, column: Column, hint: Any) -> Any:
     if get_origin(hint) is tuple:
         part = get_args(hint)[0]
         return tuple(
-            row_of(cast("Any", part), each) if is_dataclass(part) else each for each in value
+            row_of(cast("Any", part), item) if is_dataclass(part) else item for item in value
         )
     if type(None) in get_args(hint):
         if isinstance(value, int):
-            return None if value < 0 or (it.is_zero_null and not value) else value
+            return None if value < 0 or (column.is_zero_null and not value) else value
         return None if value == "" else value
     return value
 
@@ -195,10 +197,10 @@ def described(kind: type, prefix: str = "") -> Iterator[Described]:
     """Every key of a kind of row, those of nested rows behind their parent's (`members[].host`)."""
     headings = headings_of(kind)
     hints = get_type_hints(kind)
-    for key, it in columns_of(kind).items():
+    for key, column in columns_of(kind).items():
         name, nested = _spelled(hints[key])
         heading = headings.get(key, "") if not prefix else ""
-        yield Described(prefix + key, name, heading, it.meaning)
+        yield Described(prefix + key, name, heading, column.meaning)
         if nested is not None:
             mark = "[]" if name.startswith("array") else ""
             yield from described(nested, f"{prefix}{key}{mark}.")

@@ -25,7 +25,9 @@ from coordinator.core.session_values.records import EndCause
 from coordinator.observe.gauges import OnScrape, buckets
 from coordinator.observe.rebalance_metrics import WAITS_S, seconds_between
 
-ENDED = tuple(each.value for each in HandoffOutcome if each is not HandoffOutcome.OPEN)
+ENDED = tuple(
+    an_outcome.value for an_outcome in HandoffOutcome if an_outcome is not HandoffOutcome.OPEN
+)
 PHASES = ("prepare", "drain", "forced", "copy")
 FREE = "free"
 """Reason of a move of a partition that nobody held."""
@@ -79,7 +81,7 @@ class SessionMetrics:
                 self._handoffs.labels(mode.value, outcome)
         for phase in PHASES:
             self._phases.labels(phase)
-        for reason in (*(each.value for each in MoveReason), FREE):
+        for reason in (*(move_reason.value for move_reason in MoveReason), FREE):
             self._moves.labels(reason)
 
     def observe(self, event: Event) -> None:

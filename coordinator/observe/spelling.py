@@ -55,7 +55,11 @@ def time_of_day(at_ms: int) -> str:
 def name_of(member_id: str, client_id: str, client_host: str = "", software: str = "") -> str:
     """The client id, else a short form of the member id; with the client's software and host."""
     name = printable(client_id or short_id(member_id) or "an unknown member")
-    where = ", ".join(printable(it) for it in (software, client_host.removeprefix("/")) if it)
+    where = ", ".join(
+        printable(given_name)
+        for given_name in (software, client_host.removeprefix("/"))
+        if given_name
+    )
     return f"{name} ({where})" if where else name
 
 
@@ -64,9 +68,9 @@ def member_of(member_id: str) -> str:
 
     A name may be that of two processes after each other. Without a UUID: the id, quoted.
     """
-    found = WITH_UUID.fullmatch(member_id)
-    name = found["name"] if found else member_id
-    return f"{quoted(name)} …{member_id[-4:]}" if found and name else quoted(short_id(member_id))
+    match = WITH_UUID.fullmatch(member_id)
+    name = match["name"] if match else member_id
+    return f"{quoted(name)} …{member_id[-4:]}" if match and name else quoted(short_id(member_id))
 
 
 def quoted(text: str) -> str:
@@ -74,9 +78,9 @@ def quoted(text: str) -> str:
     return f"'{printable(text)}'"
 
 
-def count_of(number: int, what: str) -> str:
+def count_of(number: int, noun: str) -> str:
     """1 member, 2 members."""
-    return f"{number} {what}" if number == 1 else f"{number} {what}s"
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
 def listed(names: Iterable[str], most: int) -> str:

@@ -113,7 +113,7 @@ class Lane:
 
 
 def phases(rebalance: Rebalance) -> tuple[Bar, ...]:
-    found, begin = [], 0
+    bars, begin = [], 0
     for kind, length in (
         ("join", rebalance.join_phase_ms),
         ("sync", rebalance.sync_phase_ms),
@@ -121,9 +121,9 @@ def phases(rebalance: Rebalance) -> tuple[Bar, ...]:
     ):
         if length < 0:
             break
-        found.append(Bar(kind, begin, begin + length))
+        bars.append(Bar(kind, begin, begin + length))
         begin += length
-    return tuple(found)
+    return tuple(bars)
 
 
 def lanes(rebalance: Rebalance) -> list[Lane]:
@@ -131,7 +131,7 @@ def lanes(rebalance: Rebalance) -> list[Lane]:
     start = rebalance.started_at_ms
     end = rebalance.ended_at_ms - start
     formed = rebalance.join_phase_ms if rebalance.join_phase_ms >= 0 else end
-    found = []
+    lanes = []
     slowest = slowest_to_join(rebalance.participants, rebalance.removed)
     for member in rebalance.participants:
         joined = member.joined_at_ms - start
@@ -144,21 +144,21 @@ def lanes(rebalance: Rebalance) -> list[Lane]:
         ]
         is_last = slowest is not None and slowest[0] is member and slowest[1] >= LATE_MS
         note = f"last, by {spell(slowest[1])}" if slowest is not None and is_last else ""
-        found.append(Lane(_name(member), tuple(b for b in bars if b.end_ms > b.begin_ms), note))
+        lanes.append(Lane(_name(member), tuple(b for b in bars if b.end_ms > b.begin_ms), note))
     names = {member.member_id for member in rebalance.participants}
     for gone in rebalance.removed:
         if gone.member_id not in names:
             waited = (Bar(LATE, 0, formed),) if gone.code in WAITED_FOR else ()
             cause = printable(gone.cause)
             note = cause if cause.startswith("left") else f"removed: {cause}"
-            found.append(Lane(_name(gone), waited, note))
-    return found
+            lanes.append(Lane(_name(gone), waited, note))
+    return lanes
 
 
 def rests(rebalance: Rebalance) -> list[Lane]:
     """Lanes of partitions that nobody worked on, the longest first; bars may begin before 0."""
     start = rebalance.started_at_ms
-    found = []
+    lanes = []
     rested = [move for move in rebalance.moves if move.unowned_ms_min or move.unowned_ms_max]
     for move in rested[:REST_LANES_MAX]:
         end = move.resumed_at_ms - start
@@ -172,9 +172,9 @@ def rests(rebalance: Rebalance) -> list[Lane]:
         who = f"{former} → {new}" if move.has_moved else f"stayed with {new}"
         note = f"{who}, {_between(move.unowned_ms_min, move.unowned_ms_max)}"
         name = partitions_of(move.topic, move.partitions, move.partition_count)
-        found.append(Lane(name[:24], tuple(b for b in bars if b.end_ms > b.begin_ms), note))
+        lanes.append(Lane(name[:24], tuple(b for b in bars if b.end_ms > b.begin_ms), note))
     left = len(rested) - REST_LANES_MAX
-    return [*found, Lane("", (), f"and {left} more")] if left > 0 else found
+    return [*lanes, Lane("", (), f"and {left} more")] if left > 0 else lanes
 
 
 def _between(shortest_ms: int, longest_ms: int) -> str:

@@ -106,10 +106,10 @@ def as_svg(rebalance: Rebalance, *, dark: bool = False, layout: Layout = WIDE) -
     def x(ms: float) -> float:
         return layout.left + layout.width * (ms - begin) / (end - begin)
 
-    def bar(begin_ms: int, end_ms: int, y: int, colour: str, what: str) -> str:
+    def bar(begin_ms: int, end_ms: int, y: int, colour: str, text: str) -> str:
         return (
             f'<rect x="{x(begin_ms):.1f}" y="{y}" width="{max(x(end_ms) - x(begin_ms), 1):.1f}" '
-            f'height="{BAR}" fill="{colour}"><title>{escape(what)}, {spell(end_ms - begin_ms)}'
+            f'height="{BAR}" fill="{colour}"><title>{escape(text)}, {spell(end_ms - begin_ms)}'
             "</title></rect>"
         )
 
@@ -126,16 +126,33 @@ def as_svg(rebalance: Rebalance, *, dark: bool = False, layout: Layout = WIDE) -
     else:
         parts.append(f'<text x="{layout.left}" y="22" font-size="15">{escape(title)}</text>')
         parts.append(_text(layout.left - 10, 58, "phases", anchor="end"))
-    for each in phases(rebalance):
-        parts.append(bar(each.begin_ms, each.end_ms, 44, PHASE_COLOURS[each.kind], each.kind))
-        if x(each.end_ms) - x(each.begin_ms) > 70:
-            label = f"{each.kind} {spell(each.end_ms - each.begin_ms)}"
-            parts.append(f'<text x="{x(each.begin_ms) + 6:.1f}" y="58" fill="white">{label}</text>')
+    for phase_bar in phases(rebalance):
+        parts.append(
+            bar(
+                phase_bar.begin_ms,
+                phase_bar.end_ms,
+                44,
+                PHASE_COLOURS[phase_bar.kind],
+                phase_bar.kind,
+            )
+        )
+        if x(phase_bar.end_ms) - x(phase_bar.begin_ms) > 70:
+            label = f"{phase_bar.kind} {spell(phase_bar.end_ms - phase_bar.begin_ms)}"
+            parts.append(
+                f'<text x="{x(phase_bar.begin_ms) + 6:.1f}" y="58" fill="white">{label}</text>'
+            )
     for number, lane in enumerate(everyone):
         y = layout.top + number * layout.lane
         parts += layout.texts(lane, y, right)
         parts += [
-            bar(it.begin_ms, it.end_ms, y, COLOURS[it.kind], MEANINGS[it.kind]) for it in lane.bars
+            bar(
+                lane_bar.begin_ms,
+                lane_bar.end_ms,
+                y,
+                COLOURS[lane_bar.kind],
+                MEANINGS[lane_bar.kind],
+            )
+            for lane_bar in lane.bars
         ]
     marks = ticks(begin, end)[:: layout.every]
     for at_ms in marks:

@@ -243,8 +243,8 @@ class GroupAdmin(SessionGroupAdmin):
         Raises:
             LookupError: the group is being loaded, or moves; try again.
         """
-        found, manifest = self._fetched(group_id)
-        return {key: commit.offset for key, commit in found.items()}, manifest
+        offsets, manifest = self._fetched(group_id)
+        return {key: commit.offset for key, commit in offsets.items()}, manifest
 
     def offsets_with_metadata(
         self, group_id: str, partitions: Collection[TopicPartition] = ()
@@ -295,8 +295,11 @@ class GroupAdmin(SessionGroupAdmin):
             group_id=group_id, prefix=prefix, after_version=after_version
         )
         response = self._ask(self._group(group_id).FetchDocuments, request)
-        found = [Document(each.name, each.content, each.version) for each in response.documents]
-        return found, response.document_count
+        documents = [
+            Document(document.name, document.content, document.version)
+            for document in response.documents
+        ]
+        return documents, response.document_count
 
     def log_ends(self, group_id: str) -> dict[TopicPartition, ReportedEnd]:
         """Ends of the logs of a group's partitions, as members reported them; may be empty."""
@@ -333,20 +336,20 @@ class GroupAdmin(SessionGroupAdmin):
             grpc.RpcError: a node went away, or rebalances come faster than they are consumed.
         """
         request = pb.WatchRebalancesRequest(group_ids=group_ids)
-        found: queue.SimpleQueue[pb.Rebalance | grpc.RpcError | None] = queue.SimpleQueue()
+        events: queue.SimpleQueue[pb.Rebalance | grpc.RpcError | None] = queue.SimpleQueue()
 
         def pump(address: str) -> None:
             try:
                 stub = admin_pb2_grpc.GroupAdminStub(self.channel(address))
                 for rebalance in stub.WatchRebalances(request):
-                    found.put(rebalance)
-                found.put(None)
+                    events.put(rebalance)
+                events.put(None)
             except grpc.RpcError as error:
-                found.put(error)
+                events.put(error)
 
         for address in self.addresses().values():
             threading.Thread(target=pump, args=(address,), daemon=True).start()
-        while (rebalance := found.get()) is not None:
+        while (rebalance := events.get()) is not None:
             if isinstance(rebalance, grpc.RpcError):
                 raise rebalance
             yield rebalance

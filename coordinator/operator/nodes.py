@@ -80,15 +80,15 @@ class Nodes:
         def find(address: str) -> str:
             stub = group_pb2_grpc.GroupCoordinatorStub(self.channel(address))
             request = group_pb2.FindCoordinatorRequest(group_id=group_id)
-            found = stub.FindCoordinator(request, timeout=TIMEOUT_S)
-            if not found.host:
+            response = stub.FindCoordinator(request, timeout=TIMEOUT_S)
+            if not response.host:
                 raise LookupError(f"Nobody coordinates group '{group_id}' at present; try again.")
-            return address_of(found.host, found.port)
+            return address_of(response.host, response.port)
 
-        found = self._coordinators.get(group_id) or self._first(self._bootstrap, find)
+        coordinator = self._coordinators.get(group_id) or self._first(self._bootstrap, find)
         if self._remember:
-            self._coordinators[group_id] = found
-        return found
+            self._coordinators[group_id] = coordinator
+        return coordinator
 
     def describe(self) -> cluster_pb2.DescribeClusterResponse:
         """All nodes, and the leader of each shard, as known to the first node that answers."""

@@ -112,8 +112,8 @@ def status(member: SessionGroup.Member) -> str:
 def free_of(told: SessionGroup) -> dict[str, int]:
     """Number of partitions that nobody holds, by the code of why."""
     free = Counter[str]()
-    for each in (free for topic in told.topics for free in topic.free):
-        free[each.why] += each.partitions.last - each.partitions.first + 1
+    for row in (free for topic in told.topics for free in topic.free):
+        free[row.why] += row.partitions.last - row.partitions.first + 1
     return free
 
 

@@ -34,7 +34,9 @@ class TopicAdmin(Nodes):
         """
         request = pb.ListTopicsRequest()
         nodes = self.addresses().values()
-        listed = self._first(nodes, lambda it: self._ask(self._topics(it).ListTopics, request))
+        listed = self._first(
+            nodes, lambda topic: self._ask(self._topics(topic).ListTopics, request)
+        )
         return list(listed.topics)
 
     def set_topic(self, topic: str, partitions: int, *, may_shrink: bool = False) -> int:

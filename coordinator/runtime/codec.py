@@ -77,7 +77,10 @@ _KINDS: dict[str, type[Record]] = {
 def _read_members(messages: Any) -> tuple[r.MemberRecord, ...]:
     """Many members of a group have the same metadata, which are kept once."""
     same: dict[bytes, bytes] = {}
-    return tuple(_read_member(each, same.setdefault(it := each.metadata, it)) for each in messages)
+    return tuple(
+        _read_member(message, same.setdefault(metadata := message.metadata, metadata))
+        for message in messages
+    )
 
 
 DIFFERS: Exceptions = {
@@ -96,7 +99,7 @@ _SHARED = (
 """Texts that many members and offsets have in common."""
 _MAPPINGS = Mappings(DIFFERS, shared=_SHARED)
 _read_member = _MAPPINGS.between(
-    r.MemberRecord, pb.GroupMetadata.Member.DESCRIPTOR, given="metadata"
+    r.MemberRecord, pb.GroupMetadata.Member.DESCRIPTOR, supplied="metadata"
 ).value
 
 
@@ -121,10 +124,10 @@ def _ended(entered: Mapped, switched: Mapped) -> Mapped:
     def fields(record: s.HandoffsEnded) -> dict[str, Any]:
         return {
             "records": [
-                {"phase_entered": entered.fields(each)}
-                if isinstance(each, s.PhaseEntered)
-                else {"switched": switched.fields(each)}
-                for each in record.records
+                {"phase_entered": entered.fields(ended)}
+                if isinstance(ended, s.PhaseEntered)
+                else {"switched": switched.fields(ended)}
+                for ended in record.records
             ]
         }
 
@@ -132,10 +135,10 @@ def _ended(entered: Mapped, switched: Mapped) -> Mapped:
         return s.HandoffsEnded(
             group_id,
             tuple(
-                entered.value(each.phase_entered, group_id)
-                if each.HasField("phase_entered")
-                else switched.value(each.switched, group_id)
-                for each in message.records
+                entered.value(ended.phase_entered, group_id)
+                if ended.HasField("phase_entered")
+                else switched.value(ended.switched, group_id)
+                for ended in message.records
             ),
         )
 
@@ -153,18 +156,18 @@ _READERS: dict[str, Callable[[Any, str], Record]] = {
 }
 
 
-def located(shard: ShardId, found: Loaded) -> Iterator[tuple[dict[str, int], Record]]:
+def located(shard: ShardId, loaded: Loaded) -> Iterator[tuple[dict[str, int], Record]]:
     """Every record of a shard's log with its position, as the fields that tools print."""
-    if found.snapshot is not None:
-        place = {"shard": shard, "snapshot": found.snapshot.sequence}
-        for data in found.snapshot.records:
-            yield place, decode(data)
-    for entry in found.entries:
+    if loaded.snapshot is not None:
+        context = {"shard": shard, "snapshot": loaded.snapshot.sequence}
+        for data in loaded.snapshot.records:
+            yield context, decode(data)
+    for entry in loaded.entries:
         for index, data in enumerate(entry.records):
-            place = {
+            context = {
                 "shard": shard,
                 "sequence": entry.sequence,
                 "epoch": entry.fence_epoch,
                 "log_offset": entry.base_offset + index,
             }
-            yield place, decode(data)
+            yield context, decode(data)

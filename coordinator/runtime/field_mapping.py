@@ -103,24 +103,26 @@ class Mappings:
         self._names = names
         self._shared = frozenset(shared)
 
-    def between(self, kind: type, message: Any, given: str = "group_id") -> Mapped:
+    def between(self, kind: type, message: Any, supplied: str = "group_id") -> Mapped:
         """Compile a mapping both ways.
 
         Args:
             message: descriptor of the messages.
-            given: field that readers are given; by default that which stands beside a record.
+            supplied: field that readers get as an argument; by default the one beside a record.
         Raises:
             TypeError: a field of the one has no counterpart in the other.
         """
         names = [field.name for field in fields(kind)]
         pairs = {pair.attribute: pair for pair in self._pairs(kind, message, names)}
-        lacking = {*names} - {*pairs, given}
+        lacking = {*names} - {*pairs, supplied}
         lacking |= {*_paths(message)} - {pair.path for pair in pairs.values()}
         if lacking:
             raise TypeError(f"{kind.__name__}: no counterpart of {', '.join(sorted(lacking))}")
         source = _Source(kind=kind)
-        values = [given if name == given else self._decoded(pairs[name], source) for name in names]
-        read = source.function(f"it, {given}=''", f"kind({', '.join(values)})")
+        values = [
+            supplied if name == supplied else self._decoded(pairs[name], source) for name in names
+        ]
+        read = source.function(f"it, {supplied}=''", f"kind({', '.join(values)})")
         return Mapped(self._writer(list(pairs.values())), read)
 
     def projection(self, kind: type, message: Any, *but: str) -> WriteFields:
@@ -130,7 +132,7 @@ class Mappings:
             message: descriptor of the messages.
             but: fields and properties that are left out.
         """
-        properties = [name for name, it in vars(kind).items() if isinstance(it, property)]
+        properties = [name for name, value in vars(kind).items() if isinstance(value, property)]
         names = [field.name for field in fields(kind)] + properties
         names = [name for name in names if name not in but]
         return self._writer(list(self._pairs(kind, message, names)))
@@ -141,14 +143,14 @@ class Mappings:
         hints, declared = get_type_hints(kind), {field.name: field for field in fields(kind)}
         for name in names:
             differs = self._differs.get(kind, {}).get(name, Differs())
-            found = _field(message, differs.name or name)
-            if found is None and name in self._names:
-                found = _field(message, self._names[name])
-            if found is None:
+            pair = _field(message, differs.name or name)
+            if pair is None and name in self._names:
+                pair = _field(message, self._names[name])
+            if pair is None:
                 continue
             default = declared[name].default if name in declared else MISSING
             hint, is_optional = _without_none(hints.get(name, int))
-            yield _Pair(name, hint, is_optional, default, *found, differs)
+            yield _Pair(name, hint, is_optional, default, *pair, differs)
 
     def _writer(self, pairs: Sequence[_Pair]) -> WriteFields:
         source = _Source()
@@ -175,7 +177,7 @@ class Mappings:
                 encoded = self._encode(part, field, "each", source)
                 return operand if encoded == "each" else f"[{encoded} for each in {operand}]"
             names = zip(get_args(hint), field.message_type.fields, strict=True)
-            parts = [f"{each.name!r}: {operand}[{n}]" for n, (_, each) in enumerate(names)]
+            parts = [f"{inner.name!r}: {operand}[{n}]" for n, (_, inner) in enumerate(names)]
             return f"{{{', '.join(parts)}}}"
         if is_dataclass(hint):
             assert isinstance(hint, type)
@@ -206,8 +208,8 @@ class Mappings:
                 return f"tuple([{decoded} for each in {operand}])"
             inside = zip(get_args(hint), field.message_type.fields, strict=True)
             parts = [
-                self._decode(part, None, f"{operand}.{each.name}", source, is_shared=True)
-                for part, each in inside
+                self._decode(part, None, f"{operand}.{item.name}", source, is_shared=True)
+                for part, item in inside
             ]
             return f"({', '.join(parts)})"
         if is_dataclass(hint):
@@ -224,9 +226,9 @@ class _Source:
     def __init__(self, **objects: Any) -> None:
         self._objects = objects
 
-    def name(self, it: Any) -> str:
+    def name(self, value: Any) -> str:
         name = f"_{len(self._objects)}"
-        self._objects[name] = it
+        self._objects[name] = value
         return name
 
     def function(self, arguments: str, expression: str) -> Callable[..., Any]:
@@ -246,7 +248,7 @@ def _field(message: Any, name: str) -> tuple[Any, str] | None:
 def _paths(message: Any) -> Iterator[str]:
     for field in message.fields:
         if field.name == FACTS:
-            yield from (f"{FACTS}.{each.name}" for each in field.message_type.fields)
+            yield from (f"{FACTS}.{inner.name}" for inner in field.message_type.fields)
         else:
             yield field.name
 
@@ -255,11 +257,11 @@ def _with_facts(write: WriteFields, paths: Sequence[str]) -> WriteFields:
     """Facts as a message of their own, which is absent if there is nothing to say."""
 
     def nested(value: Any) -> dict[str, Any]:
-        found = write(value)
-        facts = {path.partition(".")[2]: found.pop(path) for path in paths}
+        fields = write(value)
+        facts = {path.partition(".")[2]: fields.pop(path) for path in paths}
         if any(facts.values()):
-            found[FACTS] = facts
-        return found
+            fields[FACTS] = facts
+        return fields
 
     return nested
 
@@ -280,12 +282,12 @@ def _is_enum(hint: Any) -> bool:
 
 def distances(ranges: Iterable[tuple[int, int]]) -> list[int]:
     """First and last of each range in turn, each as its distance from the number before."""
-    found: list[int] = []
+    distances: list[int] = []
     before = 0
     for first, last in ranges:
-        found += (first - before, last - first)
+        distances += (first - before, last - first)
         before = last
-    return found
+    return distances
 
 
 def ranges(numbers: Iterable[int]) -> tuple[tuple[int, int], ...]:

@@ -168,11 +168,13 @@ class ShortPauses:
         gc.callbacks.remove(self._watch)
         gc.set_threshold(*self._thresholds_before)
 
-    def _watch(self, phase: str, what: dict[str, Any]) -> None:  # Any: the collector's own words.
+    def _watch(
+        self, phase: str, details: dict[str, Any]
+    ) -> None:  # Any: the collector's own words.
         if phase == "start":
             self._began = time.perf_counter()
             return
-        generation = what["generation"]
+        generation = details["generation"]
         seconds = time.perf_counter() - self._began
         self.counts[generation][bisect_left(PAUSE_BOUNDS_S, seconds)] += 1
         self.total_s[generation] += seconds

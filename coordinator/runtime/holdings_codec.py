@@ -64,4 +64,4 @@ def encode_topics(topics: _Topics) -> list[dict[str, Any]]:
 
 def decode_topics(messages: Iterable[pb.Reservation.Topic]) -> _Topics:
     """Decode ranges of partitions by topic."""
-    return tuple((intern(each.name), ranges(each.ranges)) for each in messages)
+    return tuple((intern(message.name), ranges(message.ranges)) for message in messages)

@@ -50,7 +50,7 @@ class RecordedPlan:
                 for topic, ranges in by_topic.items()
             ),
             tuple((*move[:-1], move.reason.value) for move in plan.moves),
-            tuple((*place, why.value) for place, why in plan.unplaced.items()),
+            tuple((*partition, why.value) for partition, why in plan.unplaced.items()),
             plan.obstacles,
         )
 
@@ -113,7 +113,7 @@ def to_json(value: Any) -> Any:
     if isinstance(value, bytes):
         return {"bytes": base64.b64encode(value).decode()}
     if isinstance(value, tuple | list):
-        return [to_json(each) for each in value]
+        return [to_json(item) for item in value]
     return value
 
 
@@ -124,7 +124,7 @@ def from_json(value: Any) -> Any:
         ValueError: there is no such input, or it has other fields.
     """
     if isinstance(value, list):
-        return tuple(from_json(each) for each in value)
+        return tuple(from_json(item) for item in value)
     if not isinstance(value, dict):
         return value
     ((name, content),) = value.items()
@@ -138,7 +138,7 @@ def from_json(value: Any) -> Any:
             raise ValueError(f"there is no {kind!r:.80} {member!r:.80}") from None
     if name not in _KINDS or not isinstance(content, dict):
         raise ValueError(f"there is no input {name!r:.80}")
-    found = parse_dataclass(
-        _KINDS[name], {field: from_json(each) for field, each in content.items()}
+    parsed = parse_dataclass(
+        _KINDS[name], {field: from_json(item) for field, item in content.items()}
     )
-    return found.plan() if isinstance(found, RecordedPlan) else found
+    return parsed.plan() if isinstance(parsed, RecordedPlan) else parsed

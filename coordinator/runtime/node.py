@@ -130,7 +130,7 @@ class Node:
             follow=self._table.follow,
             unfollow=self._table.unfollow,
             expect=self._table.expect,
-            report=lambda what: self._watchers.failure(what, None),
+            report=lambda reason: self._watchers.failure(reason, None),
             end=self._on_end,
         )
         self.cluster = ClusterRunner(
@@ -304,8 +304,8 @@ class Node:
 
     def loaded_shards(self) -> dict[ShardId, Shard]:
         """The shards that this node leads and has loaded."""
-        found = ((shard, runner.shard) for shard, runner in list(self._runners.items()))
-        return {number: shard for number, shard in found if shard is not None}
+        shards = ((shard, runner.shard) for shard, runner in list(self._runners.items()))
+        return {number: shard for number, shard in shards if shard is not None}
 
     @property
     def node_id(self) -> int:
@@ -319,9 +319,9 @@ class Node:
         own = self.node_id
         return [info for number, info in self.cluster_view().nodes.items() if number != own]
 
-    def report(self, what: str) -> None:
+    def report(self, reason: str) -> None:
         """Log a problem, in words."""
-        self._watchers.failure(what, None)
+        self._watchers.failure(reason, None)
 
     def stats(self) -> list[ShardStats]:
         """Numbers of each shard of this node."""
@@ -417,8 +417,8 @@ class Node:
 
     def _elsewhere(self, request: Request) -> Reply:
         group_id = getattr(request, "group_id", "")
-        found = self.leader_elsewhere(group_id)
+        leader = self.leader_elsewhere(group_id)
         words = advice(ErrorCode.NOT_COORDINATOR)
-        if found is not None:
-            words = f"{words} ({address_of(found.host, found.port)})"
+        if leader is not None:
+            words = f"{words} ({address_of(leader.host, leader.port)})"
         return request.refusal(Refused(ErrorCode.NOT_COORDINATOR, words))

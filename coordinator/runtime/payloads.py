@@ -48,10 +48,10 @@ def read_owned(metadata: bytes) -> tuple[tuple[str, int], ...] | None:
     Not cached: members hold different partitions.
     """
     try:
-        found = owned_partitions(metadata, OWNED_MAX)
+        owned = owned_partitions(metadata, OWNED_MAX)
     except ConsumerProtocolError:
         return None
-    return tuple((p.topic, p.partition) for p in found)
+    return tuple((p.topic, p.partition) for p in owned)
 
 
 def assignment_of(member: DescribedMember) -> bytes:
@@ -73,10 +73,10 @@ def _partitions(assignment: bytes) -> tuple[tuple[str, int], ...] | None:
     if not assignment:
         return ()
     try:
-        found = decode_assignment(assignment, OWNED_MAX).partitions
+        assigned = decode_assignment(assignment, OWNED_MAX).partitions
     except ConsumerProtocolError:
         return None
-    return tuple((p.topic, p.partition) for p in found)
+    return tuple((p.topic, p.partition) for p in assigned)
 
 
 _remembered_topics = lru_cache(maxsize=1024)(_topics)

@@ -86,7 +86,7 @@ class PlannerProcess:
 async def _start() -> Process:
     # The child imports what this process does, wherever that was found, and nothing from the
     # current folder. A session of its own: a terminal's Ctrl-C is the node's to answer.
-    path = os.pathsep.join(each for each in sys.path if each)
+    path = os.pathsep.join(entry for entry in sys.path if entry)
     return await asyncio.create_subprocess_exec(
         *(sys.executable, "-P", "-m", CHILD),
         stdin=PIPE,

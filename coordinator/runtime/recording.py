@@ -192,14 +192,16 @@ def _soft_classic(group: ClassicGroup) -> tuple[Any, ...]:
 
 def _soft_sessions(group: SessionGroup) -> tuple[Any, ...]:
     members = [
-        (member_id, each.stream_number, each.number, each.is_suspect, each.mailbox.version)
-        for member_id, each in sorted(group.members.items())
+        (member_id, member.stream_number, member.number, member.is_suspect, member.mailbox.version)
+        for member_id, member in sorted(group.members.items())
     ]
     states = group.partition_states.items()
     return (
         members,
         sorted(group.waiting),
-        sorted((place, target) for place, (target, _) in group.planning.targets.items()),
-        sorted((place, it.release.token) for place, it in states if it.release),
-        sorted((place, it.writes_pending) for place, it in states if it.writes_pending),
+        sorted((partition, target) for partition, (target, _) in group.planning.targets.items()),
+        sorted((partition, state.release.token) for partition, state in states if state.release),
+        sorted(
+            (partition, state.writes_pending) for partition, state in states if state.writes_pending
+        ),
     )

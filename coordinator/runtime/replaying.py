@@ -68,7 +68,7 @@ def replay(lines: Iterable[str]) -> Replayed:
         NoRecording: see there.
         AssertionError: an input broke a rule of the shard, as it did when it was recorded.
     """
-    found = Replayed()
+    replayed = Replayed()
     ids = _NoIds()
     shard: Shard | None = None
     now_ms, made_by = 0, ""
@@ -96,56 +96,56 @@ def replay(lines: Iterable[str]) -> Replayed:
                 event = from_json(line["in"])
                 if not isinstance(event, Input):
                     raise NoRecording(f"{type(event).__name__} is no input")
-            if not _step(shard, event, now_ms, found, is_last=is_last):
+            if not _step(shard, event, now_ms, replayed, is_last=is_last):
                 break
         elif "beat" in line:
             with _reading(made_by):
                 now_ms = _now_ms(line, now_ms)
                 heartbeat = _beat(line["beat"])
-            _beat_again(shard, heartbeat, now_ms, found)
+            _beat_again(shard, heartbeat, now_ms, replayed)
         elif "take" in line:
             with _reading(made_by):
                 now_ms = _now_ms(line, now_ms)
                 stream_id = CallId(_number(line["take"]))
-            _take_again(shard, stream_id, now_ms, found)
+            _take_again(shard, stream_id, now_ms, replayed)
         elif "hash" in line:
-            _count(_number(line.get("inputs", found.inputs)), found)
-            _compare(shard, line["hash"], found)
+            _count(_number(line.get("inputs", replayed.inputs)), replayed)
+            _compare(shard, line["hash"], replayed)
         else:
             raise NoRecording(f"{made_by} wrote a line that {_OURS} does not read: {line!r:.80}")
     if shard is None:
         raise NoRecording("it is empty, or its first line is cut short")
-    return found
+    return replayed
 
 
 def _beat_again(
-    shard: Shard, heartbeat: tuple[str, str, str | None, int], now_ms: int, found: Replayed
+    shard: Shard, heartbeat: tuple[str, str, str | None, int], now_ms: int, replayed: Replayed
 ) -> None:
-    found.inputs += 1
+    replayed.inputs += 1
     if not shard.beat(*heartbeat, now_ms):
-        found.differences.append(f"input {found.inputs} is no heartbeat of a member at rest")
+        replayed.differences.append(f"input {replayed.inputs} is no heartbeat of a member at rest")
 
 
-def _take_again(shard: Shard, stream_id: CallId, now_ms: int, found: Replayed) -> None:
+def _take_again(shard: Shard, stream_id: CallId, now_ms: int, replayed: Replayed) -> None:
     if shard.take(stream_id, now_ms) is None:
-        found.differences.append(f"there is nothing to tell after {found.inputs} inputs")
+        replayed.differences.append(f"there is nothing to tell after {replayed.inputs} inputs")
 
 
-def _count(recorded: int, found: Replayed) -> None:
+def _count(recorded: int, replayed: Replayed) -> None:
     """Compare the number of inputs: a heartbeat that is missing need not change the state."""
-    missing, found.inputs = recorded - found.inputs, recorded
+    missing, replayed.inputs = recorded - replayed.inputs, recorded
     if missing:
-        what = f"{abs(missing)} inputs are {'missing' if missing > 0 else 'too many'}"
-        found.differences.append(f"{what} before the state after {recorded}")
+        difference = f"{abs(missing)} inputs are {'missing' if missing > 0 else 'too many'}"
+        replayed.differences.append(f"{difference} before the state after {recorded}")
 
 
-def _compare(shard: Shard, recorded: object, found: Replayed) -> None:
-    found.checked += 1
+def _compare(shard: Shard, recorded: object, replayed: Replayed) -> None:
+    replayed.checked += 1
     if state_hash(shard) != recorded:
-        found.differences.append(f"the state differs after {found.inputs} inputs")
+        replayed.differences.append(f"the state differs after {replayed.inputs} inputs")
 
 
-def _step(shard: Shard, event: Input, now_ms: int, found: Replayed, *, is_last: bool) -> bool:
+def _step(shard: Shard, event: Input, now_ms: int, replayed: Replayed, *, is_last: bool) -> bool:
     """Run one input; False if the recording ends between the input and an id that it drew."""
     try:
         outbox = shard.step(event, now_ms)
@@ -153,8 +153,8 @@ def _step(shard: Shard, event: Input, now_ms: int, found: Replayed, *, is_last: 
         if not is_last:
             raise
         return False
-    found.inputs += 1
-    found.rebalances += [
+    replayed.inputs += 1
+    replayed.rebalances += [
         event.record for event in outbox.events if isinstance(event, RebalanceJournaled)
     ]
     return True
@@ -168,8 +168,8 @@ def _reading(made_by: str) -> Iterator[None]:
     except NoRecording:
         raise
     except (KeyError, TypeError, ValueError, RecursionError, Damaged) as error:
-        what = error if isinstance(error, ValueError) else repr(error)
-        raise NoRecording(f"{made_by} wrote what {_OURS} does not read: {what}") from error
+        reason = error if isinstance(error, ValueError) else repr(error)
+        raise NoRecording(f"{made_by} wrote what {_OURS} does not read: {reason}") from error
 
 
 def _made_by(header: Line) -> str:

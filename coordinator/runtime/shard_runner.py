@@ -339,10 +339,10 @@ class ShardRunner:
         loop.call_later(BROKEN_AGAIN_S, self._drive, Tick())
 
     def _hand_out(self, fetched: Sequence[tuple[CallId, FetchedEntries]]) -> None:
-        for call_id, found in fetched:
+        for call_id, entries in fetched:
             waiting = self._fetches.get(call_id)
             if waiting is not None and not waiting.done():
-                waiting.set_result(found)
+                waiting.set_result(entries)
 
     def _wake_streams(self, wakes: Sequence[CallId]) -> None:
         for stream_id in wakes:
@@ -357,11 +357,11 @@ class ShardRunner:
                 listener.end(last)
 
     def _report(self, told: Sequence[Trouble | Recovery]) -> None:
-        for each in told:
-            if isinstance(each, Recovery):
-                self._watchers.recovery(each.words)
+        for event in told:
+            if isinstance(event, Recovery):
+                self._watchers.recovery(event.words)
             else:
-                self._watchers.failure(each.words, each.error)
+                self._watchers.failure(event.words, event.error)
 
     def _answer(self, replies: Sequence[tuple[CallId, Reply]]) -> None:
         if len(replies) <= RELEASE_SLICE and not self._releasing:

@@ -65,7 +65,7 @@ class ShardTable:
     _silent: SilentLeaders = field(init=False)
 
     def __post_init__(self) -> None:
-        self._silent = SilentLeaders(lambda what: self.watchers.failure(what, None), self.clock)
+        self._silent = SilentLeaders(lambda reason: self.watchers.failure(reason, None), self.clock)
 
     @property
     def has_followers(self) -> bool:

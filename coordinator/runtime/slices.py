@@ -82,12 +82,12 @@ async def in_slices(work: Work[Result], rest: Rest = LET_OTHERS_RUN) -> Result:
 
 def collected(items: Iterable[Item]) -> Work[list[Item]]:
     """Make items, a part of them at a time."""
-    found: list[Item] = []
+    collected_items: list[Item] = []
     left = iter(items)
     while part := list(islice(left, PART)):
-        found += part
+        collected_items += part
         yield
-    return found
+    return collected_items
 
 
 def at_once(work: Work[Result]) -> Result:

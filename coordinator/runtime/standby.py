@@ -121,7 +121,7 @@ class Standby:
             try:
                 if self._gathered is None:
                     self._gathered = await self._load()
-                found = await self.fetch(
+                fetched = await self.fetch(
                     leader,
                     self.shard_id,
                     leader_epoch,
@@ -130,11 +130,11 @@ class Standby:
                     MAX_WAIT_MS,
                 )
                 self.silent.heard(leader)
-                if found.error is not ErrorCode.NONE:
+                if fetched.error is not ErrorCode.NONE:
                     await asyncio.sleep(RETRY_S)
-                elif found.is_gone:
+                elif fetched.is_gone:
                     await self._catch_up(self._gathered)
-                for entry in found.entries:
+                for entry in fetched.entries:
                     add_entry(self._gathered, entry, self.clock.now_ms())
                 failures = 0
             except Unreachable as error:

@@ -87,16 +87,16 @@ class Guard:
             return self._decide(principal, operations, group)
         decided = self._decided
         key = (principal, operations, group)
-        found = decided.get(key)
-        if found is None:
-            found = self._decide(principal, operations, group)
+        decision = decided.get(key)
+        if decision is None:
+            decision = self._decide(principal, operations, group)
             size = ENTRY_BYTES + len(principal) + len(group or "")
             if len(decided) >= REMEMBER_MOST or self._decided_bytes + size > REMEMBER_BYTES:
                 decided.clear()
                 self._decided_bytes = 0
             self._decided_bytes += size
-            decided[key] = found
-        return found
+            decided[key] = decision
+        return decision
 
     def may_read_everything(self, principal: str) -> bool:
         """True if no group has to be hidden from a principal."""

@@ -131,14 +131,14 @@ class Security:
             before = now
             self.check_expiry()
 
-    def _try(self, what: str, make: Callable[[], None]) -> None:
+    def _try(self, subject: str, make: Callable[[], None]) -> None:
         try:
             make()
         except Exception as error:  # noqa: BLE001  # Whatever it is, the next change must be seen.
             self.reload_failures += 1
-            self.on_failure(f"{what} not reloaded, the old stay in force: {error}")
+            self.on_failure(f"{subject} not reloaded, the old stay in force: {error}")
         else:
-            self.on_reload(what)
+            self.on_reload(subject)
 
     def _files(self) -> list[str]:
         config = self._config
@@ -174,7 +174,7 @@ def load(
 
 def exposed(config: SecurityConfig, serving: ServingConfig, kafka: KafkaConfig) -> list[str]:
     """List, in words, the exposures that are refused unless `insecure` is set."""
-    found = []
+    exposed_by = []
     for name, address in (
         ("listen", serving.listen),
         ("kafka_listen", kafka.kafka_listen),
@@ -184,13 +184,13 @@ def exposed(config: SecurityConfig, serving: ServingConfig, kafka: KafkaConfig) 
         if not address or is_loopback(host):
             continue
         if not config.tls_cert_file:
-            found.append(f"{name} {address} is served in plain text")
+            exposed_by.append(f"{name} {address} is served in plain text")
         if name in PAGES and not config.is_guarded:
-            found.append(f"{name} {address} is served to anyone")
+            exposed_by.append(f"{name} {address} is served to anyone")
     if config.auth_jwks.startswith("http://"):
         if not is_loopback(urlsplit(config.auth_jwks).hostname or ""):
-            found.append("the keys of auth_jwks are fetched in plain text")
-    return found
+            exposed_by.append("the keys of auth_jwks are fetched in plain text")
+    return exposed_by
 
 
 # --- Inside -------------------------------------------------------------------------------------
@@ -210,9 +210,9 @@ def _check(config: SecurityConfig, serving: ServingConfig, kafka: KafkaConfig) -
             "auth_rules_file is given, and nothing that tells who calls: "
             "tls_client_ca_file, auth_tokens_file or auth_jwks"
         )
-    if not config.insecure and (found := exposed(config, serving, kafka)):
+    if not config.insecure and (failures := exposed(config, serving, kafka)):
         raise CannotSecure(
-            f"{'; '.join(found)}: give tls_cert_file and tls_key_file (and auth_tokens_file, "
+            f"{'; '.join(failures)}: give tls_cert_file and tls_key_file (and auth_tokens_file, "
             "auth_jwks or tls_client_ca_file for pages), listen on 127.0.0.1, "
             "or say --insecure if nobody else can reach this network"
         )

@@ -48,8 +48,8 @@ class Rule:
 
     def __str__(self) -> str:
         verb = "may not" if self.deny else "may"
-        what = ", ".join(sorted(self.operations))
-        return f"rule {self.number}: {self.principal} {verb} {what} on {self.groups}"
+        names = ", ".join(sorted(self.operations))
+        return f"rule {self.number}: {self.principal} {verb} {names} on {self.groups}"
 
     def concerns(self, principal: str, operation: Operation, group: str | None) -> bool:
         """True if the rule applies. `group` None: nodes, shards, metrics."""

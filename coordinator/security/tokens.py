@@ -47,11 +47,11 @@ class Tokens:
 
     def principal_of(self, digest: bytes) -> str | None:
         """Principal of a token's digest; None if it is unknown. Takes constant time."""
-        found = None
+        caller = None
         for principal, known in self._entries:
             if hmac.compare_digest(known, digest):
-                found = principal
-        return found
+                caller = principal
+        return caller
 
 
 def parse(text: str) -> Tokens:
@@ -66,10 +66,10 @@ def parse(text: str) -> Tokens:
         line = line.partition("#")[0].strip()
         if not line:
             continue
-        found = _LINE.fullmatch(line)
-        if found is None:
+        match = _LINE.fullmatch(line)
+        if match is None:
             raise CannotSecure(
                 f"line {number} is not PRINCIPAL sha256:HEX; `coordinator token new` makes one"
             )
-        entries.append((found[1], bytes.fromhex(found[2])))
+        entries.append((match[1], bytes.fromhex(match[2])))
     return Tokens(entries)

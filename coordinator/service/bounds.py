@@ -188,8 +188,8 @@ class Bounds:
         for request in requests:
             kind = type(request)
             for attribute, name, items in _ITEMS_OF[kind]:
-                if found := getattr(request, attribute):
-                    self.check_count(name, len(found), items)
+                if value := getattr(request, attribute):
+                    self.check_count(name, len(value), items)
             wrong = _texts(request)
             if (parts := _PARTS.get(kind)) is not None:
                 for number, violation in enumerate(parts(request), 1):
@@ -208,8 +208,10 @@ class Bounds:
             Malformed: with the fields.
         """
         self.check_count(field, len(group_ids), GROUPS)
-        found = (GROUP_ID.violation(f"{field}[{n}]", group) for n, group in enumerate(group_ids))
-        if wrong := [violation for violation in found if violation is not None]:
+        violations = (
+            GROUP_ID.violation(f"{field}[{n}]", group) for n, group in enumerate(group_ids)
+        )
+        if wrong := [violation for violation in violations if violation is not None]:
             raise Malformed(wrong)
 
     def check_count(self, field: str, count: int, items: Items) -> None:
@@ -294,17 +296,17 @@ def _of_leave(request: c.LeaveGroup) -> Parts:
 def _of_commit(request: c.CommitOffsets) -> Parts:
     seen: set[tuple[str, int]] = set()
     topic, t, p = None, -1, 0
-    for each in request.partitions:
-        if each.topic != topic:
-            topic, t, p = each.topic, t + 1, 0
+    for commit in request.partitions:
+        if commit.topic != topic:
+            topic, t, p = commit.topic, t + 1, 0
             yield TOPIC.violation(f"topics[{t}].name", topic)
-        key = (topic, each.partition)
-        if each.partition < 0 or key in seen:
-            what = "must not be negative" if each.partition < 0 else "is committed twice"
-            yield Violation(f"topics[{t}].partitions[{p}].partition_index", what)
-        if each.offset < 0:
-            place = f"topics[{t}].partitions[{p}].committed_offset"
-            yield Violation(place, "must not be negative")
+        key = (topic, commit.partition)
+        if commit.partition < 0 or key in seen:
+            reason = "must not be negative" if commit.partition < 0 else "is committed twice"
+            yield Violation(f"topics[{t}].partitions[{p}].partition_index", reason)
+        if commit.offset < 0:
+            path = f"topics[{t}].partitions[{p}].committed_offset"
+            yield Violation(path, "must not be negative")
         seen.add(key)
         p += 1
         yield None
@@ -329,15 +331,15 @@ def _of_list(request: c.ListGroups) -> Parts:
 
 def _of_documents(request: c.PutDocuments) -> Parts:
     seen: set[str] = set()
-    for index, each in enumerate(request.documents):
+    for index, document in enumerate(request.documents):
         field = f"documents[{index}].name"
-        if not each.name or each.name in seen:
-            yield Violation(field, "is written twice" if each.name else "must not be empty")
-        elif "\0" in each.name:
+        if not document.name or document.name in seen:
+            yield Violation(field, "is written twice" if document.name else "must not be empty")
+        elif "\0" in document.name:
             yield Violation(field, "must not contain NUL")
         else:
-            yield DOCUMENT_NAME.violation(field, each.name)
-        seen.add(each.name)
+            yield DOCUMENT_NAME.violation(field, document.name)
+        seen.add(document.name)
 
 
 def _of_policy(request: SetGroupPolicy) -> Parts:

@@ -39,7 +39,9 @@ def parts_of(
                 for first in range(0, len(members), LEAVING_AT_ONCE)
             ]
         case [c.DescribeGroup() | c.DeleteGroup(), _, *_]:
-            return list({getattr(each, "group_id", ""): each for each in requests}.values())
+            return list(
+                {getattr(request, "group_id", ""): request for request in requests}.values()
+            )
         case _:
             return requests
 
@@ -68,8 +70,8 @@ def merged_list(
     end = request.skip + request.limit if request.limit else None
     parts = [reply for reply in replies if isinstance(reply, ListReply)]
     groups: list[GroupListing] = []
-    found = merge(*(reply.groups for reply in parts), key=attrgetter("order_value", "group_id"))
-    for number, group in enumerate(found, 1):
+    listings = merge(*(reply.groups for reply in parts), key=attrgetter("order_value", "group_id"))
+    for number, group in enumerate(listings, 1):
         if is_shown is None or is_shown(group.group_id):
             groups.append(group)
         if is_shown is None and number == end:

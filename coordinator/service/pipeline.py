@@ -381,11 +381,11 @@ class Pipeline:
             return
         caller = call.caller
         deleted: Sequence[c.Request | Reply] = requests if replies is None else replies
-        for each in deleted:
-            if isinstance(each, c.DeleteGroup) or (
-                isinstance(each, DeleteReply) and each.error is ErrorCode.NONE
+        for reply in deleted:
+            if isinstance(reply, c.DeleteGroup) or (
+                isinstance(reply, DeleteReply) and reply.error is ErrorCode.NONE
             ):
-                self._on_deleted(each.group_id, caller.principal, caller.peer, replies is not None)
+                self._on_deleted(reply.group_id, caller.principal, caller.peer, replies is not None)
 
     def _timed_beat(
         self, group_id: str, member_id: str, instance_id: str | None, generation: int

@@ -89,6 +89,6 @@ class Malformed(CallRefused):
         super().__init__(text)
         self.violations = told
 
-    def within(self, place: str) -> Malformed:
-        """Return it with `place` before each field: the path of a request inside another one."""
-        return Malformed([Violation(place + v.field, v.description) for v in self.violations])
+    def within(self, path: str) -> Malformed:
+        """Return it with `path` before each field: the path of a request inside another one."""
+        return Malformed([Violation(path + v.field, v.description) for v in self.violations])

@@ -107,11 +107,11 @@ def _check(
             f"the topic has {before.partitions} partitions; fewer are set with --shrink "
             "(may_shrink), and members then stop to work on the others",
         )
-    if not before.set and sum(1 for it in view.topics.values() if it.set) >= TOPICS_MAX:
+    if not before.set and sum(1 for counts in view.topics.values() if counts.set) >= TOPICS_MAX:
         raise Refused(
             ErrorCode.INVALID_REQUEST, f"{TOPICS_MAX} topics are set, and there may be no more"
         )
-    total = sum(it.set for it in view.topics.values()) - before.set + partitions
+    total = sum(counts.set for counts in view.topics.values()) - before.set + partitions
     if total > ALL_PARTITIONS_MAX:
         raise Refused(
             ErrorCode.INVALID_PARTITIONS,

@@ -71,8 +71,8 @@ class TopicView:
 
     def partitions(self, topic: str) -> int:
         """Count in force; 0: there is no such topic."""
-        found = self.topics.get(topic)
-        return 0 if found is None else found.partitions
+        counts = self.topics.get(topic)
+        return 0 if counts is None else counts.partitions
 
 
 class TopicPeers(Protocol):
@@ -141,15 +141,15 @@ class Topics:
 
     async def log_ends(self, wanted: Partitions) -> LogEnds:
         """Log ends of these partitions, of which there are as many as one call may name."""
-        found = await self.log_ends_here(wanted)
+        log_ends = await self.log_ends_here(wanted)
         peers = self._node.peers() if self._peers is not None else []
         for heard in await asyncio.gather(*(self._ends_at(peer, wanted) for peer in peers)):
             for topic, ends in heard.items():
-                mine = found[topic]
+                mine = log_ends[topic]
                 for partition, (end, committed) in ends.items():
                     known = mine[partition]
                     mine[partition] = max(known[0], end), max(known[1], committed)
-        return found
+        return log_ends
 
     # --- This node ---
 
@@ -212,27 +212,31 @@ class Topics:
             if began_s < self._scan_at_s:
                 return
             self._scan_at_s = began_s
-            found: dict[ShardId, ToldTopics] = {}
-            for shard, it in self._node.loaded_shards().items():
+            by_shard: dict[ShardId, ToldTopics] = {}
+            for shard, one_shard in self._node.loaded_shards().items():
                 before = self._here.get(shard, ToldTopics())
-                groups = list(it.machine.groups.values())
-                found[shard] = await in_slices(told(groups, PAYLOADS.partitions, before))
-            counts = await in_slices(_counts(found))
-            self._here, self._counts_here = found, counts
+                groups = list(one_shard.machine.groups.values())
+                by_shard[shard] = await in_slices(told(groups, PAYLOADS.partitions, before))
+            counts = await in_slices(_counts(by_shard))
+            self._here, self._counts_here = by_shard, counts
             if self._scan_at_s == began_s:  # Nothing was changed meanwhile.
                 self._scan_at_s += IDLE_SHARE * (self._clock() - began_s)
 
     def _log_ends_of(self, wanted: Partitions) -> Work[LogEnds]:
-        found: LogEnds = {}
+        log_ends: LogEnds = {}
         for topic, partitions in wanted.items():
             yield
-            groups = [group for it in self._here.values() for group in it.groups.get(topic, ())]
-            ends = found[topic] = {}
+            groups = [
+                group
+                for reported in self._here.values()
+                for group in reported.groups.get(topic, ())
+            ]
+            ends = log_ends[topic] = {}
             for number, partition in enumerate(partitions, start=1):
                 ends[partition] = log_end(groups, (topic, partition))
                 if len(groups) > PART or not number % PART:
                     yield
-        return found
+        return log_ends
 
     async def _ends_at(self, peer: NodeInfo, wanted: Partitions) -> LogEnds:
         assert self._peers is not None
@@ -242,15 +246,17 @@ class Topics:
 
 
 def _counts(told_topics: Mapping[ShardId, ToldTopics]) -> Work[dict[ShardId, ShardTopics]]:
-    found: dict[ShardId, ShardTopics] = {}
-    for shard, it in told_topics.items():
-        counts = found[shard] = {}
-        for number, name in enumerate(it.set.keys() | it.told.keys()):
-            groups = len(it.groups.get(name, ()))
-            counts[name] = TopicCounts(it.set.get(name, 0), it.told.get(name, 0), groups)
+    by_shard: dict[ShardId, ShardTopics] = {}
+    for shard, reported in told_topics.items():
+        counts = by_shard[shard] = {}
+        for number, name in enumerate(reported.set.keys() | reported.told.keys()):
+            groups = len(reported.groups.get(name, ()))
+            counts[name] = TopicCounts(
+                reported.set.get(name, 0), reported.told.get(name, 0), groups
+            )
             if not number % PART:
                 yield
-    return found
+    return by_shard
 
 
 def _view(by_shard: Mapping[ShardId, ShardTopics], shards: int) -> Work[TopicView]:
@@ -261,7 +267,7 @@ def _view(by_shard: Mapping[ShardId, ShardTopics], shards: int) -> Work[TopicVie
             merged[name] = counts if known is None else known + counts
             if not number % PART:
                 yield
-    kept, partitions = {}, sum(it.set for it in merged.values())
+    kept, partitions = {}, sum(topic_counts.set for topic_counts in merged.values())
     for number, name in enumerate(sorted(merged)):
         if not number % PART:
             yield

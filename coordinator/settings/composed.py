@@ -51,7 +51,9 @@ class Settings:
         for name, value in values.items():
             setting_named(name)
             parts[_SECTION_OF[name]][name] = value
-        made: dict[str, Any] = {part: _SECTIONS[part](**given) for part, given in parts.items()}
+        made: dict[str, Any] = {
+            part: _SECTIONS[part](**settings) for part, settings in parts.items()
+        }
         return cls(**made)
 
     def changed(self, **values: Value) -> Settings:

@@ -65,26 +65,26 @@ def shared_store(value: str) -> SharedStore | None:
         return None
     if value.startswith(("postgresql://", "postgres://")):
         return _postgres(value)
-    found = re.fullmatch(r"(etcd|zookeeper)://([^/]+)/([\w.-]+)", value)
-    if found is None:
+    match = re.fullmatch(r"(etcd|zookeeper)://([^/]+)/([\w.-]+)", value)
+    if match is None:
         raise ValueError(
             "it may be sqlite, memory, sqlite:///FOLDER, etcd://HOST:PORT,HOST:PORT/NAME, "
             "zookeeper://HOST:PORT,HOST:PORT/NAME or "
             "postgresql://HOST:PORT,HOST:PORT/DATABASE?cluster=NAME"
         )
-    kind, endpoints, name = found.groups()
+    kind, endpoints, name = match.groups()
     return SharedStore(kind, tuple(endpoints.split(",")), name)
 
 
 def _postgres(value: str) -> SharedStore:
     """The cluster of a PostgreSQL URL is ours; everything else in it is libpq's, as it stands."""
     scheme, who, where, query = _parts_of_url(value)
-    names = [unquote(it.partition("=")[2]) for it in query if _key(it) == "cluster"]
+    names = [unquote(option.partition("=")[2]) for option in query if _key(option) == "cluster"]
     names = names or ["coordinator"]
     if len(names) > 1:
         raise ValueError("cluster names one schema")
     name = cluster_name(names[0])
-    kept = "&".join(it for it in query if _key(it) != "cluster")
+    kept = "&".join(option for option in query if _key(option) != "cluster")
     url = f"{scheme}{who}{where}{'?' * bool(kept)}{kept}"
     return SharedStore("postgresql", tuple(where.partition("/")[0].split(",")), name, url)
 
@@ -116,15 +116,15 @@ def without_password(value: str) -> str:
         user = re.split("[:/?@]", text, maxsplit=1)[0]
         return f"{scheme}{user}@{text.rpartition('@')[2]}"
     user, at = who.rstrip("@").partition(":")[0], "@" * bool(who)
-    kept = "&".join(it for it in query if not re.search("password|secret", _key(it)))
+    kept = "&".join(option for option in query if not re.search("password|secret", _key(option)))
     return f"{scheme}{user}{at}{where}{'?' * bool(kept)}{kept}"
 
 
 def _parts_of_url(url: str) -> tuple[str, str, str, list[str]]:
     """Scheme, user with `@`, hosts with database, and the query's parts: as libpq divides a URL."""
-    found = re.fullmatch(r"(\w*://)([^/@]*@)?([^?]*)\??(.*)", url, re.DOTALL)
-    assert found is not None, "a URL has a scheme"
-    scheme, who, where, query = found.groups(default="")
+    match = re.fullmatch(r"(\w*://)([^/@]*@)?([^?]*)\??(.*)", url, re.DOTALL)
+    assert match is not None, "a URL has a scheme"
+    scheme, who, where, query = match.groups(default="")
     return scheme, who, where, query.split("&") if query else []
 
 
@@ -138,7 +138,7 @@ def fixed_share(value: str) -> tuple[int, int]:
     Raises:
         ValueError: it is not K/N with K from 1 to N.
     """
-    found = re.fullmatch(r"([1-9]\d{0,2})/([1-9]\d{0,2})", value or "1/1")
-    if found is None or int(found[1]) > int(found[2]):
+    match = re.fullmatch(r"([1-9]\d{0,2})/([1-9]\d{0,2})", value or "1/1")
+    if match is None or int(match[1]) > int(match[2]):
         raise ValueError("give K/N, K from 1 to N")
-    return int(found[1]), int(found[2])
+    return int(match[1]), int(match[2])

@@ -100,15 +100,15 @@ def _read(sources: Sources) -> tuple[dict[str, Any], dict[str, str], list[str]]:
     values: dict[str, Any] = {}
     origins = dict.fromkeys(SETTINGS, "default")
     wrong = []
-    for it in sources.given():
+    for raw in sources.given():
         try:
-            setting = setting_named(it.name)
-            value = _typed(it.value, type(setting.default))
-            setting.check(it.name, value)
+            setting = setting_named(raw.name)
+            value = _typed(raw.value, type(setting.default))
+            setting.check(raw.name, value)
         except InvalidSetting as error:
-            wrong.append(f"{it.origin}: {error}")
+            wrong.append(f"{raw.origin}: {error}")
         else:
-            values[it.name], origins[it.name] = value, it.origin
+            values[raw.name], origins[raw.name] = value, raw.origin
     return values, origins, wrong
 
 

@@ -30,9 +30,9 @@ class Bugs:
     def add(self, error: Exception) -> Trouble:
         """Count an error; the result carries its traceback the first time that stack is seen."""
         self._count += 1
-        place = (type(error), *_places(error.__traceback__))
-        if place not in self._told:
-            self._told.add(place)
+        partition = (type(error), *_locations(error.__traceback__))
+        if partition not in self._told:
+            self._told.add(partition)
             return Trouble("the shard is inconsistent and is loaded again", error)
         return Trouble(
             f"the shard is inconsistent for the {self._count}th time in a row and is loaded again "
@@ -44,7 +44,7 @@ class Bugs:
         return min(BACKOFF_MS << min(max(0, self._count - 1), 10), BACKOFF_MS_MAX)
 
 
-def _places(trace: TracebackType | None) -> Iterator[tuple[object, int]]:
+def _locations(trace: TracebackType | None) -> Iterator[tuple[object, int]]:
     while trace is not None:
         yield trace.tb_frame.f_code, trace.tb_lineno
         trace = trace.tb_next

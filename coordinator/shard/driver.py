@@ -274,19 +274,19 @@ class ShardDriver:
                 self._report(f"the log cannot be read: {failed.words}")
                 self._take_over(BACKOFF_MS)
 
-    def _found_damage(self, found: FoundDamage) -> None:
-        if found.job is not self._job:
+    def _found_damage(self, damage: FoundDamage) -> None:
+        if damage.job is not self._job:
             return
         self._job = None
-        if isinstance(found.job, Build) and found.job.standby is not None:
+        if isinstance(damage.job, Build) and damage.job.standby is not None:
             # The log is authoritative: the standby's copy is discarded.
-            self._report(f"shard {self.shard_id} is read anew: {found.error}")
+            self._report(f"shard {self.shard_id} is read anew: {damage.error}")
             self._standby = None
             self._take_over()
         elif self.is_starting:
-            self.damage, self._phase = found.error, Phase.STARTED
+            self.damage, self._phase = damage.error, Phase.STARTED
         else:
-            self._report(str(found.error))
+            self._report(str(damage.error))
             self._take_over(self._bugs.backoff_ms())
 
     def _broken(self, broken: Broken) -> None:

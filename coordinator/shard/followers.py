@@ -134,12 +134,12 @@ class Tail:
 
     def entries_from(self, offset: int) -> tuple[TailEntry, ...]:
         """Return the entries from `offset` on, oldest first."""
-        found = []
+        entries = []
         for entry in reversed(self._entries):
             if entry.next_offset <= offset:
                 break
-            found.append(entry)
-        return tuple(reversed(found))
+            entries.append(entry)
+        return tuple(reversed(entries))
 
     def bytes_from(self, offset: int) -> int:
         """Total size of the entries from `offset` on."""

@@ -69,14 +69,14 @@ def _check_timers(
         _expect(group, plan is not None, "a plan is due, and has no timer")
         _expect(group, plan is not None and plan.deadline_ms <= due_ms, "a plan's timer is late")
     pending = set(timers.pending(group.group_id))
-    for place, handoff in group.open_handoffs():
-        overdue = PhaseOverdue(group.group_id, *place, handoff.handoff_id, handoff.phase.value)
+    for partition, handoff in group.open_handoffs():
+        overdue = PhaseOverdue(group.group_id, *partition, handoff.handoff_id, handoff.phase.value)
         _expect(
             group,
             handoff.is_overdue
             or overdue in pending
-            or group.partition_state(place).writes_pending > 0,
-            f"the phase of {place} has no timer",
+            or group.partition_state(partition).writes_pending > 0,
+            f"the phase of {partition} has no timer",
         )
 
 

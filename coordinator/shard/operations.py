@@ -277,7 +277,9 @@ class GroupTimers:
     def pending(self, group_id: str) -> list[Command]:
         """Commands of a session group whose time is still to come; plans and leases are not in."""
         operations = self.handoffs.waiting(group_id)
-        return [each.command for each in operations if isinstance(each, DelayedCommand)]
+        return [
+            operation.command for operation in operations if isinstance(operation, DelayedCommand)
+        ]
 
     def _defer_heartbeat(self, defer: DeferHeartbeat) -> None:
         member_id = defer.member_id

@@ -121,16 +121,16 @@ def session_stats(groups: Iterable[SessionGroup]) -> SessionStats:
 
 
 def _partitions(group: SessionGroup, declared: Mapping[str, int]) -> Counter[str]:
-    found: Counter[str] = Counter()
+    counts: Counter[str] = Counter()
     for name, topic in list(group.topics.items()):
         phases = Counter(handoff.phase.value for handoff in list(topic.open.values()))
         reserved = len(topic.reserved)
         holders = topic.holders
         held = len(holders) - holders.count("")
-        found.update(phases)
-        found["reserved"] += reserved
-        found["held"] += held - phases.total() + phases["copy"]
+        counts.update(phases)
+        counts["reserved"] += reserved
+        counts["held"] += held - phases.total() + phases["copy"]
         # Partitions that nobody declares any more are in the columns too.
         free = min(len(holders), declared.get(name, 0)) - held - reserved - phases["copy"]
-        found["free"] += max(0, free)
-    return found
+        counts["free"] += max(0, free)
+    return counts

@@ -22,12 +22,12 @@ def check_timer() -> None:
         return
     if spec is None:
         return
-    places = spec.submodule_search_locations
-    if places is not None and any(
-        finder.find_spec("timer.purgatory", places) for finder in sys.meta_path
+    locations = spec.submodule_search_locations
+    if locations is not None and any(
+        finder.find_spec("timer.purgatory", locations) for finder in sys.meta_path
     ):
         return
-    file = spec.origin or next(iter(places or ()), "a module")
+    file = spec.origin or next(iter(locations or ()), "a module")
     raise ImportError(
         f"{file} is in the way of the package `timer` that the coordinator brings: rename it, or "
         "start Python elsewhere",

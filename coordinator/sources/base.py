@@ -139,14 +139,14 @@ def partitions_of(source: Source, *, allow_empty: bool = False) -> list[int]:
         NothingFound: there is none, and `allow_empty` is not set. A member counts partitions when
             it joins, so it would never read anything.
     """
-    found = list(source.partitions())
-    if not found and not allow_empty:
+    numbers = list(source.partitions())
+    if not numbers and not allow_empty:
         expected = getattr(source, "expected", "a source has at least one partition")
         raise NothingFound(
             f"nothing was found in {source.topic}: {expected}; make the partitions first, or set "
             "allowEmpty (allow_empty in Python) to go on without any"
         )
-    return found
+    return numbers
 
 
 class _Unmarked:

@@ -52,15 +52,15 @@ class Store(Protocol):
 
 class LocalStore:
     def entries(self, path: str) -> list[Entry]:
-        found = []
+        entries = []
         with os.scandir(path) as listed:
-            for each in listed:
+            for entry in listed:
                 try:
-                    found.append(_entry(each.name, each.stat()))
+                    entries.append(_entry(entry.name, entry.stat()))
                 except FileNotFoundError:
-                    if each.is_symlink():
+                    if entry.is_symlink():
                         raise  # It leads nowhere: rows that should be here are not.
-        return found
+        return entries
 
     def look(self, path: str) -> Entry | None:
         try:

@@ -55,12 +55,12 @@ class StorePath:
             ValueError: it is empty, or has a scheme and nothing else.
         """
         text = os.fspath(location)
-        found = SCHEME.fullmatch(text)
-        if found is None:
+        match = SCHEME.fullmatch(text)
+        if match is None:
             if not text:
                 raise ValueError("a location is empty")
             return cls("", text)
-        scheme, rest = found[1].lower(), found[2]
+        scheme, rest = match[1].lower(), match[2]
         if scheme == "file":
             path = rest.removeprefix("//").removeprefix("localhost") if rest[:2] == "//" else rest
             if not path:

@@ -49,7 +49,7 @@ from coordinator.sources.layout import (
     dealt_files,
     expected,
     numbered_files,
-    places_of,
+    numbered_folders,
     refuse_table,
     rule_of,
 )
@@ -116,12 +116,12 @@ class FileLog(GroupReadable):
         _ = self._is_no_table
         rule = self._rule()
         if rule == NUMBERS:
-            places = places_of(self.root, self._is_data)
-            check_numbered(self.root, places, self._is_data, self._suffixes)
+            folders = numbered_folders(self.root, self._is_data)
+            check_numbered(self.root, folders, self._is_data, self._suffixes)
             record = self._record()
             # One whose files were all read and deleted stays.
-            known = record.partitions.keys() if record and places else set()
-            return list(range(max({*places, *known}, default=-1) + 1))
+            known = record.partitions.keys() if record and folders else set()
+            return list(range(max({*folders, *known}, default=-1) + 1))
         record = self._record()
         is_known = record is not None and record.count
         is_there = is_known or dealt_files(self.root, self._is_data, self._suffixes)
@@ -153,8 +153,8 @@ class FileLog(GroupReadable):
             LogChanged: a file was written over, or two overlap.
         """
         rule = self._rule()
-        found = self._in_order(rule, partitions)
-        return {p: self._snapshot(found.get(p), rule) for p in partitions}
+        ordered = self._in_order(rule, partitions)
+        return {p: self._snapshot(ordered.get(p), rule) for p in partitions}
 
     def schema(self) -> Any:
         return self._schema
@@ -217,10 +217,10 @@ class FileLog(GroupReadable):
     def _look(self, rule: str, partitions: Collection[int] | None) -> Files:
         """The files of partitions as they are now; of all, if the rule needs that."""
         if rule == NUMBERS:
-            places = places_of(self.root, self._is_data)
-            wanted = places if partitions is None else partitions & places.keys()
+            folders = numbered_folders(self.root, self._is_data)
+            wanted = folders if partitions is None else partitions & folders.keys()
             return {
-                p: numbered_files(places[p], self.root / places[p], self._is_data)
+                p: numbered_files(folders[p], self.root / folders[p], self._is_data)
                 for p in sorted(wanted)
             }
         return {0: dealt_files(self.root, self._is_data, self._suffixes)}
@@ -330,22 +330,22 @@ class FileLog(GroupReadable):
         return schema
 
     def _all_files(self) -> list[Listed]:
-        return [one for found in self._look(self._rule(), None).values() for one in found]
+        return [one for listed in self._look(self._rule(), None).values() for one in listed]
 
     def _schema_of(self, files: list[Listed]) -> Any:
         """Schema of the first file with rows, and what the last one with rows adds to it."""
         import pyarrow as pa
 
-        found = []
+        found_schemas = []
         for some in (files, files[::-1]):
             schemas = ((one.path, opened(one.path, self.format).schema) for one in some)
-            found += list(islice((both for both in schemas if both[1] is not None), 1))
-        if not found:
+            found_schemas += list(islice((both for both in schemas if both[1] is not None), 1))
+        if not found_schemas:
             raise NothingFound(
                 f"{self.directory} holds no {self.format} rows to tell the schema by: give one, "
                 "with .schema(...) in Spark or with_schema in Python"
             )
-        (first, old), (last, new) = found
+        (first, old), (last, new) = found_schemas
         try:
             return pa.unify_schemas([old, new], promote_options="permissive")
         except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
@@ -384,13 +384,13 @@ class FileSnapshot:
     def starts(self) -> list[int]:
         """See `Snapshot`: where files and row groups begin."""
         kind = FORMATS[self.log.format]
-        found: list[int] = []
+        offsets: list[int] = []
         for segment in self.segments:
             rows: Sequence[int] = (0,)
             if kind.has_groups:
                 rows = opened(self._folder / segment.name, self.log.format).starts
-            found += [segment.start + row for row in rows if row < segment.rows]
-        return found
+            offsets += [segment.start + row for row in rows if row < segment.rows]
+        return offsets
 
     def mark(self, offset: int) -> str:
         return make_mark(self.segments, offset, self.record, self.gone)

@@ -204,7 +204,9 @@ class GroupFiles:
             versions = self._store.put(contents, expected)
             if not versions:
                 return None
-            pages |= {n: _Page(versions[_name(topic, n)], found) for n, found in here.items()}
+            pages |= {
+                n: _Page(versions[_name(topic, n)], new_entries) for n, new_entries in here.items()
+            }
             contents = {}
         # `newest` stays: what others have written meanwhile is to be read.
         documents = loaded.documents + len(pages) - len(loaded.pages) + (not loaded.record.id)
@@ -226,10 +228,10 @@ class GroupFiles:
         """The record as it is now."""
         known = self._loaded.get(topic)
         if known is not None:
-            found, count = self._store.documents(_prefix(topic), known.newest)
-            if not found and count == known.documents:
+            documents, count = self._store.documents(_prefix(topic), known.newest)
+            if not documents and count == known.documents:
                 return known
-            longer = _continued(topic, known, found, count)
+            longer = _continued(topic, known, documents, count)
             if longer is not None:
                 return longer
         for _ in range(TRIES):
@@ -280,74 +282,74 @@ def _name(topic: str, part: int | str) -> str:
 
 
 def _continued(
-    topic: str, known: _Loaded, found: Collection[StoredDocument], count: int
+    topic: str, known: _Loaded, stored: Collection[StoredDocument], count: int
 ) -> _Loaded | None:
     """What is known with documents that only continue it; None: all have to be read."""
     record, pages, folds, schema = known.record, dict(known.pages), dict(known.folds), known.schema
     documents = known.documents
-    for each in sorted(found, key=lambda each: each.name):
-        part = each.name.removeprefix(_prefix(topic))
+    for document in sorted(stored, key=lambda document: document.name):
+        part = document.name.removeprefix(_prefix(topic))
         if part == "head":
-            if _begun(each).id != record.id:
+            if _begun(document).id != record.id:
                 return None
             continue
         if part == "schema":
             documents += not schema[0]
-            schema = (each.version, each.content)
+            schema = (document.version, document.content)
             continue
         number, last = int(part), max(pages, default=-1)
         there = pages.get(number, _Page(0, ()))
-        if each.version in (there.version, folds.get(number)):
+        if document.version in (there.version, folds.get(number)):
             continue
-        content = page_read(each.content)
+        content = page_read(document.content)
         if isinstance(content, Folded):
             run = range(number, number + content.pages)
             if number != min(pages, default=-1) or not pages.keys() > set(run):
                 return None
             record = record.behind(content)
             pages = {n: page for n, page in pages.items() if n not in run}
-            folds[number] = each.version
+            folds[number] = document.version
             documents -= content.pages - 1
             continue
         before = there.entries
         if not 0 <= last <= number <= last + 1 or content[: len(before)] != list(before):
             return None
         documents += number > last
-        pages[number] = _Page(each.version, content)
+        pages[number] = _Page(document.version, content)
         record = record.extended(content[len(before) :])
     if documents != count:
         return None
-    newest = max((each.version for each in found), default=known.newest)
+    newest = max((document.version for document in stored), default=known.newest)
     return _Loaded(record, newest, count, pages, folds, schema)
 
 
-def _built(topic: str, found: Collection[StoredDocument], count: int) -> _Loaded | None:
+def _built(topic: str, documents: Collection[StoredDocument], count: int) -> _Loaded | None:
     """A record from all its documents; None: some are missing.
 
     Raises:
         RecordUnreadable: they are no record.
     """
-    by_part = {each.name.removeprefix(_prefix(topic)): each for each in found}
+    by_part = {document.name.removeprefix(_prefix(topic)): document for document in documents}
     schema = by_part.pop("schema", None)
     head = by_part.pop("head", None)
     record = _begun(head) if head else FileRecord()
     pages, folds, number = dict[int, _Page](), dict[int, int](), 0
-    for part, each in sorted(by_part.items()):
+    for part, document in sorted(by_part.items()):
         if int(part) < number:
             continue  # It was read before it was folded.
         if int(part) > number:
             return None
-        content = page_read(each.content)
+        content = page_read(document.content)
         if isinstance(content, Folded):
             record = record.behind(content)
-            folds[number] = each.version
+            folds[number] = document.version
             number += content.pages
         else:
-            pages[number] = _Page(each.version, content)
+            pages[number] = _Page(document.version, content)
             number += 1
     return _Loaded(
         record.extended(entry for page in pages.values() for entry in page.entries),
-        max((each.version for each in found), default=0),
+        max((document.version for document in documents), default=0),
         count,
         pages,
         folds,

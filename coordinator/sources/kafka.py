@@ -52,8 +52,8 @@ class KafkaTopic(GroupReadable):
         Raises:
             NothingFound: there is no such topic.
         """
-        found = self._consumer().list_topics(self.kafka_topic, timeout=CALL_S)
-        topic = found.topics[self.kafka_topic]
+        metadata = self._consumer().list_topics(self.kafka_topic, timeout=CALL_S)
+        topic = metadata.topics[self.kafka_topic]
         if topic.error is not None:
             raise NothingFound(
                 f"Kafka has no topic {self.kafka_topic} at {self.brokers} ({topic.error.str()}): "
@@ -84,8 +84,8 @@ class KafkaTopic(GroupReadable):
 
         schema = self.schema()
         consumer = self._consumer()
-        place = TopicPartition(self.kafka_topic, partition, begin)
-        consumer.assign([place])
+        topic_partition = TopicPartition(self.kafka_topic, partition, begin)
+        consumer.assign([topic_partition])
         position, quiet_since = begin, time.monotonic()
         while position < end:
             wanted = min(end - position, MESSAGES_A_BATCH)
@@ -104,7 +104,7 @@ class KafkaTopic(GroupReadable):
                 position = max(position, messages[-1].offset() + 1)
                 quiet_since = time.monotonic()
             # After a gap the consumer's position is ahead of its last message.
-            position = max(position, consumer.position([place])[0].offset)
+            position = max(position, consumer.position([topic_partition])[0].offset)
             if time.monotonic() - quiet_since > PATIENCE_S:
                 raise TimeoutError(f"{self.kafka_topic}-{partition}: no message at {position}")
 
@@ -113,8 +113,8 @@ class KafkaTopic(GroupReadable):
     def _watermarks(self, partition: int) -> tuple[int, int]:
         from confluent_kafka import TopicPartition
 
-        place = TopicPartition(self.kafka_topic, partition)
-        low, high = self._consumer().get_watermark_offsets(place, timeout=CALL_S)
+        topic_partition = TopicPartition(self.kafka_topic, partition)
+        low, high = self._consumer().get_watermark_offsets(topic_partition, timeout=CALL_S)
         return low, high
 
     def _consumer(self) -> Any:
@@ -167,8 +167,8 @@ def _batch(messages: list[Any]) -> Any:
         return None if kind == TIMESTAMP_NOT_AVAILABLE else at_ms
 
     def headers(message: Any) -> list[dict[str, Any]] | None:
-        found = message.headers()
-        return found and [{"key": key, "value": value} for key, value in found]
+        message_headers = message.headers()
+        return message_headers and [{"key": key, "value": value} for key, value in message_headers]
 
     columns = [
         [message.partition() for message in messages],

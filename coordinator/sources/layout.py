@@ -101,8 +101,8 @@ def rule_of(directory: StorePath, is_data: IsData) -> str:
         files = [entry for entry in entries if not entry.is_folder and is_data(entry.name)]
         has_numbers = any(_number(entry, is_data) is not None for entry in entries)
         return DEALT if files and not has_numbers else NUMBERS
-    numbers = [found for e in named if (found := PARTITION.fullmatch(e.name)) is not None]
-    if len(numbers) < len(named) or _is_sparse([int(found[1]) for found in numbers]):
+    numbers = [match for e in named if (match := PARTITION.fullmatch(e.name)) is not None]
+    if len(numbers) < len(named) or _is_sparse([int(number_match[1]) for number_match in numbers]):
         return DEALT
     inside = (directory / named[0].name).entries()
     return DEALT if any(map(_is_of_column, inside)) else NUMBERS
@@ -115,9 +115,9 @@ def dealt_files(directory: StorePath, is_data: IsData, suffixes: tuple[str, ...]
         BadLayout: a folder is named for no column, or not all files are in folders of the same
             columns; only files of other formats exist; or it is a table.
     """
-    found = _files_below(directory, is_data, suffixes)
+    files = _files_below(directory, is_data, suffixes)
     first: list[str] | None = None
-    for one in found:
+    for one in files:
         folders = one.name.split("/")[:-1]
         if unnamed := [folder for folder in folders if "=" not in folder]:
             raise BadLayout(
@@ -128,57 +128,57 @@ def dealt_files(directory: StorePath, is_data: IsData, suffixes: tuple[str, ...]
         first = columns if first is None else first
         if columns != first:
             raise BadLayout(
-                f"{one.path} and {found[0].path} are in folders of different columns "
+                f"{one.path} and {files[0].path} are in folders of different columns "
                 f"({'/'.join(columns) or 'none'} and {'/'.join(first) or 'none'}), so their rows "
                 "would not have the same columns: read them as two sources"
             )
-    return found
+    return files
 
 
-def numbered_files(name: str, place: StorePath, is_data: IsData) -> list[Listed]:
+def numbered_files(name: str, folder: StorePath, is_data: IsData) -> list[Listed]:
     """The files of a numbered partition, in order of name. `name`: of its file or folder."""
     try:
-        entries = place.entries()
+        entries = folder.entries()
     except NotADirectoryError:
-        entry = place.look()
-        return [] if entry is None else [Listed(name, place, entry)]
+        entry = folder.look()
+        return [] if entry is None else [Listed(name, folder, entry)]
     return [
-        Listed(f"{name}/{e.name}", place / e.name, e)
+        Listed(f"{name}/{e.name}", folder / e.name, e)
         for e in entries
         if not e.is_folder and is_visible(e.name) and is_data(e.name)
     ]
 
 
-def places_of(directory: StorePath, is_data: IsData) -> dict[int, str]:
+def numbered_folders(directory: StorePath, is_data: IsData) -> dict[int, str]:
     """Name of the folder or file of each numbered partition.
 
     Raises:
         BadLayout: two claim to be the same partition.
     """
-    places: dict[int, str] = {}
+    folders: dict[int, str] = {}
     for entry in directory.entries():
         number = _number(entry, is_data)
         if number is None:
             continue
-        if number in places:
+        if number in folders:
             raise BadLayout(
-                f"{directory / entry.name} and {directory / places[number]} are both partition "
+                f"{directory / entry.name} and {directory / folders[number]} are both partition "
                 f"{number}"
             )
-        places[number] = entry.name
-    return places
+        folders[number] = entry.name
+    return folders
 
 
 def check_numbered(
-    directory: StorePath, places: dict[int, str], is_data: IsData, suffixes: tuple[str, ...]
+    directory: StorePath, folders: dict[int, str], is_data: IsData, suffixes: tuple[str, ...]
 ) -> None:
     """Check that all files of rows belong to numbered partitions. Walks the directory.
 
     Raises:
         BadLayout: names the file and the expected layout.
     """
-    taken = set(places.values())
-    for one in _files_below(directory, is_data, suffixes, has_others_beside=bool(places)):
+    taken = set(folders.values())
+    for one in _files_below(directory, is_data, suffixes, has_others_beside=bool(folders)):
         top, *below = one.name.split("/")
         if top not in taken:
             raise BadLayout(f"{one.path} belongs to no partition: {expected(suffixes)}")
@@ -187,11 +187,11 @@ def check_numbered(
                 f"{one.path} is in a folder of its own in a numbered partition, and would not be "
                 f"read: {expected(suffixes)}"
             )
-    if _is_sparse(places):
-        highest = max(places)
+    if _is_sparse(folders):
+        highest = max(folders)
         raise BadLayout(
-            f"{directory / places[highest]} would be partition {highest:,} of a log of which "
-            f"{len(places):,} partitions are there: {expected(suffixes)}"
+            f"{directory / folders[highest]} would be partition {highest:,} of a log of which "
+            f"{len(folders):,} partitions are there: {expected(suffixes)}"
         )
 
 
@@ -227,9 +227,9 @@ def _refuse_mark(path: StorePath) -> None:
     if beside is not None and (path.parent / beside).look() is None:
         return
     if suffix is None or any(inner.name.endswith(suffix) for inner in path.entries()):
-        what, reader = TABLES[path.name]
+        reason, reader = TABLES[path.name]
         raise BadLayout(
-            f"{path.parent} is {what}, whose files are not all rows that count ({path.name}): "
+            f"{path.parent} is {reason}, whose files are not all rows that count ({path.name}): "
             f"read it with {reader}. A group can read what a stream of the table writes into a "
             "directory of its own"
         )
@@ -244,15 +244,15 @@ def _files_below(
 ) -> list[Listed]:
     """All files of rows. `has_others_beside`: files at the top may be whatever they are."""
     strange: list[StorePath] = []
-    found = list(_walk(directory, "", is_data, strange))
+    files = list(_walk(directory, "", is_data, strange))
     if has_others_beside:
         strange = [path for path in strange if path.parent != directory]
-    if strange and not found:
+    if strange and not files:
         raise BadLayout(
             f"{strange[0]} is not of the format asked for, whose suffix is "
             f"{' or '.join(suffixes)}: name the source's format in front, as in parquet:/directory"
         )
-    return found
+    return files
 
 
 def _walk(
@@ -284,10 +284,10 @@ def _number(entry: Entry, is_data: IsData) -> int | None:
     if not is_visible(entry.name):
         return None
     if entry.is_folder:
-        found = PARTITION.fullmatch(entry.name)
+        match = PARTITION.fullmatch(entry.name)
     else:
-        found = _NUMBERED_FILE.fullmatch(entry.name) if is_data(entry.name) else None
-    return None if found is None else int(found[1])
+        match = _NUMBERED_FILE.fullmatch(entry.name) if is_data(entry.name) else None
+    return None if match is None else int(match[1])
 
 
 def _is_sparse(numbers: Iterable[int]) -> bool:

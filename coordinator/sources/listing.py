@@ -91,22 +91,22 @@ def _check(record: FileRecord, topic: str, unit: str, rule: str) -> None:
 
 
 def _by_name(rule: str, files: Files) -> dict[int, OrderedFiles]:
-    found: dict[int, list[PlacedFile]]
+    by_partition: dict[int, list[PlacedFile]]
     if rule == NUMBERS:
-        found = {p: [PlacedFile(one, None) for one in some] for p, some in files.items()}
+        by_partition = {p: [PlacedFile(one, None) for one in some] for p, some in files.items()}
     else:
         partitions = dealt_among(rule)
-        found = {p: [] for p in range(partitions)}
+        by_partition = {p: [] for p in range(partitions)}
         for i, one in enumerate(files[0]):
-            found[i % partitions].append(PlacedFile(one, None))
-    return {p: OrderedFiles(placed) for p, placed in found.items()}
+            by_partition[i % partitions].append(PlacedFile(one, None))
+    return {p: OrderedFiles(placed) for p, placed in by_partition.items()}
 
 
-def _counts_by_name(rule: str, found: Iterable[Listed]) -> bool:
+def _counts_by_name(rule: str, files: Iterable[Listed]) -> bool:
     """True for a partition that is one file, or whose names say offsets."""
     return rule == NUMBERS and any(
         "/" not in one.name or BASE_OFFSET.fullmatch(one.path.name.rpartition(".")[0])
-        for one in found
+        for one in files
     )
 
 
@@ -117,8 +117,8 @@ def _by_key(files: Files) -> dict[int, Listed]:
         BadLayout: two have one key, so a record could not tell them apart.
     """
     by_key: dict[int, Listed] = {}
-    for found in files.values():
-        for one in found:
+    for listed in files.values():
+        for one in listed:
             other = by_key.setdefault(key_of(one.name), one)
             if other is not one:
                 raise BadLayout(f"{one.path} and {other.path} have one hash: rename one")
@@ -128,10 +128,10 @@ def _by_key(files: Files) -> dict[int, Listed]:
 def _new(record: FileRecord, rule: str, files: Files) -> Files:
     """The files that are to be recorded."""
     new: Files = {}
-    for partition, found in files.items():
-        if _counts_by_name(rule, found):
+    for partition, listed in files.items():
+        if _counts_by_name(rule, listed):
             continue
-        missing = [one for one in found if key_of(one.name) not in record.keys]
+        missing = [one for one in listed if key_of(one.name) not in record.keys]
         if missing:
             new[partition] = missing
     return new
@@ -144,12 +144,14 @@ def _entries(
     kind = FORMATS[format]
     ends = {p: record.end(p) for p in record.partitions.keys() | record.bases.keys()}
     open_there = {
-        p: found[-1] for p, found in record.partitions.items() if found and found[-1].rows is None
+        p: entries[-1]
+        for p, entries in record.partitions.items()
+        if entries and entries[-1].rows is None
     }
     open_here: dict[int, Entry] = {}
-    for given, found in new.items():
-        for one in found:
-            partition = _partition(rule, given, ends)
+    for number, files in new.items():
+        for one in files:
+            partition = _partition(rule, number, ends)
             if (last := open_there.pop(partition, None)) is not None:
                 closed = _closed(last, by_key, format)
                 ends[partition] += closed.rows or 0
@@ -166,10 +168,10 @@ def _entries(
     yield from (Entry(entry.key, p, None, 0) for p, entry in open_here.items())
 
 
-def _partition(rule: str, given: int, ends: dict[int, int]) -> int:
+def _partition(rule: str, known: int, ends: dict[int, int]) -> int:
     """The partition of a new file: of a dealt log the one with the fewest rows."""
     if rule == NUMBERS:
-        return given
+        return known
     return min(range(dealt_among(rule)), key=lambda p: (ends.get(p, 0), p))
 
 
@@ -200,10 +202,10 @@ def _recorded(
     else:
         there = set(range(dealt_among(rule)))
     for partition in there:
-        found = files.get(partition, []) if rule == NUMBERS else []
+        listed = files.get(partition, []) if rule == NUMBERS else []
         is_recorded = partition in record.partitions or partition in record.bases
-        if rule == NUMBERS and (not is_recorded or _counts_by_name(rule, found)):
-            ordered[partition] = OrderedFiles([PlacedFile(one, None) for one in found])
+        if rule == NUMBERS and (not is_recorded or _counts_by_name(rule, listed)):
+            ordered[partition] = OrderedFiles([PlacedFile(one, None) for one in listed])
         else:
             entries = record.partitions.get(partition, ())
             placed = [PlacedFile(by_key.get(entry.key), entry) for entry in entries]

@@ -48,10 +48,10 @@ def open_source(
     if not colon or "/" in kind:
         kind, rest = "arrow", location
     if kind in FORMATS:
-        found = _FRAGMENT.fullmatch(rest)
-        if found is not None:
-            rest = found[1]
-            more = {**dict(parse_qsl(found[2], keep_blank_values=True)), **more}
+        match = _FRAGMENT.fullmatch(rest)
+        if match is not None:
+            rest = match[1]
+            more = {**dict(parse_qsl(match[2], keep_blank_values=True)), **more}
         if not rest:
             raise ValueError(f"{location!r} names no directory")
         # Without a store's settings, which may hold secrets.
@@ -59,29 +59,29 @@ def open_source(
     shown = _shown(location)
     if more:
         raise ValueError(f"{next(iter(more))} is a setting of directories, and {shown} is none")
-    place, _, fragment = rest.partition("#")
-    given = dict(parse_qsl(fragment, strict_parsing=bool(fragment)))
+    text, _, fragment = rest.partition("#")
+    options = dict(parse_qsl(fragment, strict_parsing=bool(fragment)))
     if kind == "kafka":
         from coordinator.sources.kafka import KafkaTopic
 
-        brokers, _, kafka_topic = place.removeprefix("//").partition("/")
+        brokers, _, kafka_topic = text.removeprefix("//").partition("/")
         if not brokers or not kafka_topic:
             raise ValueError(f"{shown} does not say kafka://BROKER:PORT,.../TOPIC")
-        return KafkaTopic(brokers, kafka_topic, tuple(given.items()), name=topic)
+        return KafkaTopic(brokers, kafka_topic, tuple(options.items()), name=topic)
     if kind == "sql":
         from coordinator.sources.sql import SqlTable
 
         takes = ("table", "key", "partition_by", "spread")
-        unknown = sorted(given.keys() - set(takes))
-        if unknown or "table" not in given:
+        unknown = sorted(options.keys() - set(takes))
+        if unknown or "table" not in options:
             hint = f"; {unknown[0]} is unknown{nearest(unknown[0], takes)}" if unknown else ""
             raise ValueError(
                 f"{shown}: it takes table, key, partition_by and spread behind #{hint}"
             )
-        spread = given.pop("spread", "1")
+        spread = options.pop("spread", "1")
         if not spread.isdecimal() or int(spread) < 1:
             raise ValueError(f"{shown}: spread is {spread}; it is a whole number from 1 on")
-        return SqlTable(place, spread=int(spread), name=topic, **given)
+        return SqlTable(text, spread=int(spread), name=topic, **options)
     kinds = [*FORMATS, "kafka", "sql"]
     of_files = f"; for files: parquet:{shown}" if rest.startswith("//") else ""
     raise ValueError(
@@ -92,8 +92,8 @@ def open_source(
 
 def _shown(location: str) -> str:
     """A location for messages, without settings and passwords."""
-    place = location.partition("#")[0].partition("?")[0]
-    return re.sub(r"(//[^/@:]*):[^/@]*@", r"\1:***@", place)
+    shown = location.partition("#")[0].partition("?")[0]
+    return re.sub(r"(//[^/@:]*):[^/@]*@", r"\1:***@", shown)
 
 
 def file_log(
@@ -116,8 +116,8 @@ def file_log(
     return FileLog(directory, topic, kind, file_partitions=checked_rule(rule) if rule else "")
 
 
-def nearest(given: str, known: Collection[str]) -> str:
+def nearest(name_given: str, known: Collection[str]) -> str:
     """Suggestion of a similar name, as the end of a message; empty if none is similar."""
     by_lower = {name.lower(): name for name in known}
-    close = difflib.get_close_matches(given.lower(), by_lower, n=1)
+    close = difflib.get_close_matches(name_given.lower(), by_lower, n=1)
     return f"; did you mean {by_lower[close[0]]}?" if close else ""

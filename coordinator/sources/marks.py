@@ -121,18 +121,18 @@ def _check_last(
     content: dict[str, Any], last: Segment, folder: StorePath, digest_of: Callable[[str, int], str]
 ) -> None:
     """Compare the file that holds the row before the offset."""
-    place = folder / last.name
+    path = folder / last.name
     if last.start != content["start"]:
         raise (_gone if last.start < content["start"] else _moved)(
-            f"{place} begins at offset {last.start}, and began at {content['start']}: files in "
+            f"{path} begins at offset {last.start}, and began at {content['start']}: files in "
             "front of it came, changed or went (names sort as text: part-10 stands before part-9)"
         )
     if last.size < content["size"]:
-        raise _gone(f"{place} has shrunk from {content['size']} to {last.size} bytes")
+        raise _gone(f"{path} has shrunk from {content['size']} to {last.size} bytes")
     is_whole = last.size == content["size"]
     digest = last.digest if is_whole else digest_of(last.name, content["size"])
     if digest != content["digest"] or not (is_whole or last.grows):
-        raise _moved(f"{place} was written over since its rows were counted")
+        raise _moved(f"{path} was written over since its rows were counted")
 
 
 def _was_cut_off(name: str, left: Sequence[Segment]) -> bool:
@@ -162,9 +162,9 @@ REMEDY = (
 )
 
 
-def _gone(what: str) -> LogChanged:
-    return LogChanged(f"{what}: {REMEDY}", rows_are_gone=True)
+def _gone(subject: str) -> LogChanged:
+    return LogChanged(f"{subject}: {REMEDY}", rows_are_gone=True)
 
 
-def _moved(what: str) -> LogChanged:
-    return LogChanged(f"{what}: {REMEDY}")
+def _moved(subject: str) -> LogChanged:
+    return LogChanged(f"{subject}: {REMEDY}")

@@ -99,14 +99,14 @@ class FileRecord:
 
     def extended(self, entries: Iterable[Entry]) -> FileRecord:
         """The record with more entries."""
-        partitions = {p: list(found) for p, found in self.partitions.items()}
+        partitions = {p: list(known_entries) for p, known_entries in self.partitions.items()}
         for entry in entries:
-            found = partitions.setdefault(entry.partition, [])
+            extended_entries = partitions.setdefault(entry.partition, [])
             if entry.key not in self.keys:
                 self.keys.add(entry.key)
-                found.append(entry)
-            elif found and found[-1].key == entry.key:
-                found[-1] = entry  # It is closed; else it was folded since.
+                extended_entries.append(entry)
+            elif extended_entries and extended_entries[-1].key == entry.key:
+                extended_entries[-1] = entry  # It is closed; else it was folded since.
         return replace(self, partitions=partitions)
 
     def behind(self, page: Folded) -> FileRecord:

@@ -112,9 +112,9 @@ class SqlTable(GroupReadable):
         try:
             return _reflected(os.getpid(), self.url, self.table)
         except sa.exc.NoSuchTableError as error:
-            place = sa.make_url(self.url).render_as_string(hide_password=True)
+            url = sa.make_url(self.url).render_as_string(hide_password=True)
             raise NothingFound(
-                f"there is no table {self.table} at {place}: create it, or correct table= in the "
+                f"there is no table {self.table} at {url}: create it, or correct table= in the "
                 "source"
             ) from error
 

@@ -136,23 +136,25 @@ def announced_batch(java: int, batch_id: int, offsets: str | None = None) -> Gro
     Raises:
         SinkRefused: as `batch_of`.
     """
-    found = _announcements(java)
+    announcements = _announcements(java)
     if offsets is not None:
         told = offsets.replace("\\", "")  # In checkpoints they may be text in JSON.
-        found = [one for one in found if json.dumps({"id": one["end"]["id"]})[1:-1] in told]
-    if not found:
+        announcements = [
+            one for one in announcements if json.dumps({"id": one["end"]["id"]})[1:-1] in told
+        ]
+    if not announcements:
         raise SinkRefused(
             f"the rows of batch {batch_id} are of no group's stream that has announced it in "
             f"{_folder(java)}: they must come from `streaming`, or from format('consumer_group') "
             "alone, in the same Spark application"
         )
-    if len(found) > 1 and any(one["end"]["ranges"] for one in found):
-        groups = ", ".join(sorted({one["group"] for one in found}))
+    if len(announcements) > 1 and any(one["end"]["ranges"] for one in announcements):
+        groups = ", ".join(sorted({one["group"] for one in announcements}))
         raise SinkRefused(
-            f"{len(found)} queries run in this Spark application, of {groups}: give each sink its "
-            "query's checkpoint=, so that it knows its own batches"
+            f"{len(announcements)} queries run in this Spark application, of {groups}: give each "
+            "sink its query's checkpoint=, so that it knows its own batches"
         )
-    return _batch(found[0])
+    return _batch(announcements[0])
 
 
 class AnnouncedFiles(NamedTuple):
@@ -170,7 +172,7 @@ def announced_files(java: int, stream: str) -> AnnouncedFiles:
     """
     for content in _announcements(java):
         if content["stream"] == stream and content["files"] is not None:
-            return AnnouncedFiles(_batch(content), [FileRange(*each) for each in content["files"]])
+            return AnnouncedFiles(_batch(content), [FileRange(*file) for file in content["files"]])
     raise SinkRefused(f"the source of this stream has announced no batch in {_folder(java)}")
 
 
@@ -187,7 +189,7 @@ def java_process(rows: Any) -> int:
 
 
 def _announcements(java: int) -> list[dict[str, Any]]:
-    found = []
+    announcements = []
     for path in sorted(_folder(java).glob("*.json")):
         try:
             content = json.loads(path.read_text())
@@ -196,8 +198,8 @@ def _announcements(java: int) -> list[dict[str, Any]]:
         if not _is_announced(path):
             _forget(path)
         else:
-            found.append(content)
-    return found
+            announcements.append(content)
+    return announcements
 
 
 def _batch(content: Mapping[str, Any]) -> GroupBatch:

@@ -94,9 +94,9 @@ class FileReader:
         uris = [path.uri for path in log.files()]
         if not uris and schema is None:
             raise NothingFound(f"{log.root} holds no rows to tell the schema by: give one")
-        found = reader._load(spark, uris).schema
-        kept.write(found)
-        return replace(reader, schema=found)
+        log_schema = reader._load(spark, uris).schema
+        kept.write(log_schema)
+        return replace(reader, schema=log_schema)
 
     def frame(self, spark: Any, batch: BatchRanges, files: Sequence[FileRange]) -> Any:
         """See `RowsReader`. No two of the ranges are of one file."""
@@ -162,9 +162,9 @@ class KeptSchema:
             # Of numbered partitions, single files are not recorded.
             return cls(None, log.topic, "")
         settings = [
-            each
-            for each in _settings(spark)
-            if each.startswith("spark.sql.") and not each.startswith(_OF_NO_SCHEMA)
+            name
+            for name in _settings(spark)
+            if name.startswith("spark.sql.") and not name.startswith(_OF_NO_SCHEMA)
         ]
         schema = reader.schema if isinstance(reader.schema, str | None) else reader.schema.json()
         facts = [reader.format, schema, sorted((reader.options or {}).items()), spark.version]

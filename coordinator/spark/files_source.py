@@ -37,6 +37,6 @@ class FilesSource(DataSource, metaclass=ImportedInWorkers):
         from coordinator.spark.stream import FilesReader
 
         log_like_spark()
-        given = {name: value for name, value in self.options.items() if name != STREAM}
+        options = {name: value for name, value in self.options.items() if name != STREAM}
         with told_plainly():
-            return FilesReader(StreamOptions.parse(given), self.options[STREAM])
+            return FilesReader(StreamOptions.parse(options), self.options[STREAM])

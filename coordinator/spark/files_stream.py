@@ -48,22 +48,22 @@ def streaming(
     Raises:
         BadOption, NothingFound, BadLayout: options or files are not as expected.
     """
-    given, parsed = options_of_read({"group": group, "source": source, **options})
+    chosen, parsed = options_of_read({"group": group, "source": source, **options})
     parsed.check_stream()
     parsed.partitions()
     reader = reader_of(spark, parsed.in_group(), schema, read_options)
-    return GroupStream(spark, parsed, given, reader)
+    return GroupStream(spark, parsed, chosen, reader)
 
 
 class GroupStream:
     """A stream that is not started yet; see `streaming`."""
 
     def __init__(
-        self, spark: Any, parsed: StreamOptions, given: Mapping[str, str], reader: RowsReader
+        self, spark: Any, parsed: StreamOptions, options: Mapping[str, str], reader: RowsReader
     ) -> None:
         self._spark = spark
         self._parsed = parsed
-        self._given = given
+        self._given = options
         self._reader = reader
 
     def foreach_batch(self, function: BatchFunction) -> Any:

@@ -16,20 +16,22 @@ _OFFSET_MAX = 2**63 - 1
 
 
 @overload
-def whole_number(given: Mapping[str, str], name: str, default: int, *, most: int = ...) -> int: ...
+def whole_number(
+    options: Mapping[str, str], name: str, default: int, *, most: int = ...
+) -> int: ...
 @overload
 def whole_number(
-    given: Mapping[str, str], name: str, default: None, *, most: int = ...
+    options: Mapping[str, str], name: str, default: None, *, most: int = ...
 ) -> int | None: ...
 def whole_number(
-    given: Mapping[str, str], name: str, default: int | None, *, most: int = _INT32_MAX
+    options: Mapping[str, str], name: str, default: int | None, *, most: int = _INT32_MAX
 ) -> int | None:
     """Parse an option that is a whole number from 1 on.
 
     Raises:
         ValueError: it is not.
     """
-    text = given.get(name.lower())
+    text = options.get(name.lower())
     if text is None:
         return default
     if re.fullmatch(r"[0-9]{1,19}", text.strip()) is None or not 1 <= int(text) <= most:
@@ -37,13 +39,13 @@ def whole_number(
     return int(text)
 
 
-def truth(given: Mapping[str, str], name: str, *, default: bool) -> bool:
+def truth(options: Mapping[str, str], name: str, *, default: bool) -> bool:
     """Parse an option that is true or false.
 
     Raises:
         ValueError: it is neither.
     """
-    text = given.get(name.lower())
+    text = options.get(name.lower())
     if text is None:
         return default
     try:

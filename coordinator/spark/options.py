@@ -166,8 +166,8 @@ class StreamOptions:
 
     @classmethod
     def _parse(cls, options: Mapping[str, str]) -> StreamOptions:
-        given = _in_our_names({name.lower(): value for name, value in options.items()})
-        for name, value in given.items():
+        named = _in_our_names({name.lower(): value for name, value in options.items()})
+        for name, value in named.items():
             if name in _REFUSED:
                 raise ValueError(f"the option {name} is not for consumer_group: {_REFUSED[name]}")
             if name not in _NAMES:
@@ -178,42 +178,42 @@ class StreamOptions:
             if not value.strip():
                 raise ValueError(f"the option {_NAMES[name]} is empty")
         for name in ("coordinator", "group", "source"):
-            if name not in given:
+            if name not in named:
                 raise ValueError(f"the option {name} is missing")
-        settings = {name: given[name.lower()] for name in FILE_SETTINGS if name.lower() in given}
-        source = open_source(given["source"], given.get("topic"), settings)
+        settings = {name: named[name.lower()] for name in FILE_SETTINGS if name.lower() in named}
+        source = open_source(named["source"], named.get("topic"), settings)
         topics = (source.topic, getattr(source, "kafka_topic", source.topic))
-        rest = given.get("availablenowrest", LEAVE).strip().lower()
+        rest = named.get("availablenowrest", LEAVE).strip().lower()
         if rest not in (LEAVE, WAIT, FAIL):
             raise ValueError(
                 f"availableNowRest={rest[:80]}: expected is {LEAVE}, {WAIT} or {FAIL}"
                 f"{nearest(rest[:80], (LEAVE, WAIT, FAIL))}"
             )
-        protocol = _protocol(given.get("protocol", CLASSIC))
-        longest_ms = whole_number(given, "maxPollIntervalMs", 300_000)
+        protocol = _protocol(named.get("protocol", CLASSIC))
+        longest_ms = whole_number(named, "maxPollIntervalMs", 300_000)
         handover_ms = longest_ms if protocol == SESSION else 60_000
         starting, ending = (
-            given.get("startingoffsets", EARLIEST),
-            given.get("endingoffsets", LATEST),
+            named.get("startingoffsets", EARLIEST),
+            named.get("endingoffsets", LATEST),
         )
         return cls(
-            coordinator=given["coordinator"],
-            group=given["group"],
+            coordinator=named["coordinator"],
+            group=named["group"],
             source=source,
-            instance=given.get("instance"),
-            max_in_batch=_most_in_batch(given, source),
-            min_partitions=whole_number(given, "minPartitions", None, most=MOST_TASKS),
+            instance=named.get("instance"),
+            max_in_batch=_most_in_batch(named, source),
+            min_partitions=whole_number(named, "minPartitions", None, most=MOST_TASKS),
             starting_offsets=offsets_told(starting, "startingOffsets", (EARLIEST, LATEST), topics),
             ending_offsets=offsets_told(ending, "endingOffsets", (LATEST,), topics),
             available_now_rest=rest,
-            fail_on_data_loss=truth(given, "failOnDataLoss", default=True),
-            allow_empty=truth(given, "allowEmpty", default=False),
-            topics_refresh_ms=whole_number(given, "topicsRefreshMs", TOPICS_REFRESH_MS),
+            fail_on_data_loss=truth(named, "failOnDataLoss", default=True),
+            allow_empty=truth(named, "allowEmpty", default=False),
+            topics_refresh_ms=whole_number(named, "topicsRefreshMs", TOPICS_REFRESH_MS),
             protocol=protocol,
-            session_timeout_ms=whole_number(given, "sessionTimeoutMs", 45_000),
-            rebalance_timeout_ms=whole_number(given, "rebalanceTimeoutMs", handover_ms),
+            session_timeout_ms=whole_number(named, "sessionTimeoutMs", 45_000),
+            rebalance_timeout_ms=whole_number(named, "rebalanceTimeoutMs", handover_ms),
             max_poll_interval_ms=longest_ms,
-            credentials=_credentials(given),
+            credentials=_credentials(named),
         )
 
     def in_group(self) -> StreamOptions:
@@ -276,18 +276,18 @@ class StreamOptions:
             NothingFound: there is none, and allowEmpty is not set.
             BadOption: startingOffsets or endingOffsets names one that does not exist.
         """
-        found = partitions_of(self.source, allow_empty=self.allow_empty)
+        numbers = partitions_of(self.source, allow_empty=self.allow_empty)
         for name, told in (
             ("startingOffsets", self.starting_offsets),
             ("endingOffsets", self.ending_offsets),
         ):
-            unknown = [] if isinstance(told, str) else sorted(set(told) - set(found))
-            if unknown and found:
+            unknown = [] if isinstance(told, str) else sorted(set(told) - set(numbers))
+            if unknown and numbers:
                 raise BadOption(
                     f"{name} names partition {unknown[0]}, and {self.source.topic} has those from "
-                    f"0 to {found[-1]}"
+                    f"0 to {numbers[-1]}"
                 )
-        return found
+        return numbers
 
     def stored_commits(self) -> dict[int, OffsetAndMetadata]:
         """Committed offsets of the group, fetched without being a member.
@@ -434,22 +434,22 @@ def _at(
     return {-2: first, -1: end}.get(at, min(max(at, first), end))
 
 
-def _in_our_names(given: Mapping[str, str]) -> dict[str, str]:
+def _in_our_names(options: Mapping[str, str]) -> dict[str, str]:
     """Options under our names, for those that are told under Kafka's.
 
     Raises:
         ValueError: an option is told under both names, and differently.
     """
-    ours = {name: value for name, value in given.items() if not name.startswith(_KAFKA)}
-    brokers = given.get("kafka.bootstrap.servers")
+    ours = {name: value for name, value in options.items() if not name.startswith(_KAFKA)}
+    brokers = options.get("kafka.bootstrap.servers")
     told = {name: value for name, value in ours.items() if name in _ALIASES}
-    if "kafka.group.id" in given:
-        told["kafka.group.id"] = given["kafka.group.id"]
+    if "kafka.group.id" in options:
+        told["kafka.group.id"] = options["kafka.group.id"]
     for name in told:
         ours.pop(name, None)
     librdkafka = {
         name.removeprefix(_KAFKA): value
-        for name, value in given.items()
+        for name, value in options.items()
         if name.startswith(_KAFKA) and name not in _ALIASES
     }
     if brokers is not None:
@@ -471,7 +471,7 @@ def _in_our_names(given: Mapping[str, str]) -> dict[str, str]:
     return ours
 
 
-def _most_in_batch(given: Mapping[str, str], source: Source) -> int | None:
+def _most_in_batch(options: Mapping[str, str], source: Source) -> int | None:
     """The limit of a batch, in what the offsets count, as its option's name says.
 
     Raises:
@@ -480,9 +480,9 @@ def _most_in_batch(given: Mapping[str, str], source: Source) -> int | None:
     names = {ROWS: "maxRowsPerBatch", FILES: "maxFilesPerTrigger"}
     right = names.pop(getattr(source, "unit", ROWS))
     for wrong in names.values():
-        if wrong.lower() in given:
+        if wrong.lower() in options:
             raise ValueError(f"{wrong} is not what the offsets of this source count: use {right}")
-    return whole_number(given, right, None, most=2**63 - 1)
+    return whole_number(options, right, None, most=2**63 - 1)
 
 
 def _protocol(told: str) -> GroupProtocol:
@@ -495,14 +495,14 @@ def _protocol(told: str) -> GroupProtocol:
     )
 
 
-def _credentials(given: Mapping[str, str]) -> Credentials:
+def _credentials(options: Mapping[str, str]) -> Credentials:
     told = Credentials.from_environment()
     return replace(
         told,
-        tls=truth(given, "tls", default=told.tls),
-        ca_file=given.get("tlsca", told.ca_file),
-        cert_file=given.get("tlscert", told.cert_file),
-        key_file=given.get("tlskey", told.key_file),
-        token_file=given.get("tokenfile", told.token_file),
-        proxy=given.get("proxy", told.proxy),
+        tls=truth(options, "tls", default=told.tls),
+        ca_file=options.get("tlsca", told.ca_file),
+        cert_file=options.get("tlscert", told.cert_file),
+        key_file=options.get("tlskey", told.key_file),
+        token_file=options.get("tokenfile", told.token_file),
+        proxy=options.get("proxy", told.proxy),
     )

@@ -105,9 +105,9 @@ class Planner:
 
     def read_until_now(self) -> None:
         """Plan no rows that come later than this call, nor than endingOffsets."""
-        found = snapshots_of(self.options.source, self.options.partitions())
-        self._until = {p: self.options.ending(p, snapshot) for p, snapshot in found.items()}
-        self._looked = found
+        snapshots = snapshots_of(self.options.source, self.options.partitions())
+        self._until = {p: self.options.ending(p, snapshot) for p, snapshot in snapshots.items()}
+        self._looked = snapshots
 
     def next_batch(self, number: int, most_rows: int | None) -> BatchRanges | None:
         """The next batch; None: there are no rows.
@@ -184,10 +184,10 @@ class Planner:
         if batch.id and batch.id == self._planned.id:
             return self._planned.snapshots
         # From a checkpoint: look here, where a refusal is the query's and not a task's.
-        found = snapshots_of(self.options.source, batch.ranges)
-        for partition, snapshot in found.items():
+        snapshots = snapshots_of(self.options.source, batch.ranges)
+        for partition, snapshot in snapshots.items():
             self.options.check(snapshot, batch.marks.get(partition, ""))
-        return found
+        return snapshots
 
     def finish(self, batch: BatchRanges) -> None:
         """Commit the end of a batch, unless another member has processed its partitions.
@@ -221,10 +221,10 @@ class Planner:
         if not others:
             return True
         stored = member.committed_with_metadata([options.key(p) for p in others])
-        found = snapshots_of(options.source, others)
+        snapshots = snapshots_of(options.source, others)
         rest = {}
         for p in others:
-            at = options.position(p, stored[options.key(p)].offset, found[p]).begin
+            at = options.position(p, stored[options.key(p)].offset, snapshots[p]).begin
             if at < self._until[p]:
                 rest[p] = self._until[p] - at
         if not rest or options.available_now_rest == WAIT:
@@ -283,17 +283,17 @@ class Planner:
         member = self._joined()
         begins = {self.options.key(p): r.stored for p, r in batch.ranges.items()}
         held = {holding.partition: holding for holding in member.planned_batch(begins)}
-        found = self._found(member, batch)
-        if all(found[self.options.key(p)].offset == NOTHING_STORED for p in batch.ranges):
+        unfinished = self._found(member, batch)
+        if all(unfinished[self.options.key(p)].offset == NOTHING_STORED for p in batch.ranges):
             LOGGER.warning(
                 "batch %d of the checkpoint is stored as the first of group %s; if the offsets of "
                 "the group were deleted to read everything again, use a new checkpointLocation",
                 batch.number,
                 self.options.group,
             )
-        if self._set_by_others(batch, found):
+        if self._set_by_others(batch, unfinished):
             self._positions.clear()
-            self._finish_what_is_left(batch, member, held, found)
+            self._finish_what_is_left(batch, member, held, unfinished)
         else:
             self._store(batch, member, held, is_from_before=True)
 
@@ -353,7 +353,7 @@ class Planner:
         return member.committed_with_metadata([*keys, MANIFESTS])
 
     def _set_by_others(
-        self, batch: BatchRanges, found: Mapping[TopicPartition, OffsetAndMetadata]
+        self, batch: BatchRanges, unfinished: Mapping[TopicPartition, OffsetAndMetadata]
     ) -> dict[TopicPartition, OffsetAndMetadata]:
         """The batch's partitions whose offsets were set after it was planned.
 
@@ -363,7 +363,7 @@ class Planner:
         since = {}
         for number, r in batch.ranges.items():
             partition = self.options.key(number)
-            commit = found[partition]
+            commit = unfinished[partition]
             is_reset = bool(parsed(commit.metadata).reset)
             if commit.offset != r.stored:
                 is_other = is_reset and commit.offset != r.end
@@ -396,19 +396,19 @@ class Planner:
         batch: BatchRanges,
         member: BlockingMember,
         held: Mapping[TopicPartition, Holding],
-        found: Mapping[TopicPartition, OffsetAndMetadata],
+        unfinished: Mapping[TopicPartition, OffsetAndMetadata],
     ) -> None:
         """Commit those partitions of a batch that are still held, and neither done nor reset."""
         commits = batch.commits(self.options.source.topic)
         expected = {p: batch.ranges[p.partition].stored for p in commits}
-        set_since = self._set_by_others(batch, found)
+        set_since = self._set_by_others(batch, unfinished)
         if set_since:
             LOGGER.warning("%s", self._told_of_reset(batch, set_since))
-        moved = {p: found[p].offset for p in commits if found[p].offset != expected[p]}
+        moved = {p: unfinished[p].offset for p in commits if unfinished[p].offset != expected[p]}
         done = {p: offset for p, offset in moved.items() if p not in set_since}
         if done:
             LOGGER.warning("batch %d was done elsewhere too: %s", batch.number, done)
-        if found[MANIFESTS].offset != NOTHING_STORED:
+        if unfinished[MANIFESTS].offset != NOTHING_STORED:
             return
         mine = {p: holding for p, holding in held.items() if member.holds(holding)}
         left = {p for p in commits if p in mine and p not in set_since and p not in moved}
@@ -437,8 +437,8 @@ class Planner:
             assert isinstance(snapshot, FileSnapshot)
             return min(snapshot.cut_near(r.begin, r.end), ends[partition])
 
-        found = rounded(ranges, most_rows, number, round_end)
-        rows = sum(r.end - r.begin for r in found.values())
+        rounded_ranges = rounded(ranges, most_rows, number, round_end)
+        rows = sum(r.end - r.begin for r in rounded_ranges.values())
         if rows > 1.1 * most_rows and not self._has_exceeded:
             self._has_exceeded = True
             LOGGER.warning(
@@ -450,7 +450,7 @@ class Planner:
                 most_rows,
                 PARTS,
             )
-        return found
+        return rounded_ranges
 
     def _say_ready(self, member: BlockingMember) -> None:
         """Tell that the next batch may have the partitions that are prepared, after a look."""
@@ -516,7 +516,7 @@ class Planner:
             while events := member.poll(timeout=0.0):
                 for event in events:
                     if isinstance(event, Warming):
-                        self._warming |= {each.partition: each for each in event.holdings}
+                        self._warming |= {holding.partition: holding for holding in event.holdings}
                 for partition in handed_out_or_lost(events):
                     self._warming.pop(partition, None)
                     self._positions.pop(partition.partition, None)

@@ -85,11 +85,11 @@ class Share:
 
 def shares_of(progress: Any) -> list[Share]:  # Any: pyspark's StreamingQueryProgress.
     """The query's share of each of its `consumer_group` sources; without the others."""
-    found = []
+    shares = []
     for source in progress.sources:
         try:
             offset = json.loads(source.latestOffset or "null")
-            found.append(Share.from_offset(offset))
+            shares.append(Share.from_offset(offset))
         except (ValueError, KeyError, TypeError, AttributeError):
             continue  # A source of another kind.
-    return found
+    return shares

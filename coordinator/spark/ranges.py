@@ -56,7 +56,7 @@ class BatchRanges:
             },
             "id": self.id,
             "marks": {str(partition): mark for partition, mark in sorted(self.marks.items())},
-            "stored": {str(partition): it for partition, it in sorted(self.stored.items())},
+            "stored": {str(partition): value for partition, value in sorted(self.stored.items())},
         }
 
     def commits(self, topic: str) -> dict[TopicPartition, OffsetAndMetadata]:
@@ -79,7 +79,7 @@ class BatchRanges:
             ranges,
             offset["id"],
             {int(partition): mark for partition, mark in offset["marks"].items()},
-            {int(partition): it for partition, it in offset["stored"].items()},
+            {int(partition): value for partition, value in offset["stored"].items()},
         )
 
 

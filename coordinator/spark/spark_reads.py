@@ -52,17 +52,17 @@ def reader_of(
     return FileReader.of_log(spark, options, schema, read_options)
 
 
-def options_of_read(given: Mapping[str, Any]) -> tuple[dict[str, str], StreamOptions]:
+def options_of_read(settings: Mapping[str, Any]) -> tuple[dict[str, str], StreamOptions]:
     """The options of a read by Spark, as its text and parsed.
 
     Raises:
         BadOption: an option is not for reads by Spark, or it has no reader of the source.
         NothingFound: there is no such directory.
     """
-    for name in given:
+    for name in settings:
         if name.lower() in _IN_SPARK:
             raise BadOption(f"{name} is not for reads by Spark: use {_IN_SPARK[name.lower()]}")
-    told = {name: _text(value) for name, value in given.items()}
+    told = {name: _text(value) for name, value in settings.items()}
     options = StreamOptions.parse(told)
     log = options.source
     if isinstance(log, SqlTable):

@@ -30,9 +30,13 @@ def check_stateless(rows: Any, group: str) -> bool:  # Any: a pyspark DataFrame.
     if hasattr(rows, "_jdf"):
         is_known, has_state = True, "StateStore" in _lineage(rows)
     else:
-        found = [query.lastProgress for query in rows.sparkSession.streams.active]
-        ours = [it for it in found if it and any(s.group == group for s in shares_of(it))]
-        is_known, has_state = bool(ours), any(it.stateOperators for it in ours)
+        progress = [query.lastProgress for query in rows.sparkSession.streams.active]
+        ours = [
+            operator
+            for operator in progress
+            if operator and any(s.group == group for s in shares_of(operator))
+        ]
+        is_known, has_state = bool(ours), any(operator.stateOperators for operator in ours)
     if has_state:
         raise SinkRefused(REASON)
     return is_known
@@ -41,6 +45,6 @@ def check_stateless(rows: Any, group: str) -> bool:  # Any: a pyspark DataFrame.
 def _lineage(rows: Any) -> str:
     """What the batch that Spark has handed out was computed from; nothing is run for it."""
     leaves = rows._jdf.queryExecution().analyzed().collectLeaves()
-    found = [leaves.apply(number) for number in range(leaves.size())]
-    batches = [leaf for leaf in found if leaf.getClass().getSimpleName() == "LogicalRDD"]
+    leaves_found = [leaves.apply(number) for number in range(leaves.size())]
+    batches = [leaf for leaf in leaves_found if leaf.getClass().getSimpleName() == "LogicalRDD"]
     return "\n".join(batch.rdd().toDebugString() for batch in batches)

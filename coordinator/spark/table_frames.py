@@ -55,9 +55,9 @@ class TableReader:
         options = {name.lower(): value for name, value in (read_options or {}).items()}
         for name in CHOOSING & options.keys():
             raise BadOption(f"{name} is not for this reader: the group says which rows count")
-        url, given = jdbc(table.url, options.pop("url", None))
+        url, reader_options = jdbc(table.url, options.pop("url", None))
         # Without it, PostgreSQL's driver takes all rows of a task into memory.
-        reader = cls(table, url, {"fetchsize": str(ROWS_A_BATCH), **given, **options})
+        reader = cls(table, url, {"fetchsize": str(ROWS_A_BATCH), **reader_options, **options})
         try:
             _ = reader.frame(spark, NO_BATCH, ()).schema
         except Exception as error:
@@ -90,9 +90,9 @@ def jdbc(url: str, told: str | None) -> tuple[str, dict[str, str]]:
         parsed.get_backend_name() if told is None else told.removeprefix("jdbc:").partition(":")[0]
     )
     access = {"user": parsed.username, "password": parsed.password, "driver": DRIVERS.get(kind)}
-    given = {name: str(value) for name, value in access.items() if value is not None}
+    options = {name: str(value) for name, value in access.items() if value is not None}
     if told is not None:
-        return told, given
+        return told, options
     if kind not in DRIVERS or not parsed.host:
         shown = parsed.render_as_string(hide_password=True)
         raise BadOption(
@@ -102,4 +102,4 @@ def jdbc(url: str, told: str | None) -> tuple[str, dict[str, str]]:
     host = f"[{parsed.host}]" if ":" in parsed.host else parsed.host
     port = f":{parsed.port}" if parsed.port else ""
     query = "&".join(f"{name}={value}" for name, value in parsed.query.items())
-    return f"jdbc:{kind}://{host}{port}/{parsed.database or ''}{query and '?' + query}", given
+    return f"jdbc:{kind}://{host}{port}/{parsed.database or ''}{query and '?' + query}", options

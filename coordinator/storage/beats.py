@@ -64,10 +64,10 @@ async def outlive(
     while loop_time_s() - since < timeout_s:
         asked_at = loop_time_s()
         await asyncio.sleep(timeout_s / LOOKS)
-        found, incarnation = await look()
-        if found is None:
+        known, incarnation = await look()
+        if known is None:
             return
-        if found != beat:
+        if known != beat:
             raise NodeIdTaken(number, f" (incarnation {incarnation})")
         if loop_time_s() - asked_at > timeout_s / 2:
             since = loop_time_s()  # The store hung, and perhaps for the other one, too.
@@ -88,11 +88,11 @@ async def judge_others(
     while not session.lost.is_set():
         await asyncio.sleep(session.timeout_s / LOOKS)
         with contextlib.suppress(Unavailable, Ambiguous):
-            found = await look()
+            beats = await look()
             now = loop_time_s()
             if now - session.renewed_at > session.timeout_s / 2:
                 seen.clear()  # This node lost touch itself, so it cannot judge others.
-            for number, beat in found.items():
+            for number, beat in beats.items():
                 known, since = seen.setdefault(number, (beat, now))
                 if known != beat:
                     seen[number] = (beat, now)

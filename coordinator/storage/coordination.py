@@ -49,10 +49,10 @@ class NodeIdTaken(Exception):
 
 def _read(kind: type[T], data: bytes, fields: Mapping[str, str] = MappingProxyType({})) -> T:
     try:
-        found = json.loads(data)
-        if isinstance(found, dict):
-            found = {fields.get(name, name): value for name, value in found.items()}
-        return parse_dataclass(kind, found)
+        content = json.loads(data)
+        if isinstance(content, dict):
+            content = {fields.get(name, name): value for name, value in content.items()}
+        return parse_dataclass(kind, content)
     except (ValueError, RecursionError) as error:
         raise Damaged(f"the store does not hold a {kind.__name__}: {error}") from error
 

@@ -52,9 +52,9 @@ def decode(data: bytes, shard: ShardId, sequence: int) -> Entry:
     if len(data) < _HEADER.size + _UINT32.size:
         raise Damaged(f"{where}: {len(data)} bytes are less than a header")
     (checksum,) = _UINT32.unpack_from(data, len(data) - _UINT32.size)
-    found = google_crc32c.value(data[: -_UINT32.size])
-    if found != checksum:
-        raise Damaged(f"{where}: the checksum is {found:08x} and should be {checksum:08x}")
+    actual = google_crc32c.value(data[: -_UINT32.size])
+    if actual != checksum:
+        raise Damaged(f"{where}: the checksum is {actual:08x} and should be {checksum:08x}")
     magic, version, its_shard, its_sequence, fence_epoch, base_offset, count = _HEADER.unpack_from(
         data
     )

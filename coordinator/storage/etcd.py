@@ -105,10 +105,10 @@ class EtcdLog:
     async def fence(self, shard: ShardId, leader_epoch: int = 0) -> Fence:
         key = self._key("fence", shard)
         for attempt in count(1):
-            found = (await self._client.range(pb.RangeRequest(key=key))).kvs
-            fence_epoch = next_fence_epoch(int(found[0].value) if found else 0, leader_epoch)
+            kvs = (await self._client.range(pb.RangeRequest(key=key))).kvs
+            fence_epoch = next_fence_epoch(int(kvs[0].value) if kvs else 0, leader_epoch)
             request = pb.TxnRequest(
-                compare=[unchanged(key, found[0].mod_revision if found else 0)],
+                compare=[unchanged(key, kvs[0].mod_revision if kvs else 0)],
                 success=[put(key, b"%d" % fence_epoch)],
             )
             try:
@@ -140,8 +140,8 @@ class EtcdLog:
     async def write_snapshot(self, fence: Fence, snapshot: Snapshot) -> None:
         shard, sequence = fence.shard, snapshot.sequence
         key = self._key("snapshot", shard)
-        found = (await self._client.range(pb.RangeRequest(key=key))).kvs
-        if found and json.loads(found[0].value)["sequence"] >= sequence:
+        kvs = (await self._client.range(pb.RangeRequest(key=key))).kvs
+        if kvs and json.loads(kvs[0].value)["sequence"] >= sequence:
             await self._check_fence(fence)
             return
         parts = chunks(fence, snapshot)
@@ -152,7 +152,7 @@ class EtcdLog:
         row = {"sequence": sequence, "next_offset": snapshot.next_offset, "chunks": count}
         await self._fenced(
             fence,
-            [unchanged(key, found[0].mod_revision if found else 0)],
+            [unchanged(key, kvs[0].mod_revision if kvs else 0)],
             [
                 put(key, json.dumps(row).encode()),
                 delete(self._key("entry", shard, 0), self._key("entry", shard, sequence)),
@@ -243,8 +243,8 @@ class EtcdLog:
 
     async def _check_fence(self, fence: Fence) -> None:
         key = self._key("fence", fence.shard)
-        found = (await self._client.range(pb.RangeRequest(key=key))).kvs
-        _check_epoch([kv.value for kv in found], fence)
+        kvs = (await self._client.range(pb.RangeRequest(key=key))).kvs
+        _check_epoch([kv.value for kv in kvs], fence)
 
     async def _read(self, shard: ShardId, after: int, fence: Fence | None) -> Loaded:
         """Read as of one revision, at which the fence held; mostly in one answer."""
@@ -258,13 +258,13 @@ class EtcdLog:
                 failure=[get(self._key("fence", shard))],
             )
         )
-        found = first.responses[0].response_range.kvs
+        kvs = first.responses[0].response_range.kvs
         if fence is not None and not first.succeeded:
-            _check_epoch([kv.value for kv in found], fence)
+            _check_epoch([kv.value for kv in kvs], fence)
         revision, page = first.header.revision, first.responses[1].response_range
         snapshot = None
-        if found and json.loads(found[0].value)["sequence"] > after:
-            snapshot = await self._load_snapshot(shard, found[0].value, revision)
+        if kvs and json.loads(kvs[0].value)["sequence"] > after:
+            snapshot = await self._load_snapshot(shard, kvs[0].value, revision)
         chain = Chain(f"etcd, {self._prefix}: shard {shard}", snapshot, after)
         async for sequence, frame in self._numbered("entry", shard, (), page, revision):
             if sequence > chain.last:

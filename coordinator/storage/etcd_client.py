@@ -59,11 +59,11 @@ class _NoAnswer(Exception):
 
     def verdict(self) -> LogError:
         """Failure of a write: `Ambiguous` if any of the calls may have been carried out."""
-        found = [failure_of(failure) for failure in self.failures]
-        in_doubt = next((failure for failure in found if isinstance(failure, Ambiguous)), None)
+        errors = [failure_of(failure) for failure in self.failures]
+        in_doubt = next((failure for failure in errors if isinstance(failure, Ambiguous)), None)
         if in_doubt is None and self._is_open:
             in_doubt = Ambiguous(str(self))
-        return in_doubt or found[-1]
+        return in_doubt or errors[-1]
 
 
 class EtcdClient:

@@ -75,14 +75,14 @@ class EtcdCoordination:
             sent_at = loop_time_s()
             token = f"{node.incarnation}.{next(self._joins)}".encode()
             session = _Session(node, self._timeout_s, sent_at, token=token)
-            found = (await self._client.range(pb.RangeRequest(key=key))).kvs
-            if found and _incarnation(found[0].value) != node.incarnation:
-                beat = found[0].mod_revision
+            kvs = (await self._client.range(pb.RangeRequest(key=key))).kvs
+            if kvs and _incarnation(kvs[0].value) != node.incarnation:
+                beat = kvs[0].mod_revision
                 await outlive(node.node_id, beat, self._timeout_s, partial(self._beat_of, key))
             # This overwrites the keys of an earlier session, which notices and is lost.
             response = await self._client.resolvable(
                 pb.TxnRequest(
-                    compare=[unchanged(key, found[0].mod_revision if found else 0)],
+                    compare=[unchanged(key, kvs[0].mod_revision if kvs else 0)],
                     success=[put(key, session.token), put(self._node_key(node), node.to_bytes())],
                     failure=[get(key)],
                 )
@@ -193,14 +193,14 @@ class EtcdCoordination:
 
     async def _write(self, epoch: int, states: Sequence[ShardState]) -> list[ShardState]:
         """`write` in one transaction."""
-        found = [(self._key("shard", state.shard), state) for state in states]
+        keys = [(self._key("shard", state.shard), state) for state in states]
         response = await self._client.txn(
             pb.TxnRequest(
                 compare=[
                     equal(self._key("epoch"), b"%d" % epoch),
-                    *(unchanged(key, state.version) for key, state in found),
+                    *(unchanged(key, state.version) for key, state in keys),
                 ],
-                success=[put(key, state.to_bytes()) for key, state in found],
+                success=[put(key, state.to_bytes()) for key, state in keys],
                 failure=[get(self._key("epoch"))],
             )
         )
@@ -214,10 +214,10 @@ class EtcdCoordination:
     async def _read_keys(self) -> _Keys:
         """Read all keys as of one revision."""
         folders = [_all_below(self._prefix), _all_below(self._alive)]
-        found = await self._client.repeatable(
+        kvs = await self._client.repeatable(
             pb.TxnRequest(success=[pb.RequestOp(request_range=folder) for folder in folders])
         )
-        cluster, alive = (part.response_range.kvs for part in found.responses)
+        cluster, alive = (part.response_range.kvs for part in kvs.responses)
         known = _Keys({_number(kv.key): kv.value for kv in alive})
         for kv in cluster:
             kind, _, number = kv.key.decode().removeprefix(f"{self._prefix}/").partition("/")
@@ -241,13 +241,13 @@ class EtcdCoordination:
 
     async def _beat_of(self, key: bytes) -> tuple[int | None, str]:
         """Revision of a node's key, and the incarnation in it."""
-        found = (await self._client.range(pb.RangeRequest(key=key))).kvs
-        return (found[0].mod_revision, _incarnation(found[0].value)) if found else (None, "")
+        kvs = (await self._client.range(pb.RangeRequest(key=key))).kvs
+        return (kvs[0].mod_revision, _incarnation(kvs[0].value)) if kvs else (None, "")
 
     async def _beats(self) -> dict[int, tuple[int, bytes]]:
         """Revision and token of all nodes' keys."""
-        found = await self._client.range(_all_below(self._alive))
-        return {_number(kv.key): (kv.mod_revision, kv.value) for kv in found.kvs}
+        response = await self._client.range(_all_below(self._alive))
+        return {_number(kv.key): (kv.mod_revision, kv.value) for kv in response.kvs}
 
     async def _take_out_silent(self, number: int, beat: tuple[int, bytes]) -> None:
         revision, token = beat

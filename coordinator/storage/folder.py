@@ -67,7 +67,7 @@ class FolderLock:
 def holder(folder: Path) -> str | None:
     """Process that holds the lock or held it last, in words; None if the file is unreadable."""
     try:
-        found = last_holder(folder)
+        holder = last_holder(folder)
     except PermissionError:
         return None
-    return None if found is None else str(found)
+    return None if holder is None else str(holder)

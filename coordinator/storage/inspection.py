@@ -62,8 +62,8 @@ def reading(folder: Path) -> Iterator[apsw.Connection]:
 
 def shards(connection: apsw.Connection) -> list[ShardId]:
     """Shards that were ever taken over."""
-    found = rows(connection, "SELECT shard FROM fence WHERE shard >= 0 AND epoch > 0 ORDER BY 1")
-    return [ShardId(shard) for (shard,) in found]
+    numbers = rows(connection, "SELECT shard FROM fence WHERE shard >= 0 AND epoch > 0 ORDER BY 1")
+    return [ShardId(shard) for (shard,) in numbers]
 
 
 def verify(folder: Path, check: Callable[[bytes], object]) -> Iterator[ShardReport]:
@@ -80,19 +80,19 @@ def verify(folder: Path, check: Callable[[bytes], object]) -> Iterator[ShardRepo
                 connection, "SELECT epoch, sequence FROM fence WHERE shard = ?", shard
             )
             try:
-                found = read_shard(SqliteTransaction(connection), shard)
-                _check_records(shard, found, check)
+                loaded = read_shard(SqliteTransaction(connection), shard)
+                _check_records(shard, loaded, check)
             except (Damaged, apsw.CorruptError, apsw.IOError) as damage:
                 yield ShardReport(shard, epoch, sequence, 0, 0, 0, str(damage))
             else:
-                before = 0 if found.snapshot is None else found.snapshot.sequence
-                count = sum(1 for _ in found.records())
-                yield ShardReport(shard, epoch, sequence, len(found.entries), before, count)
+                before = 0 if loaded.snapshot is None else loaded.snapshot.sequence
+                count = sum(1 for _ in loaded.records())
+                yield ShardReport(shard, epoch, sequence, len(loaded.entries), before, count)
 
 
-def _check_records(shard: ShardId, found: Loaded, check: Callable[[bytes], object]) -> None:
+def _check_records(shard: ShardId, loaded: Loaded, check: Callable[[bytes], object]) -> None:
     try:
-        for record in found.records():
+        for record in loaded.records():
             check(record)
     except Damaged as damage:
         raise Damaged(f"shard {shard}: {damage}") from damage

@@ -72,13 +72,13 @@ def read_marker(folder: Path) -> Marker | None:
     path = folder / MARKER
     for _ in range(READS):
         try:
-            found = _decode(path.read_bytes())
+            marker = _decode(path.read_bytes())
         except (FileNotFoundError, NotADirectoryError):
             return None
         except OSError as error:
             raise CannotOpen(f"{path} cannot be read: {error.strerror}") from error
-        if found is not None:
-            return found
+        if marker is not None:
+            return marker
     raise Damaged(f"{path} is not what was written")
 
 
@@ -92,11 +92,11 @@ def _encode(marker: Marker) -> bytes:
 
 
 def _decode(data: bytes) -> Marker | None:
-    found = _LINE.fullmatch(data)
-    if found is None or google_crc32c.value(found[1]) != int(found[8], 16):
+    match = _LINE.fullmatch(data)
+    if match is None or google_crc32c.value(match[1]) != int(match[8], 16):
         return None
-    shards, number, shares, entries, epochs = (int(found[part]) for part in range(3, 8))
-    return Marker(int(found[2], 16), shards, (number, shares), entries, epochs)
+    shards, number, shares, entries, epochs = (int(match[part]) for part in range(3, 8))
+    return Marker(int(match[2], 16), shards, (number, shares), entries, epochs)
 
 
 def create_marker(folder: Path, marker: Marker) -> None:

@@ -35,18 +35,19 @@ def shards_of(meta: bytes | None, wanted: int | None) -> int:
         raise CannotOpen("there is no store of this name")
     try:
         said = json.loads(meta)  # A newer version may say more.
-        found = parse_dataclass(_Meta, {name: said[name] for name in ("format", "shards")})
+        parsed = parse_dataclass(_Meta, {name: said[name] for name in ("format", "shards")})
     except (KeyError, TypeError, ValueError, RecursionError) as error:
         raise CannotOpen(f"what the store says of itself cannot be read: {error}") from error
-    if found.format > FORMAT:
+    if parsed.format > FORMAT:
         raise CannotOpen(
-            f"the store has format {found.format}, and this version reads up to {FORMAT}: "
+            f"the store has format {parsed.format}, and this version reads up to {FORMAT}: "
             "a newer version has written it. Run that version"
         )
-    if wanted not in (None, found.shards):
+    if wanted not in (None, parsed.shards):
         raise CannotOpen(
-            f"the store was made for {found.shards} shards, which cannot change: set shards to that"
+            f"the store was made for {parsed.shards} shards, which cannot change: set shards to "
+            "that"
         )
-    if found.shards < 1:
-        raise CannotOpen(f"the store says that it was made for {found.shards} shards")
-    return found.shards
+    if parsed.shards < 1:
+        raise CannotOpen(f"the store says that it was made for {parsed.shards} shards")
+    return parsed.shards

@@ -165,7 +165,7 @@ class PostgresLog:
         def take_over(connection: PostgresConnection) -> int:
             if shard in self._store.acknowledged:
                 self._store.check(connection)  # Before what it is compared with is replaced.
-            given = {
+            context = {
                 "shard": shard,
                 "token": token,
                 "leader_epoch": leader_epoch,
@@ -174,7 +174,7 @@ class PostgresLog:
                 # The store may have lost that the shard was ever owned.
                 "lineage": FIRST_LINEAGE if self._lineage == FIRST_LINEAGE else 0,
             }
-            row = connection.execute(TAKE_OVER, given).fetchone()
+            row = connection.execute(TAKE_OVER, context).fetchone()
             if row is None:
                 stored, _, _ = fence_row(PostgresTransaction(connection), shard)
                 next_fence_epoch(stored, leader_epoch)
@@ -210,7 +210,7 @@ class PostgresLog:
         return await self._read(read)
 
     async def read(self, shard: ShardId, after: int = 0) -> Loaded:
-        return await self._read(lambda it: read_shard(it, shard, after))
+        return await self._read(lambda transaction: read_shard(transaction, shard, after))
 
     async def write_snapshot(self, fence: Fence, snapshot: Snapshot) -> None:
         await self._in_thread(self._write_snapshot, fence, snapshot)
@@ -228,12 +228,12 @@ class PostgresLog:
         except _NoConnection:
             if self._connection is None:
                 raise
-            found: T = await self._writer.ask(partial(_read_from, read))
-            return found
+            result: T = await self._writer.ask(partial(_read_from, read))
+            return result
 
-    async def _in_thread(self, function: Callable[..., T], *given: object) -> T:
+    async def _in_thread(self, function: Callable[..., T], *arguments: object) -> T:
         """Run a function in a thread of the log: connections that stall take nobody else's."""
-        return await asyncio.get_running_loop().run_in_executor(self._threads, function, *given)
+        return await asyncio.get_running_loop().run_in_executor(self._threads, function, *arguments)
 
     # --- In threads ---
 
@@ -275,9 +275,9 @@ class PostgresLog:
         with self._another() as connection:
             transaction = PostgresTransaction(connection)
 
-            def step(run: Callable[..., T], *given: object) -> T:
+            def step(run: Callable[..., T], *arguments: object) -> T:
                 with self._limit(connection, READ_S), connection.transaction():
-                    return run(transaction, *given)
+                    return run(transaction, *arguments)
 
             if not step(make_room, fence, snapshot.sequence):
                 return
@@ -367,11 +367,11 @@ class PostgresLog:
         written = connection.execute(
             APPEND,
             (
-                Int4Array.of([it.fence.shard for it in appends]),
-                Int8Array.of([it.fence.fence_epoch for it in appends]),
-                Int8Array.of([it.fence.token for it in appends]),
-                Int8Array.of([it.sequence for it in appends]),
-                ByteaArray.of([it.frame for it in appends]),
+                Int4Array.of([append.fence.shard for append in appends]),
+                Int8Array.of([append.fence.fence_epoch for append in appends]),
+                Int8Array.of([append.fence.token for append in appends]),
+                Int8Array.of([append.sequence for append in appends]),
+                ByteaArray.of([append.frame for append in appends]),
                 self._lineage,
             ),
             binary=True,
@@ -380,8 +380,8 @@ class PostgresLog:
             return [None] * len(appends)
         done = {shard for (shard,) in written}
         return [
-            None if it.fence.shard in done else self._refusal_or_failure(connection, it)
-            for it in appends
+            None if append.fence.shard in done else self._refusal_or_failure(connection, append)
+            for append in appends
         ]
 
     def _refusal_or_failure(

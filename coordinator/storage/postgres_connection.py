@@ -100,14 +100,14 @@ class Database:
         except psycopg.Error:  # Its text has parts of the URL, a password among them.
             raise CannotOpen(_NOT_UNDERSTOOD) from None
         hosts = _hosts_of(parameters)
-        given = {
+        options = {
             "user": access.user,
             "password": access.password,
             "sslrootcert": access.ca_file,
             "sslcert": access.cert_file,
             "sslkey": access.key_file,
         }
-        parameters |= {key: str(value) for key, value in given.items() if value}
+        parameters |= {key: str(value) for key, value in options.items() if value}
         if "service" not in parameters and not all(map(_is_local, hosts)):
             parameters.setdefault("sslmode", "verify-full")
         return cls(parameters, hosts, schema, session_s)
@@ -162,12 +162,14 @@ def _defaults(service: str | None) -> dict[str, str]:
         try:
             if service is not None:
                 os.environ["PGSERVICE"] = service
-            found = {it.keyword.decode(): it.val for it in pq.Conninfo.get_defaults()}
+            defaults = {
+                option.keyword.decode(): option.val for option in pq.Conninfo.get_defaults()
+            }
         finally:
             os.environ.pop("PGSERVICE", None)
             if before is not None:
                 os.environ["PGSERVICE"] = before
-    return {key: told.decode() for key in HOST_KEYS if (told := found.get(key))}
+    return {key: told.decode() for key in HOST_KEYS if (told := defaults.get(key))}
 
 
 def _is_local(host: dict[str, str]) -> bool:
@@ -213,7 +215,7 @@ class Watchdog:
         while not self._closing.wait(LOOK_S):
             now = time.monotonic()
             with self._lock:
-                for connection in [it for it, due in self._due.items() if due <= now]:
+                for connection in [overdue for overdue, due in self._due.items() if due <= now]:
                     del self._due[connection]
                     _shut_down(connection)
 
@@ -284,14 +286,16 @@ class Server:
     def _best(self, least: int) -> PostgresConnection:
         """A connection to the host of the latest lineage and timeline."""
         answers = self._answers(least)
-        failures = [it for it in answers if isinstance(it, LogError)]
-        found = [it for it in answers if isinstance(it, tuple)]
-        if not found:
+        failures = [answer for answer in answers if isinstance(answer, LogError)]
+        reached = [answer for answer in answers if isinstance(answer, tuple)]
+        if not reached:
             words = "; ".join(str(failure) for failure in failures) or "every host is a standby"
-            lasting = bool(failures) and all(getattr(it, "is_lasting", False) for it in failures)
+            lasting = bool(failures) and all(
+                getattr(one_failure, "is_lasting", False) for one_failure in failures
+            )
             raise Unavailable(f"{self.target}: {words}", is_lasting=lasting)
-        found.sort(key=lambda one: one[0])
-        *others, ((*_, taken), self.host, best) = found
+        reached.sort(key=lambda one: one[0])
+        *others, ((*_, taken), self.host, best) = reached
         for _, _, connection in others:
             connection.close()
         if not least:  # A server may have two names.
@@ -304,18 +308,20 @@ class Server:
         threads = futures.ThreadPoolExecutor(len(hosts), "store-connect")
         waiting = {threads.submit(self._candidate, host) for host in hosts}
         threads.shutdown(wait=False)
-        found: list[_Candidate | LogError | None] = []
+        reached: list[_Candidate | LogError | None] = []
         wait_s = None
         while waiting:
             done, waiting = futures.wait(waiting, wait_s, futures.FIRST_COMPLETED)
             if not done:
                 break
-            found += [it.result() for it in done]
-            if least and any(isinstance(it, tuple) and it[0][0] >= least for it in found):
+            reached += [future.result() for future in done]
+            if least and any(
+                isinstance(answer, tuple) and answer[0][0] >= least for answer in reached
+            ):
                 wait_s = GRACE_S
         for late in waiting:
             late.add_done_callback(_close)
-        return found
+        return reached
 
     def _candidate(self, host: dict[str, str]) -> _Candidate | LogError | None:
         """Rank, name and connection of a host; None: it is a standby."""
@@ -335,9 +341,9 @@ class Server:
         return None if rank is None else (rank, _name_of(host), connection)
 
     def _open(self, host: dict[str, str]) -> PostgresConnection:
-        given = {"connect_timeout": CONNECT_S, "application_name": "coordinator"}
+        options = {"connect_timeout": CONNECT_S, "application_name": "coordinator"}
         return psycopg.connect(
-            **{**given, **self.target.parameters, **host, "client_encoding": "UTF8"},
+            **{**options, **self.target.parameters, **host, "client_encoding": "UTF8"},
             autocommit=True,
         )
 
@@ -368,11 +374,11 @@ class Server:
         """Settings of a connection. `SET` rather than `options`, which PgBouncer refuses."""
         if connection.info.server_version < 140_000:
             raise CannotOpen(f"{self.target}: PostgreSQL 14 or later is needed")
-        found = connection.execute(
+        row = connection.execute(
             "SELECT current_setting('fsync'), current_setting('synchronous_commit')"
         ).fetchone()
-        assert found is not None
-        fsync, synchronous = found
+        assert row is not None
+        fsync, synchronous = row
         if fsync == "off":
             raise CannotOpen(f"{self.target}: it runs with fsync = off, and would lose commits")
         third_ms = round(self.target.session_s * 1_000 / 3)

@@ -96,11 +96,11 @@ class PostgresCoordination:
         while True:
             sent_at = loop_time_s()
             token = f"{node.incarnation}.{next(self._joins)}"
-            found = await self._ask(partial(self._beat_of, node.node_id))
-            if found is not None and _incarnation(found[0]) != node.incarnation:
+            beat = await self._ask(partial(self._beat_of, node.node_id))
+            if beat is not None and _incarnation(beat[0]) != node.incarnation:
                 look = partial(self._look_at, node.node_id)
-                await outlive(node.node_id, found, self._timeout_s, look)
-            if await self._ask(partial(self._join, node, token, found)):
+                await outlive(node.node_id, beat, self._timeout_s, look)
+            if await self._ask(partial(self._join, node, token, beat)):
                 break
         assert self._store.lineage is not None
         session = _Session(
@@ -194,7 +194,11 @@ class PostgresCoordination:
                 written = [replace(state, version=agreed.version + 1) for state in states]
                 with connection.cursor() as cursor:
                     cursor.executemany(
-                        WRITE, [(it.shard, it.version, it.to_bytes().decode()) for it in written]
+                        WRITE,
+                        [
+                            (new_state.shard, new_state.version, new_state.to_bytes().decode())
+                            for new_state in written
+                        ],
                     )
                 agreed.is_changed = bool(written)
             return written
@@ -240,10 +244,10 @@ class PostgresCoordination:
         return await asyncio.get_running_loop().run_in_executor(self._thread, self._carry_out, job)
 
     async def _renew(self, session: _Session) -> bool:
-        found = await self._ask(partial(self._beat, session))
-        if found is None:
+        row = await self._ask(partial(self._beat, session))
+        if row is None:
             return False
-        version, lineage_id = found
+        version, lineage_id = row
         if lineage_id != session.lineage_id:
             return False
         if version != self._version:
@@ -252,8 +256,8 @@ class PostgresCoordination:
         return True
 
     async def _look_at(self, number: int) -> tuple[tuple[str, int] | None, str]:
-        found = await self._ask(partial(self._beat_of, number))
-        return found, "" if found is None else _incarnation(found[0])
+        row = await self._ask(partial(self._beat_of, number))
+        return row, "" if row is None else _incarnation(row[0])
 
     async def _take_out_silent(self, number: int, beat: tuple[str, int]) -> None:
         await self._ask(partial(self._take_out, number, *beat))
@@ -319,14 +323,14 @@ class PostgresCoordination:
 
     @staticmethod
     def _beats(connection: PostgresConnection) -> dict[int, tuple[str, int]]:
-        found = connection.execute("SELECT id, session, beat FROM node").fetchall()
-        return {number: (session, beat) for number, session, beat in found}
+        rows = connection.execute("SELECT id, session, beat FROM node").fetchall()
+        return {number: (session, beat) for number, session, beat in rows}
 
     @staticmethod
     def _beat_of(number: int, connection: PostgresConnection) -> tuple[str, int] | None:
         """Token and beat of a node."""
-        found = connection.execute("SELECT session, beat FROM node WHERE id = %s", (number,))
-        row = found.fetchone()
+        rows = connection.execute("SELECT session, beat FROM node WHERE id = %s", (number,))
+        row = rows.fetchone()
         return None if row is None else (row[0], row[1])
 
     def _beat(self, session: Session, connection: PostgresConnection) -> tuple[int, int] | None:
@@ -349,9 +353,9 @@ class PostgresCoordination:
     ) -> bool:
         """Begin a session, if the node is still as it was read; or is one of this process."""
         with self._change(connection) as agreed:
-            found = self._beat_of(node.node_id, connection)
-            if found != instead and found is not None:
-                if _incarnation(found[0]) != node.incarnation:
+            beat = self._beat_of(node.node_id, connection)
+            if beat != instead and beat is not None:
+                if _incarnation(beat[0]) != node.incarnation:
                     return False
             info = node.to_bytes().decode()
             connection.execute(JOIN, {"id": node.node_id, "session": token, "info": info})

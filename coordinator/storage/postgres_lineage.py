@@ -67,12 +67,16 @@ class WentBack:
 
     def __str__(self) -> str:
         old, new = self.before.position, self.after.position
-        was, now = (f"timeline {it.timeline} of system {it.system}" for it in (old, new))
-        what = f"a copy of {now} was put back" if was == now else f"it was {was}, and is {now} now"
+        was, now = (
+            f"timeline {position.timeline} of system {position.system}" for position in (old, new)
+        )
+        reason = (
+            f"a copy of {now} was put back" if was == now else f"it was {was}, and is {now} now"
+        )
         come = f", which had come to {_lsn(old)}" if old.flushed else ""
         return (
-            f"the store went back: {what}, at {_lsn(new)}{come}, so commits that were acknowledged "
-            f"last may be lost; lineage {self.after.number} begins, and numbers go on "
+            f"the store went back: {reason}, at {_lsn(new)}{come}, so commits that were "
+            f"acknowledged last may be lost; lineage {self.after.number} begins, and numbers go on "
             f"{self.after.raised:,} higher"
         )
 
@@ -167,8 +171,8 @@ def _has_lost(
     owned = {shard: one for shard, one in owned.items() if one.lineage_id == lineage_id}
     if not owned:
         return False
-    found = connection.execute("SELECT shard, epoch, token, sequence FROM fence").fetchall()
-    stored = {shard: row for shard, *row in found}
+    rows = connection.execute("SELECT shard, epoch, token, sequence FROM fence").fetchall()
+    stored = {shard: row for shard, *row in rows}
     return any(one.is_lost(*stored.get(shard, (0, 0, 0))) for shard, one in owned.items())
 
 
@@ -256,21 +260,21 @@ class PostgresStore:
             Unavailable: the server has a lineage before the one that is noted here. It is an old
                 primary, and the new one cannot be reached just now.
         """
-        found, went_back = check_lineage(
+        lineage, went_back = check_lineage(
             connection, self.lineage, self.acknowledged, is_restored=is_restored
         )
         with self._lock:
             known = self.lineage
-            if known is not None and found.number < known.number:
+            if known is not None and lineage.number < known.number:
                 raise Unavailable(
                     f"the server at {connection.info.host}:{connection.info.port} has lineage "
-                    f"{found.number}, and lineage {known.number} has begun elsewhere; if an older "
-                    "copy was put back there, run `coordinator store restored`"
+                    f"{lineage.number}, and lineage {known.number} has begun elsewhere; if an "
+                    "older copy was put back there, run `coordinator store restored`"
                 )
-            if known is None or found.id != known.id:
-                self.lineage = found
-        if went_back is None and known is not None and found.id != known.id:
-            went_back = WentBack(known, found)  # Another node has noticed it first.
+            if known is None or lineage.id != known.id:
+                self.lineage = lineage
+        if went_back is None and known is not None and lineage.id != known.id:
+            went_back = WentBack(known, lineage)  # Another node has noticed it first.
         if went_back is not None:
             self.report("store_went_back", str(went_back))
 

@@ -80,11 +80,11 @@ class Reservations:
                     rows = connection.execute("SELECT id, session, beat FROM node").fetchall()
                     beats = {number: (session, beat) for number, session, beat in rows}
                     living = [number for number in beats if beats[number] != before.get(number)]
-                    found = connection.execute(_RESERVED, (KEPT_S,)).fetchall()
-                    to_come = [number for number, _, comes in found if comes]
+                    reserved = connection.execute(_RESERVED, (KEPT_S,)).fetchall()
+                    to_come = [number for number, _, comes in reserved if comes]
                     if most is None or len({*living, *to_come}) < most:
                         # The token is kept: a node that was taken out may come back with it.
-                        token = found[0][1] if found else token
+                        token = reserved[0][1] if reserved else token
                         machine = "" if most is None else socket.gethostname()
                         self._mine = (node_id, token, machine)
                         connection.execute(_FORGET, ([*living, *to_come],))
@@ -105,10 +105,10 @@ class Reservations:
         """The nodes that serve, and the number of those that are to come."""
         with self._connected() as connection:
             rows = connection.execute(_KNOWN).fetchall()
-            found = connection.execute(_RESERVED, (KEPT_S,)).fetchall()
+            reserved = connection.execute(_RESERVED, (KEPT_S,)).fetchall()
         nodes = [(NodeInfo.from_bytes(info.encode()), machine or "") for info, machine in rows]
-        token = found[0][1] if found else ""
-        return Known(nodes, token, sum(comes for *_, comes in found))
+        token = reserved[0][1] if reserved else ""
+        return Known(nodes, token, sum(comes for *_, comes in reserved))
 
     @contextlib.contextmanager
     def _connected(self) -> Iterator[PostgresConnection]:

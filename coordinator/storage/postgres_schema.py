@@ -100,17 +100,17 @@ def prepare(connection: PostgresConnection, schema: str, shards: int | None) -> 
         CannotOpen: a newer version made it, or for another number of shards, or it is missing.
         psycopg.Error: it cannot be made.
     """
-    found = _format(connection, schema)
-    if found is None and shards is not None:
+    version = _format(connection, schema)
+    if version is None and shards is not None:
         with connection.transaction():
             connection.execute("SELECT pg_advisory_xact_lock(%s)", (_BOOT_LOCK,))
-            found = _format(connection, schema)
-            if found is None:
+            version = _format(connection, schema)
+            if version is None:
                 connection.execute(ddl(schema, shards).encode())
-                found = FORMAT, shards
-    if found is None:
+                version = FORMAT, shards
+    if version is None:
         raise CannotOpen("there is no store of this name")
-    stored, made_for = found
+    stored, made_for = version
     if stored > FORMAT:
         raise CannotOpen(
             f"the store has format {stored}, and this version reads up to {FORMAT}: a newer "
@@ -134,5 +134,5 @@ def _format(connection: PostgresConnection, schema: str) -> tuple[int, int] | No
     if row is None or row[0] is None:
         return None
     named = sql.SQL("SELECT format, shards FROM {}.cluster").format(sql.Identifier(schema))
-    found = connection.execute(named).fetchone()
-    return None if found is None else (found[0], found[1])
+    version_row = connection.execute(named).fetchone()
+    return None if version_row is None else (version_row[0], version_row[1])

@@ -81,18 +81,18 @@ def check_format(connection: apsw.Connection) -> int:
     """
     try:
         meta: dict[str, int] = dict(rows(connection, "SELECT name, value FROM meta"))
-        found, shards = meta["format"], meta["shards"]
+        version, shards = meta["format"], meta["shards"]
     except (apsw.SQLError, KeyError) as error:
         raise CannotOpen(
             "the file is a database, but not one of the coordinator's: choose another data_dir, or "
             "restore a backup"
         ) from error
-    if found < 1 or shards < 1:
-        raise CannotOpen(f"it says format {found} and {shards} shards: restore a backup")
-    if found > FORMAT:
+    if version < 1 or shards < 1:
+        raise CannotOpen(f"it says format {version} and {shards} shards: restore a backup")
+    if version > FORMAT:
         raise CannotOpen(
-            f"the store has format {found}, and this version reads up to {FORMAT}: a newer version "
-            "has written it. Run that version, or restore a backup made before the upgrade"
+            f"the store has format {version}, and this version reads up to {FORMAT}: a newer "
+            "version has written it. Run that version, or restore a backup made before the upgrade"
         )
     return shards
 
@@ -109,8 +109,8 @@ def expected_objects() -> dict[tuple[str, str], str]:
 
 def objects(connection: apsw.Connection) -> dict[tuple[str, str], str]:
     """The tables and triggers that a database has."""
-    found = rows(connection, "SELECT type, name, sql FROM sqlite_master WHERE sql IS NOT NULL")
-    return {(kind, name): sql for kind, name, sql in found}
+    rows_found = rows(connection, "SELECT type, name, sql FROM sqlite_master WHERE sql IS NOT NULL")
+    return {(kind, name): sql for kind, name, sql in rows_found}
 
 
 def identify(connection: apsw.Connection, number: int, shards: Iterable[int]) -> int:
@@ -131,13 +131,13 @@ def identify(connection: apsw.Connection, number: int, shards: Iterable[int]) ->
 
 def store_numbers(connection: apsw.Connection) -> list[int]:
     """Numbers of the store in its two places; empty: it was never given one."""
-    found = rows(
+    rows_found = rows(
         connection,
         "SELECT value FROM meta WHERE name = ? UNION ALL SELECT epoch FROM fence WHERE shard = ?",
         STORE,
         STORE_ROW,
     )
-    return [number for (number,) in found]
+    return [number for (number,) in rows_found]
 
 
 def totals(connection: apsw.Connection) -> tuple[int, int]:

@@ -63,11 +63,11 @@ def check_share(folder: Path, share: tuple[int, int]) -> None:
         CannotOpen: the folder's name is that of another share, or it is one that holds shares.
         Damaged: the folder had a store.
     """
-    found = _SHARE.fullmatch(folder.name)
-    if found is None:
+    match = _SHARE.fullmatch(folder.name)
+    if match is None:
         _check_undivided(folder, share)
         return
-    named = (int(found[1]), int(found[2]))
+    named = (int(match[1]), int(match[2]))
     is_used = _is_used(folder)
     # The marker of a folder outranks its name.
     if named != share and not os.path.lexists(folder / MARKER):
@@ -99,7 +99,7 @@ def note_complete(folder: Path, share: tuple[int, int]) -> None:
     shares = [share_folder(above, (k, nodes)) for k in range(1, nodes + 1)]
     if folder not in shares or _nodes_of(above) == nodes:
         return
-    if all((each / MARKER).is_file() for each in shares):
+    if all((one_share / MARKER).is_file() for one_share in shares):
         new = above / f"{NODES}.new-{number}"
         # Without the file only the loss of a whole share goes unnoticed.
         with contextlib.suppress(OSError):
@@ -113,8 +113,8 @@ def _divisions(folder: Path) -> tuple[set[int], set[int]]:
     used = {1} if _is_used(folder) else set()
     begun: set[int] = set()
     for path in folder.glob("share-*-of-*"):
-        if found := _SHARE.fullmatch(path.name):
-            (used if _is_used(path) else begun).add(int(found[2]))
+        if match := _SHARE.fullmatch(path.name):
+            (used if _is_used(path) else begun).add(int(match[2]))
     nodes = _nodes_of(folder)
     return used if nodes is None else used | {nodes}, begun
 
@@ -132,8 +132,8 @@ def _nodes_of(folder: Path) -> int | None:
 
 def _aside(folder: Path, nodes: int, served: str) -> str:
     if nodes == 1:
-        what, name = f"{folder / DATABASE} is another store", f"{DATABASE}* and {MARKER}"
+        reason, name = f"{folder / DATABASE} is another store", f"{DATABASE}* and {MARKER}"
     else:
-        what = f"{share_folder(folder, (1, nodes))} and its like are other stores"
+        reason = f"{share_folder(folder, (1, nodes))} and its like are other stores"
         name = f"share-*-of-{nodes}"
-    return f"{what}, which {served} does not serve; to look at it, move {name} to another folder"
+    return f"{reason}, which {served} does not serve; to look at it, move {name} to another folder"

@@ -62,15 +62,15 @@ def sound_store(folder: Path, vfs: str | None = None) -> Iterator[apsw.Connectio
         Damaged: it is not what was written.
     """
     # The marker is read first: a store that is being served only grows after that.
-    found = look(folder)
+    state = look(folder)
     path = folder / DATABASE
-    if not found.has_store:
+    if not state.has_store:
         raise CannotOpen(f"there is no {path}")
     with _in_words(path):
         connection = open_to_read(path, vfs)
         try:
             try:
-                _check_store(connection, found.marker)
+                _check_store(connection, state.marker)
             except CannotOpen as error:
                 raise CannotOpen(f"{path}: {error}") from error
             yield connection
@@ -84,15 +84,15 @@ def examine(folder: Path, vfs: str | None = None) -> Folder:
     Raises:
         CannotOpen, Damaged: see `sound_store`.
     """
-    found = look(folder)
-    if found.has_store and found.marker is None:
+    state = look(folder)
+    if state.has_store and state.marker is None:
         with _in_words(folder / DATABASE):
             if not _has_tables(folder / DATABASE, vfs):
                 return Folder(None, False)  # A first start was interrupted.
-    if found.has_store:
+    if state.has_store:
         with sound_store(folder, vfs):
             pass
-    return found
+    return state
 
 
 def look(folder: Path) -> Folder:
@@ -119,34 +119,34 @@ def look(folder: Path) -> Folder:
     size_bytes = sizes[path]
     if size_bytes:
         return Folder(marker, True)
-    what = f"{path} is {'missing' if size_bytes is None else 'empty'}"
+    reason = f"{path} is {'missing' if size_bytes is None else 'empty'}"
     if marker is not None:
-        raise Damaged(f"{what}, and the folder has been used; {ADVICE}")
+        raise Damaged(f"{reason}, and the folder has been used; {ADVICE}")
     if sizes[log]:
-        raise Damaged(f"{what}, and its write-ahead log is not; {ADVICE}")
+        raise Damaged(f"{reason}, and its write-ahead log is not; {ADVICE}")
     return Folder(None, False)
 
 
 def _size_of(path: Path) -> int | None:
     """Size of a file; None: there is no such file."""
     try:
-        found = path.lstat()
+        status = path.lstat()
     except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError as error:
         raise CannotOpen(
             f"{path} cannot be read: {error.strerror}; change the permissions of its folder"
         ) from error
-    if stat.S_ISLNK(found.st_mode):
+    if stat.S_ISLNK(status.st_mode):
         raise CannotOpen(
             f"{path} is a symbolic link, and SQLite would look for the other files beside its "
             "target: put the file itself there, or make a link to the whole folder"
         )
-    if not stat.S_ISREG(found.st_mode):
+    if not stat.S_ISREG(status.st_mode):
         raise CannotOpen(f"{path} is not a file: move it away; if it was one, restore a backup")
     if not os.access(path, os.R_OK | os.W_OK):
         raise CannotOpen(f"{path} cannot be read and written: change its permissions")
-    return found.st_size
+    return status.st_size
 
 
 def _has_tables(path: Path, vfs: str | None) -> bool:
@@ -240,8 +240,8 @@ def _check_against(
 def _check_shards(connection: apsw.Connection, shards: int, fenced: set[int]) -> None:
     stray = {shard for shard in fenced if shard >= shards}
     for table in ("entry", "snapshot", "chunk"):
-        found = {shard for (shard,) in rows(connection, f"SELECT DISTINCT shard FROM {table}")}  # noqa: S608
-        stray |= found - fenced
+        numbers = {shard for (shard,) in rows(connection, f"SELECT DISTINCT shard FROM {table}")}  # noqa: S608
+        stray |= numbers - fenced
     if stray:
         names = ", ".join(map(str, sorted(stray)[:PROBLEMS_MAX]))
         raise _Problem(f"there are rows of shards that are not in its table fence: {names}")

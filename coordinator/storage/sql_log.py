@@ -52,10 +52,10 @@ def fence_row(
 ) -> tuple[int, int, int]:
     """Epoch, token and last sequence number; zeros for a shard that nobody ever took over."""
     dialect = transaction.dialect
-    found = list(transaction.rows(dialect.locked_fence if is_locked else dialect.fence, shard))
-    if not found:
+    rows = list(transaction.rows(dialect.locked_fence if is_locked else dialect.fence, shard))
+    if not rows:
         return 0, 0, 0
-    ((epoch, token, sequence),) = found
+    ((epoch, token, sequence),) = rows
     return epoch, token, sequence
 
 
@@ -80,20 +80,20 @@ def read_shard(transaction: Transaction, shard: ShardId, after: int = 0) -> Load
         chain.add(frames.decode(frame, shard, sequence))
     if chain.last != last:
         raise Damaged(f"shard {shard}: it ends with entry {chain.last}, and {last} was written")
-    found = chain.loaded()
-    if found.entries and found.entries[-1].fence_epoch > epoch:
+    loaded = chain.loaded()
+    if loaded.entries and loaded.entries[-1].fence_epoch > epoch:
         raise Damaged(
-            f"shard {shard}: entry {last} is of epoch {found.entries[-1].fence_epoch}, "
+            f"shard {shard}: entry {last} is of epoch {loaded.entries[-1].fence_epoch}, "
             f"and the shard has only come to {epoch}"
         )
-    return found
+    return loaded
 
 
 def _read_snapshot(transaction: Transaction, shard: ShardId) -> Snapshot | None:
     query = "SELECT sequence, next_offset, chunks FROM snapshot WHERE shard = ?"
     for sequence, next_offset, count in list(transaction.rows(query, shard)):
-        found = transaction.rows(transaction.dialect.chunks, shard, sequence)
-        parts = [frames.decode(frame, shard, sequence) for (frame,) in found]
+        rows = transaction.rows(transaction.dialect.chunks, shard, sequence)
+        parts = [frames.decode(frame, shard, sequence) for (frame,) in rows]
         return snapshot_of(f"shard {shard}", sequence, next_offset, parts, count)
     return None
 
@@ -108,7 +108,7 @@ def refusal(transaction: Transaction, fence: Fence, sequence: int, frame: bytes)
     stored = transaction.rows(
         "SELECT frame FROM entry WHERE shard = ? AND sequence = ?", fence.shard, sequence
     )
-    if [bytes(found) for (found,) in stored] != [frame]:
+    if [bytes(frame_stored) for (frame_stored,) in stored] != [frame]:
         return Fenced(f"entry {sequence} does not follow entry {last}")
     return None
 

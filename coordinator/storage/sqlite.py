@@ -136,9 +136,9 @@ class SqliteLog:
         await self._writer.add((fence.shard, fence.fence_epoch, entry.sequence, frame))
 
     async def load(self, fence: Fence, after: int = 0) -> Loaded:
-        fence_epoch, found = await asyncio.to_thread(self._read, fence.shard, after)
+        fence_epoch, loaded = await asyncio.to_thread(self._read, fence.shard, after)
         fence.check(fence_epoch)
-        return found
+        return loaded
 
     async def read(self, shard: ShardId, after: int = 0) -> Loaded:
         return (await asyncio.to_thread(self._read, shard, after))[1]
@@ -162,12 +162,12 @@ class SqliteLog:
 
     def _open_store(self, share: tuple[int, int]) -> Marker:
         """Check the store, create what is missing, and return its marker."""
-        found = examine(self.folder, self._vfs)
-        if found.marker is not None:
-            _check_share(self.folder, found.marker.share, share)
+        state = examine(self.folder, self._vfs)
+        if state.marker is not None:
+            _check_share(self.folder, state.marker.share, share)
         with contextlib.closing(self._open()) as connection:
-            if found.marker is not None:
-                return found.marker
+            if state.marker is not None:
+                return state.marker
             # The folder is new, or was last used by a version without markers.
             owned = shards_of_share(share, self._shards)
             fenced = {shard for (shard,) in rows(connection, "SELECT shard FROM fence")}
@@ -210,7 +210,7 @@ class SqliteLog:
         try:
             with contextlib.closing(open_to_read(path, self._vfs)) as connection:
                 reading = SqliteTransaction(connection)
-                found = read_shard(reading, shard, after)
+                loaded = read_shard(reading, shard, after)
                 fence_epoch, _, _ = fence_row(reading, shard)
         except Damaged as error:
             raise Damaged(f"{path}: {error}; {ADVICE}") from error
@@ -218,7 +218,7 @@ class SqliteLog:
             if is_damage(error):
                 raise Damaged(f"{path}: {error}; {ADVICE}") from error
             raise Unavailable(f"{path}: {error}") from error
-        return fence_epoch, found
+        return fence_epoch, loaded
 
 
 def _check_share(folder: Path, made_for: tuple[int, int], wanted: tuple[int, int]) -> None:
@@ -227,14 +227,14 @@ def _check_share(folder: Path, made_for: tuple[int, int], wanted: tuple[int, int
         return
     number, shares = made_for
     if shares == 1:
-        what = "start it without --share and without --nodes"
+        hint = "start it without --share and without --nodes"
     else:
-        what = (
+        hint = (
             f"start the folder above it with --nodes {shares}, or this one alone with --share "
             f"{number}/{shares}"
         )
     raise CannotOpen(
-        f"{folder} has {share_in_words(made_for)}, and not {share_in_words(wanted)}: {what}"
+        f"{folder} has {share_in_words(made_for)}, and not {share_in_words(wanted)}: {hint}"
     )
 
 

@@ -123,28 +123,28 @@ class StoreFiles:
     def _difference(self, paths: Iterable[str]) -> str:
         for path in paths:
             try:
-                found = os.stat(path)
+                status = os.stat(path)
             except OSError as error:
                 return f"{path} was opened, and is gone ({error.strerror}); {_ADVICE}"
-            if _identity(found) != self._opened[path]:
+            if _identity(status) != self._opened[path]:
                 return f"{path} is not the one that was opened; {_ADVICE}"
-            if path == self._database and self._written not in ((0, 0), _content(found)):
+            if path == self._database and self._written not in ((0, 0), _content(status)):
                 # A checkpoint by a tool, or a copy that was written over it.
                 try:
                     self._examine()
                 except (CannotOpen, Damaged) as error:
                     self._damage = f"{path} was written to by another process: {error}"
                     return self._damage
-                self._written = _content(found)
+                self._written = _content(status)
         return ""
 
 
 _ADVICE = "nothing more is written: put it back and restart, or restore a backup"
 
 
-def _identity(found: os.stat_result) -> FileIdentity:
-    return found.st_dev, found.st_ino
+def _identity(status: os.stat_result) -> FileIdentity:
+    return status.st_dev, status.st_ino
 
 
-def _content(found: os.stat_result) -> tuple[int, int]:
-    return found.st_size, found.st_mtime_ns
+def _content(status: os.stat_result) -> tuple[int, int]:
+    return status.st_size, status.st_mtime_ns

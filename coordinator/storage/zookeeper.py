@@ -132,10 +132,10 @@ class ZooKeeperLog:
 
     async def load(self, fence: Fence, after: int = 0) -> Loaded:
         await self._check_fence(fence)
-        found = await self._read(fence.shard, after)
+        loaded = await self._read(fence.shard, after)
         # The shard may have been taken over while it was read.
         await self._check_fence(fence)
-        return found
+        return loaded
 
     async def read(self, shard: ShardId, after: int = 0) -> Loaded:
         await self._client.read(
@@ -192,7 +192,7 @@ class ZooKeeperLog:
                     client.ensure_path(self._path(kind, ShardId(shard)))
 
     async def _read_all(self, folder: str, names: Sequence[str]) -> list[tuple[str, bytes]]:
-        found = []
+        contents = []
         for start in range(0, len(names), READ_AT_ONCE):
             some = names[start : start + READ_AT_ONCE]
             asked = (self._client.ask("get", f"{folder}/{name}") for name in some)
@@ -200,8 +200,8 @@ class ZooKeeperLog:
                 answers = await asyncio.gather(*asked)
             except Ambiguous as error:
                 raise Unavailable(str(error)) from error
-            found += [(name, data) for name, (data, _) in zip(some, answers, strict=True)]
-        return found
+            contents += [(name, data) for name, (data, _) in zip(some, answers, strict=True)]
+        return contents
 
     async def _until_known(
         self, fence: Fence, fill: Callable[[Any], None]
@@ -259,13 +259,13 @@ class ZooKeeperLog:
             return None
         names = [f"{row['sequence']:020}-{number:06}" for number in range(row["chunks"])]
         try:
-            found = await self._read_all(self._path("chunk", shard), names)
+            contents = await self._read_all(self._path("chunk", shard), names)
         except NoNodeError as error:
             raise Damaged(
                 f"ZooKeeper, {self._prefix}: shard {shard}: of the {row['chunks']} slices of "
                 f"snapshot {row['sequence']} some are missing"
             ) from error
-        parts = [frames.decode(frame, shard, row["sequence"]) for _, frame in found]
+        parts = [frames.decode(frame, shard, row["sequence"]) for _, frame in contents]
         where = f"ZooKeeper, {self._prefix}: shard {shard}"
         return snapshot_of(where, row["sequence"], row["next_offset"], parts, row["chunks"])
 

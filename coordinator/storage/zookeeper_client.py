@@ -125,10 +125,10 @@ class ZooKeeperClient:
             Unavailable: there is no answer. KazooException: ZooKeeper refused it.
         """
         try:
-            found: tuple[bytes, Any] = await self.ask_behind_sync("get", path)
+            result: tuple[bytes, Any] = await self.ask_behind_sync("get", path)
         except Ambiguous as error:
             raise Unavailable(str(error)) from error  # A read has changed nothing.
-        return found
+        return result
 
     async def ask_behind_sync(self, method: str, path: str) -> Any:
         """`ask` after a `sync`. A session's requests are answered in order, so both go at once."""

@@ -317,8 +317,8 @@ class ZooKeeperCoordination:
 
 def _folder(names: list[str], answers: list[_Answer | None]) -> _Folder:
     """The children that have not been deleted since their names were read."""
-    found = zip(names, answers, strict=True)
-    return {int(name): answer for name, answer in found if answer is not None}
+    pairs = zip(names, answers, strict=True)
+    return {int(name): answer for name, answer in pairs if answer is not None}
 
 
 def _number(data: bytes) -> int:

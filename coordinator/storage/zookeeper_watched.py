@@ -55,8 +55,8 @@ class WatchedReads:
         """
         due = [call for call in wanted if call not in self._reads or self._reads[call].has_changed]
         if due:
-            found = await asyncio.gather(*(self._ask(*call) for call in due))
-            self._reads.update(zip(due, found, strict=True))
+            answers = await asyncio.gather(*(self._ask(*call) for call in due))
+            self._reads.update(zip(due, answers, strict=True))
         return [self._reads[call].answer for call in wanted]
 
     async def _ask(self, method: str, path: str) -> _Read:

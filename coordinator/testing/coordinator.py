@@ -113,8 +113,8 @@ class GroupCoordinator:
         """The committed offset of each partition of a group that has one."""
         reply = self._ask(FetchOffsets(call_id=self._call_id(), group_id=group_id))
         assert isinstance(reply, FetchReply)
-        found = {TopicPartition(one.topic, one.partition): one.offset for one in reply.offsets}
-        return dict(sorted(found.items()))
+        offsets = {TopicPartition(one.topic, one.partition): one.offset for one in reply.offsets}
+        return dict(sorted(offsets.items()))
 
     # --- Inside ---
 
@@ -147,11 +147,11 @@ class GroupCoordinator:
         for event in events:
             self._addresses.story.tell(HOST, f"  {event}")
 
-    def _failed(self, what: str, error: BaseException | None) -> None:
-        self._say(f"{what}: {error!r}" if error else what)
+    def _failed(self, reason: str, error: BaseException | None) -> None:
+        self._say(f"{reason}: {error!r}" if error else reason)
 
-    def _say(self, what: str) -> None:
-        self._addresses.story.tell(HOST, f"says: {what}")
+    def _say(self, text: str) -> None:
+        self._addresses.story.tell(HOST, f"says: {text}")
 
-    def _malformed(self, method: str, peer: str, what: str) -> None:
-        self._say(f"{method} of {peer} is malformed: {what}")
+    def _malformed(self, method: str, peer: str, reason: str) -> None:
+        self._say(f"{method} of {peer} is malformed: {reason}")

@@ -90,14 +90,14 @@ class VirtualGroup:
 
     def start(
         self,
-        what: Worker | Callable[..., Any],
+        program: Worker | Callable[..., Any],
         *args: Any,  # Any: the function's own arguments.
         name: str | None = None,
     ) -> VirtualProcess:
         """Start a process; it runs as soon as the test awaits something.
 
         Args:
-            what: a worker, of which the process runs a copy; or a function: a coroutine function
+            program: a worker, of which the process runs a copy; or a function: a coroutine function
                 runs on the loop of the test, another in a thread. Members that it makes belong to
                 this group, and a worker that it returns is run.
             args: of the function.
@@ -110,7 +110,7 @@ class VirtualGroup:
         if any(process.name == name for process in self.processes):
             raise ValueError(f"another process has the name {name!r}")
         number = len(self.processes) + 1
-        process = VirtualProcess(self, name, number, program_of(what, args))
+        process = VirtualProcess(self, name, number, program_of(program, args))
         self.processes.append(process)
         process.start()
         return process
@@ -173,13 +173,13 @@ class VirtualGroup:
         """
         self._check_awaited()
         names = {process.client_host: process.name for process in self.processes}
-        found = {
+        owners = {
             partition: names.get(member.client_host, THE_TEST)
             for member in self.coordinator.members(self._group_id(group_id))
             if (assignment := assignment_of(member))
             for partition in decode_assignment(assignment).partitions
         }
-        return dict(sorted(found.items()))
+        return dict(sorted(owners.items()))
 
     def committed(self, group_id: str | None = None) -> dict[TopicPartition, int]:
         """The committed offset, the next to read, of each partition that has one.
@@ -276,17 +276,17 @@ class Transcript(Story):
         self._last: dict[str, tuple[str, int]] = {}  # By host: what it did last, and in which line.
         self._repeated: Counter[int] = Counter()
 
-    def tell(self, who: str, what: str) -> None:
-        if what.startswith(("  OffsetsCommittedEvent", "  RebalanceJournaled")):
+    def tell(self, who: str, text: str) -> None:
+        if text.startswith(("  OffsetsCommittedEvent", "  RebalanceJournaled")):
             return
-        if what.startswith("Heartbeat") and what.endswith(": NONE"):
+        if text.startswith("Heartbeat") and text.endswith(": NONE"):
             return
         last, number = self._last.get(who, ("", 0))
-        if last == what:
+        if last == text:
             self._repeated[number] += 1
             return
-        self._last[who] = what, len(self.lines)
-        super().tell(who, what)
+        self._last[who] = text, len(self.lines)
+        super().tell(who, text)
 
     def text(self) -> str:
         """The lines, each with how often it was repeated."""

@@ -76,12 +76,12 @@ class VirtualLoop(SimulatedLoop):
             raise TestEnded
         return self.threads.wait_for(asyncio.run_coroutine_threadsafe(work, self))
 
-    def refusal(self, what: str) -> NotImplementedError:
+    def refusal(self, reason: str) -> NotImplementedError:
         error = NotOnVirtualTime(
-            f"a handler on virtual time has no {what}, or test it with the fixture "
+            f"a handler on virtual time has no {reason}, or test it with the fixture "
             "`coordinator_server`, in real time"
         )
-        if what != "signals":  # Programs try those, and do without.
+        if reason != "signals":  # Programs try those, and do without.
             self.refused.append(error)
         return error
 

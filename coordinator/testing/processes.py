@@ -192,30 +192,30 @@ class VirtualProcess:
             raise RuntimeError(f"{self.name} is not running")
         return self._environment
 
-    def _tell(self, what: str) -> None:
-        self._group.story.tell(self.name, what)
+    def _tell(self, text: str) -> None:
+        self._group.story.tell(self.name, text)
 
     def __repr__(self) -> str:
         return f"<VirtualProcess {self.name}: {'running' if self.is_running else 'ended'}>"
 
 
-def program_of(what: object, args: tuple[Any, ...]) -> Program:
+def program_of(program: object, args: tuple[Any, ...]) -> Program:
     """The program of what is started; `args`: of a function.
 
     Raises:
         TypeError: it cannot be started.
     """
-    if inspect.iscoroutine(what):
-        what.close()
+    if inspect.iscoroutine(program):
+        program.close()
         raise TypeError(
             "a coroutine runs only once: pass the function, and its arguments after it, as in "
             "group.start(run, 3)"
         )
-    if isinstance(what, Worker):
-        return _program_of_worker(what)
-    if callable(what):
-        return _program_of_function(what, args)
-    raise TypeError(f"a worker or a function is started, not {what!r}")
+    if isinstance(program, Worker):
+        return _program_of_worker(program)
+    if callable(program):
+        return _program_of_function(program, args)
+    raise TypeError(f"a worker or a function is started, not {program!r}")
 
 
 def _program_of_worker(worker: Worker) -> Program:

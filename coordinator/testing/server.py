@@ -57,13 +57,13 @@ class CoordinatorServer:
     """
 
     def __init__(self, **settings: Any) -> None:  # Any: the settings' own types.
-        given = {**DEFAULTS, **settings}
-        given.setdefault("store", "sqlite" if "data_dir" in given else "memory")
-        for name, value in given.items():
+        chosen = {**DEFAULTS, **settings}
+        chosen.setdefault("store", "sqlite" if "data_dir" in chosen else "memory")
+        for name, value in chosen.items():
             if isinstance(value, os.PathLike):
-                given[name] = os.fspath(value)
-        Settings.of(**given)  # Refuses what the process would refuse, here and in one sentence.
-        self._settings = given
+                chosen[name] = os.fspath(value)
+        Settings.of(**chosen)  # Refuses what the process would refuse, here and in one sentence.
+        self._settings = chosen
         self._node = self._start()
         # The port is kept, so that clients find a node that was started again.
         self._settings["listen"] = self._node.address

@@ -205,11 +205,11 @@ class Threads:
 
     def _describe(self, waited_s: float) -> str:
         frames = sys._current_frames()
-        what = (
+        subject = (
             f"virtual time stands still since {waited_s:.0f} s: a thread of a handler has neither "
             "returned nor called the library (time.sleep, locks and I/O are real there)"
         )
-        lines = [what]
+        lines = [subject]
         for thread in self._running:
             lines.append(f"thread {thread.name}, innermost call last:")
             frame = frames.get(thread.ident or 0)

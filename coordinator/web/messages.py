@@ -148,7 +148,7 @@ def _parts(target: str) -> tuple[str | None, str, dict[str, list[str]]]:
 
 
 def _host(authority: str) -> str:
-    found = _AUTHORITY.fullmatch(authority)
-    if found is None or (found[1].startswith("[") and not is_address(found[1])):
+    match = _AUTHORITY.fullmatch(authority)
+    if match is None or (match[1].startswith("[") and not is_address(match[1])):
         raise Refused(HTTPStatus.BAD_REQUEST, "the Host of the request is none")
-    return found[1].lower().removesuffix(".")
+    return match[1].lower().removesuffix(".")

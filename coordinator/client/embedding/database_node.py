@@ -45,10 +45,10 @@ class DatabaseNode(OwnNode):
 
     def look(self) -> FoundNode | None:
         """See `OwnNode`."""
-        found = self._reached()
-        if found is None and self._ask():
-            found = self._reached()
-        return found
+        reached = self._reached()
+        if reached is None and self._ask():
+            reached = self._reached()
+        return reached
 
     def stay(self) -> None:
         """See `OwnNode`."""
@@ -73,7 +73,10 @@ class DatabaseNode(OwnNode):
     def _reached(self) -> FoundNode | None:
         for address in list(self._known):
             # Asked again, it is since this one did not do: the others come first then.
-            self._known = [*(it for it in self._known if it != address), address]
+            self._known = [
+                *(node_address for node_address in self._known if node_address != address),
+                address,
+            ]
             host, _, port = address.rpartition(":")
             try:
                 socket.create_connection((host.strip("[]"), int(port)), CONNECT_S).close()
@@ -96,9 +99,9 @@ class DatabaseNode(OwnNode):
         answer = json.loads(text)
         here = socket.gethostname()
         nodes = {
-            it["address"]: it["machine"] in ("", here)
-            or not is_loopback(it["address"].rpartition(":")[0])
-            for it in answer["nodes"]
+            entry["address"]: entry["machine"] in ("", here)
+            or not is_loopback(entry["address"].rpartition(":")[0])
+            for entry in answer["nodes"]
         }
         if nodes and not any(nodes.values()):
             raise NotReachable(

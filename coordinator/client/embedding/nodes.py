@@ -77,13 +77,13 @@ class Embedded:
         until_s = time.monotonic() + timeout_s
         while (node := self._node) is not None:
             try:
-                if (found := node.look()) is not None:
-                    return found
+                if (reached := node.look()) is not None:
+                    return reached
                 if self._serves:
                     node.run()
             except OSError as error:
-                what = f"{error.filename}: {error.strerror}" if error.filename else str(error)
-                raise CannotEmbed(f"{self.url} cannot be used: {what}") from error
+                reason = f"{error.filename}: {error.strerror}" if error.filename else str(error)
+                raise CannotEmbed(f"{self.url} cannot be used: {reason}") from error
             if time.monotonic() >= until_s:
                 raise NoNode(f"no node has served {self.url} for {timeout_s:g} s")
             time.sleep(LOOK_S)
@@ -122,4 +122,6 @@ def shown(url: str) -> str:
     if "@" in query:  # Of a password that is not encoded, perhaps.
         return f"{scheme}://…"
     clusters = parse_qs(query).get("cluster", [])
-    return f"{scheme}://{where.rpartition('@')[2]}" + "".join(f"?cluster={it}" for it in clusters)
+    return f"{scheme}://{where.rpartition('@')[2]}" + "".join(
+        f"?cluster={cluster}" for cluster in clusters
+    )

@@ -138,8 +138,10 @@ class OwnNode(ABC):
 
 def _told(node: NodeProcess) -> str:
     """Why a node has ended, in its own words; empty: it was not needed."""
-    errors = [it.get("what", it["event"]) for it in node.last_lines if it["level"] == "error"]
-    if any(it["event"] == "enough_nodes" for it in node.last_lines):
+    errors = [
+        line.get("what", line["event"]) for line in node.last_lines if line["level"] == "error"
+    ]
+    if any(line["event"] == "enough_nodes" for line in node.last_lines):
         return ""
     return errors[-1] if errors else node.other.strip() or "it has ended without a word"
 

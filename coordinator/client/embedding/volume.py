@@ -23,10 +23,10 @@ def network_file_system(folder: Path, mounts: str | None = None) -> str:
             mounts = MOUNTS.read_text()
         except OSError:
             return ""
-    nearest, found = -1, ""
+    nearest, best = -1, ""
     for line in mounts.splitlines():
-        place, _, rest = line.partition(" - ")
-        point = Path(place.split()[4].encode().decode("unicode_escape"))
+        mount_point, _, rest = line.partition(" - ")
+        point = Path(mount_point.split()[4].encode().decode("unicode_escape"))
         if len(point.parts) >= nearest and folder.is_relative_to(point):
-            nearest, found = len(point.parts), rest.split()[0]  # A later line is mounted over it.
-    return found if found.startswith(NETWORK) or found in NETWORK_FUSE else ""
+            nearest, best = len(point.parts), rest.split()[0]  # A later line is mounted over it.
+    return best if best.startswith(NETWORK) or best in NETWORK_FUSE else ""

@@ -111,5 +111,5 @@ MemberEvent = HoldingEvent | Stopping
 
 def handed_out_or_lost(events: Iterable[MemberEvent]) -> frozenset[TopicPartition]:
     """Partitions that another member may have had since the last poll: read their offsets anew."""
-    found = [event.partitions for event in events if isinstance(event, Granted | Lost)]
-    return frozenset[TopicPartition]().union(*found)
+    partitions = [event.partitions for event in events if isinstance(event, Granted | Lost)]
+    return frozenset[TopicPartition]().union(*partitions)

@@ -386,7 +386,7 @@ class Member(MemberView):
         failure = self._machine.failure
         if failure is None:
             return events
-        told: list[MemberEvent] = [each for each in events if not isinstance(each, Stopping)]
+        told: list[MemberEvent] = [event for event in events if not isinstance(event, Stopping)]
         if not told:
             raise failure
         return told
@@ -433,8 +433,8 @@ class Member(MemberView):
     def ready(self, holding: Holding | Iterable[Holding]) -> None:
         """A partition that is `Warming` is prepared."""
         self._check_loop()
-        for each in _several(holding):
-            self._machine.part.ready(each)
+        for one_holding in _several(holding):
+            self._machine.part.ready(one_holding)
         self._driver.turn()
 
     def set_ready(self, ready: bool) -> None:  # As `ready=` of the Attach.
@@ -547,8 +547,8 @@ class Member(MemberView):
         Raises:
             Unavailable: no coordinator answered before the timeout, with retries.
         """
-        found = await self.committed_with_metadata(partitions, timeout=timeout)
-        return {key: commit.offset for key, commit in found.items()}
+        commits = await self.committed_with_metadata(partitions, timeout=timeout)
+        return {key: commit.offset for key, commit in commits.items()}
 
     async def committed_with_metadata(
         self,

@@ -139,10 +139,10 @@ WISHES = settings_of(GroupWishes)
 def _wishes(name: str, wishes: object) -> GroupWishes:
     if not isinstance(wishes, Mapping):
         raise TypeError(f"{name} is {wishes!r}; write {name}={{'lease_ms': 'fast'}}")
-    for each in wishes:
-        if each not in WISHES:
-            raise unknown_setting("a policy", each, WISHES)
-    return GroupWishes(**{each: WISHES[each].take(each, value) for each, value in wishes.items()})
+    for wish in wishes:
+        if wish not in WISHES:
+            raise unknown_setting("a policy", wish, WISHES)
+    return GroupWishes(**{wish: WISHES[wish].take(wish, value) for wish, value in wishes.items()})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

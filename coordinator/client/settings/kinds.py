@@ -17,7 +17,9 @@ LEASES = {"fast": 3_000, "standard": 10_000, "patient": 45_000}
 
 
 def whole(unit: str = "", least: int = 0, most: int = MOST) -> SettingKind:
-    return SettingKind(lambda name, it: whole_of(name, it, least, most), unit, f"at least {least}")
+    return SettingKind(
+        lambda name, value: whole_of(name, value, least, most), unit, f"at least {least}"
+    )
 
 
 def choice(*words: str) -> SettingKind:
@@ -43,14 +45,14 @@ def unknown_setting(who: str, name: str, known: Collection[str]) -> TypeError:
 
 
 def _assignor(name: str, value: object) -> str:
-    found = name_of(name, value)
-    if found not in BUILT_IN:
-        raise ValueError(f"no assignor is called {found!r}; {nearest(found, BUILT_IN)}")
-    return found
+    assignor = name_of(name, value)
+    if assignor not in BUILT_IN:
+        raise ValueError(f"no assignor is called {assignor!r}; {nearest(assignor, BUILT_IN)}")
+    return assignor
 
 
 def _assignors(name: str, value: object) -> tuple[str, ...]:
-    return tuple(_assignor(name, each) for each in names_of(name, value))
+    return tuple(_assignor(name, assignor) for assignor in names_of(name, value))
 
 
 def _flag(name: str, value: object) -> bool:

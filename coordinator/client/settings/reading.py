@@ -27,7 +27,7 @@ SECTIONS: dict[type, dict[str, MemberSetting]] = {
     kind: settings_of(kind)
     for kind in (ClassicConfig, SessionConfig, MemberConfig, ProcessConfig, WorkerConfig)
 }
-SETTINGS = {name: it for section in SECTIONS.values() for name, it in section.items()}
+SETTINGS = {name: setting for section in SECTIONS.values() for name, setting in section.items()}
 """Every setting by its name."""
 OF_WORKERS = SECTIONS[WorkerConfig]
 
@@ -75,7 +75,11 @@ def implied_protocol(settings: Given) -> GroupProtocol | None:
     Raises:
         TypeError: they have settings of both.
     """
-    told = {it.protocol: name for name in settings if (it := SETTINGS.get(name)) and it.protocol}
+    told = {
+        setting.protocol: name
+        for name in settings
+        if (setting := SETTINGS.get(name)) and setting.protocol
+    }
     if len(told) > 1:
         raise TypeError(
             f"{told['classic']} is a setting of classic members, and {told['session']} one of "
@@ -85,9 +89,11 @@ def implied_protocol(settings: Given) -> GroupProtocol | None:
 
 
 def _read(kind: type, settings: Given) -> dict[str, Any]:  # Any: each of its own type.
-    given: Mapping[str, Any] = settings
+    values: Mapping[str, Any] = settings
     return {
-        name: it.take(name, given[name]) for name, it in SECTIONS[kind].items() if name in given
+        name: setting.take(name, values[name])
+        for name, setting in SECTIONS[kind].items()
+        if name in values
     }
 
 
@@ -108,13 +114,16 @@ def check_names(
         PROTOCOL.take("protocol", protocol)
         foreign = {"classic", "session"} - {protocol}
     who, others = ("a member", OF_WORKERS) if worker is None else ("a worker", {})
-    its = {name: it for name, it in SETTINGS.items() if name not in others}
+    its = {name: setting for name, setting in SETTINGS.items() if name not in others}
     for name, value in settings.items():
         if (told := its.get(name)) is None:
-            known = [each for each, it in its.items() if it.protocol not in foreign]
+            known = [kind for kind, section in its.items() if section.protocol not in foreign]
             if worker is not None:
-                known = [each for each in known if not its[each].in_workers]
-                known = [*(each for each in worker if each != "settings"), *known]
+                known = [kind for kind in known if not its[kind].in_workers]
+                known = [
+                    *(setting_name for setting_name in worker if setting_name != "settings"),
+                    *known,
+                ]
             raise unknown_setting(who, name, known)
         if worker is not None and told.in_workers:
             if value is not None:

@@ -62,7 +62,7 @@ def setting(default: Any, kind: SettingKind, meaning: str, **more: Any) -> Any:
 def settings_of(config: type) -> dict[str, MemberSetting]:
     """The settings that a dataclass declares itself, by name; not those of its bases."""
     return {
-        each.name: replace(told, typed=told.typed or str(each.type))
-        for each in fields(config)
-        if each.name in config.__annotations__ and (told := each.metadata.get("setting"))
+        field.name: replace(told, typed=told.typed or str(field.type))
+        for field in fields(config)
+        if field.name in config.__annotations__ and (told := field.metadata.get("setting"))
     }

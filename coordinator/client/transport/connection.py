@@ -176,15 +176,15 @@ class Connection:
                 if error.code() is grpc.StatusCode.UNAVAILABLE:
                     self._look_into_tls(address)
             raise
-        found = decode(response, address)
-        assert isinstance(found, Found)
-        if found.address != address:
+        reply = decode(response, address)
+        assert isinstance(reply, Found)
+        if reply.address != address:
             await channel.close()
-            channel = self._credentials.open_aio(found.address, CHANNEL_OPTIONS)
+            channel = self._credentials.open_aio(reply.address, CHANNEL_OPTIONS)
         self._channel = channel
         self._stub = group_pb2_grpc.GroupCoordinatorStub(channel)
-        self._batcher = batcher((found.address, self._credentials))
-        return found
+        self._batcher = batcher((reply.address, self._credentials))
+        return reply
 
     def _why(self, error: grpc.aio.AioRpcError) -> str:
         """Reason of an error beyond what gRPC says; empty: there is none."""

@@ -158,9 +158,9 @@ class Driver:
             LOGGER.debug("%s: %s in %d ms: %s", self._machine.name, told, took_ms, _told(result))
         self._hand_in(self._machine.handle, calls.Answer(call, result))
 
-    def _hand_in(self, handle: Callable[[T, int], None], what: T) -> None:
+    def _hand_in(self, handle: Callable[[T, int], None], value: T) -> None:
         try:
-            handle(what, self._clock())
+            handle(value, self._clock())
         except Exception as error:  # noqa: BLE001  # A bug: the owner is told.
             self._machine.fail(error)
         self.turn()

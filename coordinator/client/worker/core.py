@@ -243,10 +243,10 @@ class WorkerCore:
             return
         mine = self._committed.pop(scope.key, -1)
         if stored < mine:
-            what = f"offset {stored}" if stored >= 0 else "no offset"
+            stored_text = f"offset {stored}" if stored >= 0 else "no offset"
             self._say(
                 WARNING,
-                f"the coordinator has {what} of {scope.key}, and this process has committed "
+                f"the coordinator has {stored_text} of {scope.key}, and this process has committed "
                 f"{mine}: somebody has reset it, or the coordinator has lost its data; rows from "
                 f"{position} are handled again",
             )
@@ -547,11 +547,11 @@ class WorkerCore:
         for run in runs:
             run.is_named = True
         first, keys = runs[0], spelled(run.scope.key for run in runs)
-        place = f"{'coroutine' if first.is_async else 'thread'} {first.name!r}"
+        runner = f"{'coroutine' if first.is_async else 'thread'} {first.name!r}"
         others = f" (and {len(runs) - 1} more)" if len(runs) > 1 else ""
         self._say(
             WARNING,
-            f"the {kind} of {keys} still runs in {place}{others}, though it may not any more "
+            f"the {kind} of {keys} still runs in {runner}{others}, though it may not any more "
             f"({reason}); every call on its partition raises, and no other handler of this "
             "partition starts here before it ends",
             run=first,

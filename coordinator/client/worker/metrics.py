@@ -77,9 +77,9 @@ def _registered() -> tuple[Any, Any, Any] | None:  # Any: prometheus-client may 
     known = getattr(REGISTRY, "_names_to_collectors", {})
 
     def metric(kind: type[Any], name: str, text: str, labels: list[str]) -> Any:
-        found = known.get(name)
-        if isinstance(found, kind) and getattr(found, "_labelnames", ()) == tuple(labels):
-            return found
+        registered = known.get(name)
+        if isinstance(registered, kind) and getattr(registered, "_labelnames", ()) == tuple(labels):
+            return registered
         return kind(name, text, labels)  # ValueError: a metric of the program's own has the name.
 
     return (

@@ -44,7 +44,7 @@ class Calls(Protocol):
     def lasts_until_ms(self, scope: Scope) -> int:
         """Time at which a holding ends unless the coordinator answers; from any thread."""
 
-    def tell(self, run: Run, what: str, offset: int = -1) -> None:
+    def tell(self, run: Run, subject: str, offset: int = -1) -> None:
         """Pass `alive`, `log_end`, `done` or a `forgotten` await on, from any thread."""
 
     async def until_may_begin(self, run: Run) -> None:
@@ -223,10 +223,10 @@ class PartitionView:
         key = self._calls.group_id, self.topic, self.number
         return offset_in(cursor, key, self._scope.holding.token, offset, moves=moves)
 
-    def _tell(self, what: str, offset: int = -1) -> None:
+    def _tell(self, subject: str, offset: int = -1) -> None:
         if self._scope.stage is not Stage.WARMING:
             self._check()
-        self._calls.tell(self._run, what, offset)
+        self._calls.tell(self._run, subject, offset)
 
     def _check(self) -> None:
         """Raise if the holding has ended, or the handler was told to end."""
@@ -324,11 +324,11 @@ class Partition(PartitionView):
         before the partition is handed out anew."""
         return self._told("done")
 
-    def _told(self, what: str, offset: int = -1) -> Coroutine[Any, Any, None]:
-        self._tell(what, offset)
+    def _told(self, subject: str, offset: int = -1) -> Coroutine[Any, Any, None]:
+        self._tell(subject, offset)
         awaited = _nothing()
         assert isinstance(awaited, CoroutineType)
-        awaited.__qualname__ = f"Partition.{what}"  # As a warning of a forgotten await names it.
+        awaited.__qualname__ = f"Partition.{subject}"  # As a warning of a forgotten await names it.
         return awaited
 
 

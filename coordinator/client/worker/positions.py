@@ -53,15 +53,15 @@ class StartPolicy:
         self,
         calls: UserCalls,
         first: Mapping[str, int],
-        found: Mapping[Scope, OffsetAndMetadata],
+        committed: Mapping[Scope, OffsetAndMetadata],
     ) -> dict[Scope, int]:
         """Position of each scope, given its committed offset; -1: none is stored.
 
         Args:
             first: topics and numbers of partitions when the worker was started.
         """
-        begins = {scope: commit.offset for scope, commit in found.items() if commit.offset >= 0}
-        new = {scope.key: scope for scope in found if scope not in begins}
+        begins = {scope: commit.offset for scope, commit in committed.items() if commit.offset >= 0}
+        new = {scope.key: scope for scope in committed if scope not in begins}
         if not new:
             return begins
         if callable(self._start):

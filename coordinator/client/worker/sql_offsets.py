@@ -63,8 +63,8 @@ async def offset_in(
     if is_mine and moves:
         return offset
     await _execute(cursor, _READ + _ROW, *key)
-    found = cursor.fetchone()
-    row = await found if isawaitable(found) else found
+    fetched = cursor.fetchone()
+    row = await fetched if isawaitable(fetched) else fetched
     if row is None:
         await _execute(cursor, _INSERT, *key, offset, token)
         return offset
@@ -89,10 +89,10 @@ def at_once(work: Coroutine[Any, Any, T]) -> T:
 async def _execute(cursor: Any, statement: str, *values: object) -> None:
     style = _paramstyle(type(cursor))
     marks = [_MARKS[style].format(number) for number, _ in enumerate(values, 1)]
-    given: Sequence[object] | Mapping[str, object] = values
+    parameters: Sequence[object] | Mapping[str, object] = values
     if style == "named":
-        given = {f"p{number}": value for number, value in enumerate(values, 1)}
-    done = cursor.execute(statement.format(*marks), given)
+        parameters = {f"p{number}": value for number, value in enumerate(values, 1)}
+    done = cursor.execute(statement.format(*marks), parameters)
     if isawaitable(done):
         await done
 

@@ -18,21 +18,21 @@ class Topics:
     """Topic to number of partitions.
 
     Args:
-        given: the mapping, or a function that returns it. An `async def` function is awaited on the
-            protocol's loop and must not block it; another one is called in a thread.
+        topics: the mapping, or a function that returns it. An `async def` function is awaited on
+            the protocol's loop and must not block it; another one is called in a thread.
         refresh_ms: time between two calls of the function.
     """
 
-    def __init__(self, given: TopicCounts | TopicsFunction, refresh_ms: int) -> None:
+    def __init__(self, topics: TopicCounts | TopicsFunction, refresh_ms: int) -> None:
         self.refresh_ms = refresh_ms
         self.known: dict[str, int] = {}
         self.first: dict[str, int] = {}
         """Topics when the worker was started."""
         self._ask: TopicsFunction | None = None
-        if callable(given):
-            self._ask = given
+        if callable(topics):
+            self._ask = topics
         else:
-            self.known = checked(given)
+            self.known = checked(topics)
             for name, count in self.known.items():
                 if not count:
                     raise ValueError(
@@ -59,7 +59,7 @@ def checked(topics: object) -> dict[str, int]:
     Raises:
         TypeError, ValueError: it is no mapping of names to numbers of partitions.
     """
-    found = topics_of(topics)
-    if not found:
+    counts = topics_of(topics)
+    if not counts:
         raise ValueError("topics is empty; write the number of partitions: topics={'invoices': 12}")
-    return found
+    return counts

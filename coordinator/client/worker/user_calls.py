@@ -22,10 +22,10 @@ class UserCalls:
     async def ask(self, function: Callable[..., T | Awaitable[T]], *args: Any) -> T:
         """Call a user's function, which may be `async def`; any other is called in a thread."""
         if is_coroutine_function(function):
-            found = function(*args)
+            result = function(*args)
         else:
-            found = await self.in_thread(function, *args)
-        return await found if inspect.isawaitable(found) else found
+            result = await self.in_thread(function, *args)
+        return await result if inspect.isawaitable(result) else result
 
     async def in_thread(self, function: Callable[..., T], *args: Any) -> T:
         """Call a function in a thread that does not keep the interpreter from exiting."""

@@ -107,9 +107,9 @@ class WorkerRun:
         plan = self._plan
         helpers: list[asyncio.Task[Any]] = []
         try:
-            found = await self._unless_stopped(self._first_member(plan))
-            if found is not None:
-                await self._take(*found)
+            first = await self._unless_stopped(self._first_member(plan))
+            if first is not None:
+                await self._take(*first)
                 self._wake()
                 helpers = [self._keep(self._follow_topics()), self._keep(self._follow_log_ends())]
                 if not (self.environment.is_virtual or plan.blocks_loop):
@@ -321,15 +321,15 @@ class WorkerRun:
         """See `Calls`."""
         return FOREVER_MS if self.member is None else self.member.ends_ms(scope.holding)
 
-    def tell(self, run: Run, what: str, offset: int = -1) -> None:
+    def tell(self, run: Run, subject: str, offset: int = -1) -> None:
         """See `Calls`."""
-        self.environment.post(self._told, run, what, offset)
+        self.environment.post(self._told, run, subject, offset)
 
-    def _told(self, run: Run, what: str, offset: int) -> None:
+    def _told(self, run: Run, subject: str, offset: int) -> None:
         scope, now_ms = run.scope, self.environment.now_ms()
         if scope.has_ended or run.is_cancelled:
             return
-        match what:
+        match subject:
             case "alive":
                 self.core.alive(scope, now_ms)
                 self._show_progress()
@@ -472,13 +472,13 @@ class WorkerRun:
         """Find out where each scope begins, and tell the core."""
         plan, member = self._plan, self.member
         assert member is not None
-        found: dict[Scope, OffsetAndMetadata] = {}
+        committed: dict[Scope, OffsetAndMetadata] = {}
         begins: dict[Scope, int] = {}
         error: Exception | None = None
         try:
             stored = await member.committed_with_metadata([scope.key for scope in scopes])
-            found = {scope: stored[scope.key] for scope in scopes}
-            begins = await plan.start.begins(self._user_calls, plan.topics.first, found)
+            committed = {scope: stored[scope.key] for scope in scopes}
+            begins = await plan.start.begins(self._user_calls, plan.topics.first, committed)
         except Exception as failure:  # noqa: BLE001  # The error policy decides.
             error = failure
         now_ms = self.environment.now_ms()
@@ -486,7 +486,7 @@ class WorkerRun:
             if error is not None:
                 self.core.not_located(scope, error, now_ms)
             else:
-                commit = found[scope]
+                commit = committed[scope]
                 self.core.located(scope, commit.offset, begins[scope], commit.metadata, now_ms)
         self._wake()
 
@@ -535,4 +535,6 @@ class WorkerRun:
                 self._wake()
             known = [scope for scope in self.core.scopes.values() if scope.log_end >= 0]
             if known:
-                await member.report({it.key: range(it.log_begin, it.log_end) for it in known})
+                await member.report(
+                    {ends.key: range(ends.log_begin, ends.log_end) for ends in known}
+                )

@@ -175,7 +175,7 @@ class ClassicGroup(Group):
     @property
     def last_rebalance(self) -> RebalanceRecord | None:
         """The newest rebalance of the journal."""
-        return next((each for each in reversed(self.journal) if not each.is_return), None)
+        return next((record for record in reversed(self.journal) if not record.is_return), None)
 
     @property
     def last_rebalance_ms(self) -> int:

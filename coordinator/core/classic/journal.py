@@ -89,8 +89,8 @@ def follow(
                     rests=group.rests,
                 )
                 group.trace.taken_over = last_work.outage_before(group, now_ms)
-                for what in early:
-                    _note(group, group.trace, what, now_ms, read)
+                for early_event in early:
+                    _note(group, group.trace, early_event, now_ms, read)
             case RebalanceCompleted() if trace is not None:
                 _finish(group, trace, COMPLETED, now_ms, out, read)
             case RebalanceFailed() if trace is not None:
@@ -145,10 +145,10 @@ def _note_return(
 
 
 def _write_return(
-    group: ClassicGroup, found: tuple[Trace, moves.Cost] | None, now_ms: int, out: Outcome
+    group: ClassicGroup, work_cost: tuple[Trace, moves.Cost] | None, now_ms: int, out: Outcome
 ) -> None:
-    if found is not None:
-        trace, cost = found
+    if work_cost is not None:
+        trace, cost = work_cost
         _write(group, trace, COMPLETED, cost, now_ms, out)
 
 
@@ -269,10 +269,10 @@ def rebalance_written(command: RebalanceWritten, out: Outcome) -> None:
 
 def _members(group: ClassicGroup, trace: Trace) -> tuple[RebalanceMember, ...]:
     joined = sorted(trace.joined.values(), key=lambda pair: pair[1])[-MEMBERS_MAX:]
-    found = []
+    members = []
     for event, at_ms in joined:
         member = group.members.get(event.member_id)
-        found.append(
+        members.append(
             RebalanceMember(
                 event.member_id,
                 event.client_id,
@@ -284,4 +284,4 @@ def _members(group: ClassicGroup, trace: Trace) -> tuple[RebalanceMember, ...]:
                 client_software=event.client_software,
             )
         )
-    return tuple(found)
+    return tuple(members)

@@ -186,7 +186,7 @@ def taken_away(
     after: Container[Partition],
 ) -> int:
     """Note and count the partitions that the new assignment takes away from members that go on."""
-    found = 0
+    taken = 0
     for partition, (name, member_id) in before.items():
         known = group.rests.of if group.rests is not None else {}
         if partition in after or partition in known or member_id not in group.members:
@@ -194,8 +194,8 @@ def taken_away(
         client_id = group.members[member_id].client_id
         rest = Rest(name, member_id, client_id, now_ms, NO_TIME, StopKnownBy.TAKEN_AWAY)
         _rests(group).of[partition] = rest
-        found += 1
-    return found
+        taken += 1
+    return taken
 
 
 def resumed(
@@ -221,16 +221,16 @@ def owners(
     record: GroupMetadata | None, read_assignment: PartitionReader
 ) -> dict[Partition, tuple[str, str]] | None:
     """Return each partition's owner: instance id (or member id), and member id."""
-    found: dict[Partition, tuple[str, str]] = {}
+    owners: dict[Partition, tuple[str, str]] = {}
     for member in record.members if record is not None else ():
         partitions = read_assignment(member.assignment)
         if partitions is None:
             return None
         partitions = tuple(partitions)
-        if len(found) + len(partitions) > OWNED_MAX:
+        if len(owners) + len(partitions) > OWNED_MAX:
             return None
-        found.update(dict.fromkeys(partitions, owner_of(member)))
-    return found
+        owners.update(dict.fromkeys(partitions, owner_of(member)))
+    return owners
 
 
 def owner_of(member: MemberRecord) -> tuple[str, str]:

@@ -59,12 +59,12 @@ def cost_of(group: ClassicGroup, trace: Trace, now_ms: int, read: PartitionReade
     moved = sum(names[p] != name for p, (name, _) in after.items() if p in names)
     taken = last_work.taken_away(group, now_ms, before, after)
     round_ = trace.round or (1 if taken else 0)
-    found = list(last_work.resumed(group, trace, now_ms, after))
+    resumed = list(last_work.resumed(group, trace, now_ms, after))
     if group.rests is not None:
         group.rests.round = round_ if group.rests.are_being_given_back else 0
-    straight = list(_without_rest(trace, now_ms, before, after, found))
+    straight = list(_without_rest(trace, now_ms, before, after, resumed))
     return replace(
-        _sum_of(group, found, straight),
+        _sum_of(group, resumed, straight),
         round=round_,
         partitions_moved=moved,
         partitions_taken_away=taken,
@@ -73,19 +73,19 @@ def cost_of(group: ClassicGroup, trace: Trace, now_ms: int, read: PartitionReade
 
 def cost_of_return(group: ClassicGroup, trace: Trace, now_ms: int, after: _Owners) -> Cost:
     """End the rests of a static member that went on without a rebalance; `after`: what it has."""
-    found = list(last_work.resumed(group, trace, now_ms, after))
-    return replace(_sum_of(group, found, []), partitions_moved=0)
+    resumed = list(last_work.resumed(group, trace, now_ms, after))
+    return replace(_sum_of(group, resumed, []), partitions_moved=0)
 
 
 def ranges_of(partitions: Iterable[int]) -> tuple[PartitionRange, ...]:
     """Sorted numbers as ranges: 0, 1, 2, 5 are 0-2 and 5-5."""
-    found: list[PartitionRange] = []
+    ranges: list[PartitionRange] = []
     for number in sorted(partitions):
-        if found and found[-1].last == number - 1:
-            found[-1] = replace(found[-1], last=number)
+        if ranges and ranges[-1].last == number - 1:
+            ranges[-1] = replace(ranges[-1], last=number)
         else:
-            found.append(PartitionRange(number, number))
-    return tuple(found)
+            ranges.append(PartitionRange(number, number))
+    return tuple(ranges)
 
 
 # --- Inside ---------------------------------------------------------------------------------
@@ -93,11 +93,11 @@ def ranges_of(partitions: Iterable[int]) -> tuple[PartitionRange, ...]:
 
 def _sum_of(group: ClassicGroup, rested: Sequence[Resumed], straight: Sequence[Resumed]) -> Cost:
     """Cost of partitions that rested; the `straight` ones went on at once, and are listed too."""
-    found = [*rested, *straight]
-    idle_ms = [resumed.idle_ms for resumed in found]
+    all_resumed = [*rested, *straight]
+    idle_ms = [resumed.idle_ms for resumed in all_resumed]
     shortest = [at_least_ms for at_least_ms, _ in idle_ms]
     longest = [max(span_ms) for span_ms in idle_ms]
-    kept, left_out = _entries(group, found)
+    kept, left_out = _entries(group, all_resumed)
     return Cost(
         unowned_partitions=len(rested),
         unowned_ms_max=max(longest, default=0),
@@ -140,11 +140,11 @@ class _Key(NamedTuple):
 
 
 def _entries(
-    group: ClassicGroup, found: Sequence[Resumed]
+    group: ClassicGroup, resumed_here: Sequence[Resumed]
 ) -> tuple[tuple[PartitionMove, ...], int]:
     """Entries of the record, and the number of partitions that are in none of them."""
     by_key: dict[_Key, list[int]] = {}
-    for resumed in found:
+    for resumed in resumed_here:
         rest = resumed.rest
         topic, partition = resumed.partition
         key = _Key(
@@ -192,10 +192,10 @@ def _move(group: ClassicGroup, key: _Key, numbers: list[int]) -> PartitionMove:
 
 def _merged(by_key: dict[_Key, list[int]]) -> dict[_Key, list[int]]:
     """Entries that differ in their times alone as one, with the outermost times."""
-    found: dict[_Key, tuple[list[_Key], list[int]]] = {}
+    merged: dict[_Key, tuple[list[_Key], list[int]]] = {}
     for key, numbers in by_key.items():
         of_any_time = key._replace(stopped_earliest_ms=0, stopped_latest_ms=0, resumed_at_ms=0)
-        keys, all_numbers = found.setdefault(of_any_time, ([], []))
+        keys, all_numbers = merged.setdefault(of_any_time, ([], []))
         keys.append(key)
         all_numbers.extend(numbers)
     return {
@@ -204,7 +204,7 @@ def _merged(by_key: dict[_Key, list[int]]) -> dict[_Key, list[int]]:
             stopped_latest_ms=_latest(keys),
             resumed_at_ms=max(key.resumed_at_ms for key in keys),
         ): numbers
-        for of_any_time, (keys, numbers) in found.items()
+        for of_any_time, (keys, numbers) in merged.items()
     }
 
 

@@ -81,7 +81,7 @@ class TakeOver:
     def note_waits(self, commits: Iterable[PartitionCommit], now_ms: int) -> None:
         """Note how long commits had no answer: their owner has done nothing else meanwhile."""
         if self.unheard or self.heard:
-            for each in commits:
-                if each.waited_ms > 0:
-                    span = now_ms - each.waited_ms, now_ms
-                    self.waited.setdefault((each.topic, each.partition), span)
+            for commit in commits:
+                if commit.waited_ms > 0:
+                    span = now_ms - commit.waited_ms, now_ms
+                    self.waited.setdefault((commit.topic, commit.partition), span)

@@ -46,10 +46,10 @@ def replaced(
     group: ClassicGroup, event: StaticMemberReplaced, now_ms: int, read: PartitionReaders
 ) -> None:
     """Note that the partitions of the process that was replaced rest."""
-    found = _stored(group, event.new_member_id)
-    if found is None:
+    stored = _stored(group, event.new_member_id)
+    if stored is None:
         return
-    record, successor = found
+    record, successor = stored
     # The record of the successor is newer than commits of the process before it.
     last = group.last_rebalance
     since_ms = record.state_changed_at_ms if last is None else last.ended_at_ms
@@ -66,10 +66,10 @@ def resumed(
     group: ClassicGroup, event: MemberSynced, now_ms: int, read: PartitionReaders
 ) -> tuple[Trace, Cost] | None:
     """End the rests of a static member that has its assignment; None: it had none."""
-    found = _stored(group, event.member_id) if group.rests is not None else None
-    if found is None:
+    stored = _stored(group, event.member_id) if group.rests is not None else None
+    if stored is None:
         return None
-    record, member = found
+    record, member = stored
     held = with_changes(record, members=(member,))
     trace = _trace(group, event.member_id, held, now_ms)
     trace.synced[event.member_id] = now_ms
@@ -131,7 +131,8 @@ def silent(
     """End the silence of a member; None: it committed nothing before, or many were silent."""
     record, told = group.committed, group.journal[-SILENCES_MAX:]
     if len(told) == SILENCES_MAX and all(
-        each.cause == HEARD_AGAIN and now_ms - each.ended_at_ms < SILENCES_MS for each in told
+        earlier.cause == HEARD_AGAIN and now_ms - earlier.ended_at_ms < SILENCES_MS
+        for earlier in told
     ):
         return None
     stored = [m for m in record.members if m.member_id == event.member_id] if record else []

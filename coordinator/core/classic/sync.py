@@ -98,12 +98,12 @@ def _assignment_of(group: ClassicGroup, member: Member) -> SyncReply:
 
 
 def _check_protocol(group: ClassicGroup, command: SyncGroup) -> None:
-    for given, selected, what in (
+    for requested, selected, subject in (
         (command.protocol_type, group.protocol_type, "protocol type"),
         (command.protocol_name, group.protocol_name, "protocol"),
     ):
         # The name is not known before the first join phase has ended.
-        if given is not None and selected is not None and given != selected:
+        if requested is not None and selected is not None and requested != selected:
             raise Refused(
-                ErrorCode.INCONSISTENT_GROUP_PROTOCOL, f"the group's {what} is {selected!r}"
+                ErrorCode.INCONSISTENT_GROUP_PROTOCOL, f"the group's {subject} is {selected!r}"
             )

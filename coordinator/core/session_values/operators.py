@@ -66,7 +66,7 @@ class HandoffRow:
     reason: why the partition moves, as a code of `MoveReason`; empty: unknown.
     """
 
-    place: TopicPartition
+    topic_partition: TopicPartition
     handoff_id: int
     phase: Phase
     source: str
@@ -86,7 +86,7 @@ class ReservationRow:
 
     name: str
     until_ms: int
-    places: tuple[TopicPartition, ...]
+    partitions: tuple[TopicPartition, ...]
 
 
 @dataclass(frozen=True, slots=True)

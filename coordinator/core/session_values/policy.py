@@ -55,7 +55,7 @@ class Policy:
     @classmethod
     def defaults(cls) -> dict[str, object]:
         """All settings with their defaults, in the order of their declaration."""
-        return {each.name: each.default for each in fields(cls)}
+        return {field.name: field.default for field in fields(cls)}
 
     def check(self, min_lease_ms: int) -> None:
         """Check the values.
@@ -65,10 +65,10 @@ class Policy:
         """
         if not min_lease_ms <= self.lease_ms <= MAX_LEASE_MS:
             raise _refused("lease_ms", self.lease_ms, f"{min_lease_ms} to {MAX_LEASE_MS}")
-        for each in fields(self):
-            value = getattr(self, each.name)
+        for field in fields(self):
+            value = getattr(self, field.name)
             if isinstance(value, int) and value < 0:
-                raise _refused(each.name, value, "0 or more")
+                raise _refused(field.name, value, "0 or more")
 
 
 def _refused(name: str, value: object, allowed: str) -> Refused:

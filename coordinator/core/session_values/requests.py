@@ -126,7 +126,7 @@ class PartitionAck:
     reason: str = ""
 
     @property
-    def place(self) -> TopicPartition:
+    def topic_partition(self) -> TopicPartition:
         return self.topic, self.partition
 
 

@@ -19,7 +19,7 @@ class SessionWritten:
     """
 
     group_id: str
-    places: tuple[TopicPartition, ...] = ()
+    partitions: tuple[TopicPartition, ...] = ()
     reserved_name: str = ""
     heir_id: str = ""
     leaver: str = ""
@@ -41,7 +41,7 @@ class SessionAdmitted:
     group_id: str
     command: Attach
     member_id: str
-    places: tuple[TopicPartition, ...] = ()
+    partitions: tuple[TopicPartition, ...] = ()
     is_new: bool = False
     error: ErrorCode = ErrorCode.NONE
 
@@ -66,7 +66,7 @@ class SessionEnded:
     group_id: str
     member_id: str
     cause: EndCause
-    places: tuple[TopicPartition, ...] = ()
+    partitions: tuple[TopicPartition, ...] = ()
     stream_id: CallId | None = None
     last: StreamEnd | None = None
     reserved_name: str = ""

@@ -17,34 +17,34 @@ from coordinator.core.sessions.step import Step
 
 def take_in(group: SessionGroup, member: SessionMember, ack: SessionAck, step: Step) -> None:
     """Take in what a member has done, and decide what follows."""
-    for each in ack.partitions:
+    for partition in ack.partitions:
         is_news = {
             AckKind.RELEASED: _released,
             AckKind.READY: _ready,
             AckKind.REFUSED: _refused,
-        }[each.kind](group, member, each, step.now_ms)
+        }[partition.kind](group, member, partition, step.now_ms)
         if is_news:
-            phases.reconcile(group, each.place, step)
-            if each.kind is AckKind.RELEASED:
-                _forget_row(group, each.place)
-            if each.kind is AckKind.REFUSED:
-                _tell(group, each.place, step.out)
+            phases.reconcile(group, partition.topic_partition, step)
+            if partition.kind is AckKind.RELEASED:
+                _forget_row(group, partition.topic_partition)
+            if partition.kind is AckKind.REFUSED:
+                _tell(group, partition.topic_partition, step.out)
                 scheduler.request_plan_now(group, step)
 
 
 def _released(group: SessionGroup, member: SessionMember, ack: PartitionAck, now_ms: int) -> bool:
     """A fact about a token: it counts whatever hand-off is open."""
-    place = ack.place
-    if group.holder(place) != member.member_id or group.token(place) != ack.token:
+    partition = ack.topic_partition
+    if group.holder(partition) != member.member_id or group.token(partition) != ack.token:
         return False
-    if group.partition_state(place).release is not None:
+    if group.partition_state(partition).release is not None:
         return False
-    last_work.release(group, place, now_ms, ack.position)
+    last_work.release(group, partition, now_ms, ack.position)
     return True
 
 
 def _ready(group: SessionGroup, member: SessionMember, ack: PartitionAck, now_ms: int) -> bool:
-    handoff = group.handoff(ack.place)
+    handoff = group.handoff(ack.topic_partition)
     if (
         handoff is None
         or handoff.handoff_id != ack.handoff_id
@@ -53,36 +53,36 @@ def _ready(group: SessionGroup, member: SessionMember, ack: PartitionAck, now_ms
     ):
         return False
     handoff.is_ready = True
-    _forget_row(group, ack.place)
+    _forget_row(group, ack.topic_partition)
     return True
 
 
 def _refused(group: SessionGroup, member: SessionMember, ack: PartitionAck, now_ms: int) -> bool:
     """It will not have the partition: not asked again for a while, longer each time."""
-    place = ack.place
+    partition = ack.topic_partition
     if ack.token:
         if not _released(group, member, ack, now_ms):
             return False
     else:
-        handoff = group.handoff(place)
+        handoff = group.handoff(partition)
         if (
             handoff is None
             or handoff.handoff_id != ack.handoff_id
             or handoff.successor != member.member_id
         ):
             return False
-    group.state_to_change(place).note_refused(member.name, now_ms)
+    group.state_to_change(partition).note_refused(member.name, now_ms)
     return True
 
 
-def _forget_row(group: SessionGroup, place: TopicPartition) -> None:
-    if group.partition_state(place).refusals is not None:
-        group.partition_states[place].end_row_of_refusals()
-        group.drop_if_empty(place)
+def _forget_row(group: SessionGroup, partition: TopicPartition) -> None:
+    if group.partition_state(partition).refusals is not None:
+        group.partition_states[partition].end_row_of_refusals()
+        group.drop_if_empty(partition)
 
 
-def _tell(group: SessionGroup, place: TopicPartition, out: Outcome) -> None:
-    refusals = group.partition_state(place).refusals
+def _tell(group: SessionGroup, partition: TopicPartition, out: Outcome) -> None:
+    refusals = group.partition_state(partition).refusals
     if refusals is not None and not refusals.in_a_row and refusals.back_off is not None:
         # It was the last of a row.
-        out.note(PartitionRefused(group.group_id, *place, refusals.back_off.length_ms))
+        out.note(PartitionRefused(group.group_id, *partition, refusals.back_off.length_ms))

@@ -37,19 +37,23 @@ def compare(
     mailbox = member.mailbox
     mailbox.note_applied(applied)
     # It cannot claim a grant that it has not seen yet.
-    missing = [place for place in unclaimed(group, member, claimed) if mailbox.has_seen(place)]
+    missing = [
+        topic_partition
+        for topic_partition in unclaimed(group, member, claimed)
+        if mailbox.has_seen(topic_partition)
+    ]
     # It is told LOST, or the token that counts.
     mailbox.dirty.update(filter(mailbox.has_seen, _wrong(group, member.member_id, claimed)))
-    grants, places = granted_anew(group, member, missing, step.now_ms, step.numbers)
+    grants, partitions = granted_anew(group, member, missing, step.now_ms, step.numbers)
     if grants:
-        group.note_write_pending(places, member.member_id)
+        group.note_write_pending(partitions, member.member_id)
         record = PartitionsGranted(group.group_id, grants)
-        written = SessionWritten(group.group_id, tuple(places))
+        written = SessionWritten(group.group_id, tuple(partitions))
         step.out.persist((record,), Unawaited(group.group_id), settled=written)
-    for place in missing:
-        if group.partition_state(place).release is not None:
-            phases.reconcile(group, place, step)
-    return places
+    for topic_partition in missing:
+        if group.partition_state(topic_partition).release is not None:
+            phases.reconcile(group, topic_partition, step)
+    return partitions
 
 
 def _wrong(
@@ -57,15 +61,15 @@ def _wrong(
 ) -> Iterator[TopicPartition]:
     """Claims that are not what the member holds. There may be 250,000: nothing is called."""
     topics = group.topics
-    for place, token in claimed.items():
-        topic = topics.get(place[0])
+    for partition, token in claimed.items():
+        topic = topics.get(partition[0])
         if (
             topic is None
-            or place[1] >= len(topic.holders)
-            or topic.holders[place[1]] != member_id
-            or topic.tokens[place[1]] != token
+            or partition[1] >= len(topic.holders)
+            or topic.holders[partition[1]] != member_id
+            or topic.tokens[partition[1]] != token
         ):
-            yield place
+            yield partition
 
 
 def unclaimed(
@@ -77,20 +81,21 @@ def unclaimed(
     released by it: the member believes to hold it, and works on.
     """
     return sorted(
-        place
-        for place in group.places_of(member.member_id)
-        if group.partition_state(place).release is None and not _is_claimed(group, place, claimed)
+        partition
+        for partition in group.partitions_of(member.member_id)
+        if group.partition_state(partition).release is None
+        and not _is_claimed(group, partition, claimed)
     )
 
 
 def _is_claimed(
-    group: SessionGroup, place: TopicPartition, claimed: Mapping[TopicPartition, int]
+    group: SessionGroup, partition: TopicPartition, claimed: Mapping[TopicPartition, int]
 ) -> bool:
-    if place not in claimed:
+    if partition not in claimed:
         return False
-    handoff = group.handoff(place)
+    handoff = group.handoff(partition)
     is_drained = handoff is not None and handoff.phase in phases.DRAINING
-    return is_drained or claimed[place] == group.token(place)
+    return is_drained or claimed[partition] == group.token(partition)
 
 
 def granted_anew(
@@ -102,15 +107,19 @@ def granted_anew(
 ) -> tuple[tuple[Grant, ...], list[TopicPartition]]:
     """Grant what a member holds and does not claim; what it was draining counts as released, and
     everything while nothing is granted."""
-    places: list[TopicPartition] = []
-    for place in missing:
-        handoff = group.handoff(place)
+    partitions: list[TopicPartition] = []
+    for partition in missing:
+        handoff = group.handoff(partition)
         is_drained = handoff is not None and handoff.phase in phases.DRAINING
-        if is_drained or group.partition_state(place).writes_pending or not group.may_grant(now_ms):
-            last_work.release(group, place, now_ms)
+        if (
+            is_drained
+            or group.partition_state(partition).writes_pending
+            or not group.may_grant(now_ms)
+        ):
+            last_work.release(group, partition, now_ms)
         else:
-            places.append(place)
+            partitions.append(partition)
             # No commit under its token counts any more.
-            group.state_to_change(place).release = Release(group.token(place))
+            group.state_to_change(partition).release = Release(group.token(partition))
     member_id = member.member_id
-    return grants_of(member_id, places, numbers.next_tokens, member_id), places
+    return grants_of(member_id, partitions, numbers.next_tokens, member_id), partitions

@@ -47,26 +47,29 @@ def commit_offsets(
         return
     if group.is_gone(command.member_id):
         raise session_refused()
-    accepted = tuple(each for each in command.partitions if _may(group, command.member_id, each))
+    accepted = tuple(
+        commit for commit in command.partitions if _may(group, command.member_id, commit)
+    )
     if len(accepted) == len(command.partitions):
         offsets.check_commit(group, command, config)
         offsets.commit(group, command, now_ms, out, config)
         return
     refused = {
-        (each.topic, each.partition): _refused(group, each)
-        for each in command.partitions
-        if not _may(group, command.member_id, each)
+        (commit.topic, commit.partition): _refused(group, commit)
+        for commit in command.partitions
+        if not _may(group, command.member_id, commit)
     }
-    fenced = sum(each.error is ErrorCode.FENCED_TOKEN for each in refused.values())
+    fenced = sum(result.error is ErrorCode.FENCED_TOKEN for result in refused.values())
     if fenced:
         out.note(SessionCommitFenced(group.group_id, command.member_id, fenced))
     if command.atomic or not accepted:
         error = ErrorCode.FENCED_TOKEN if fenced else ErrorCode.INVALID_REQUEST
         results = tuple(
             refused.get(
-                (each.topic, each.partition), CommitResult(each.topic, each.partition, error)
+                (commit.topic, commit.partition),
+                CommitResult(commit.topic, commit.partition, error),
             )
-            for each in command.partitions
+            for commit in command.partitions
         )
         message = "" if len(refused) == fenced else "commits of a session group carry tokens"
         out.reply(command.call_id, CommitReply(results, message))
@@ -86,30 +89,32 @@ def _may_outsider(group: SessionGroup, command: CommitOffsets) -> bool:
     compares the count of decisions in the same commit, raises it if there were rows, and never goes
     back.
     """
-    if not command.atomic or any(each.expected is None for each in command.partitions):
+    if not command.atomic or any(commit.expected is None for commit in command.partitions):
         return False
-    if any(each.topic == DECISIONS_TOPIC for each in command.partitions):
-        return all(each.offset >= (each.expected or 0) for each in command.partitions)
-    holders = ((each, group.holder((each.topic, each.partition))) for each in command.partitions)
-    return all(not holder or _may(group, holder, each) for each, holder in holders)
+    if any(commit.topic == DECISIONS_TOPIC for commit in command.partitions):
+        return all(commit.offset >= (commit.expected or 0) for commit in command.partitions)
+    holders = (
+        (commit, group.holder((commit.topic, commit.partition))) for commit in command.partitions
+    )
+    return all(not holder or _may(group, holder, commit) for commit, holder in holders)
 
 
-def _may(group: SessionGroup, member_id: str, each: PartitionCommit) -> bool:
-    place = each.topic, each.partition
+def _may(group: SessionGroup, member_id: str, commit: PartitionCommit) -> bool:
+    partition = commit.topic, commit.partition
     return (
-        group.holder(place) == member_id
-        and group.token(place) == each.token
-        and group.partition_state(place).release is None
+        group.holder(partition) == member_id
+        and group.token(partition) == commit.token
+        and group.partition_state(partition).release is None
     )
 
 
-def _refused(group: SessionGroup, each: PartitionCommit) -> CommitResult:
-    if each.token is None:
-        return CommitResult(each.topic, each.partition, ErrorCode.INVALID_REQUEST)
-    holder = group.members.get(group.holder((each.topic, each.partition)))
+def _refused(group: SessionGroup, commit: PartitionCommit) -> CommitResult:
+    if commit.token is None:
+        return CommitResult(commit.topic, commit.partition, ErrorCode.INVALID_REQUEST)
+    holder = group.members.get(group.holder((commit.topic, commit.partition)))
     return CommitResult(
-        each.topic,
-        each.partition,
+        commit.topic,
+        commit.partition,
         ErrorCode.FENCED_TOKEN,
         holder_id="" if holder is None else holder.member_id,
         holder_name="" if holder is None else holder.record.name,

@@ -99,7 +99,11 @@ class Declarations:
             missing = sum(said.values()) < len(self._shared)
             counts = sorted(said.keys() | ({0} if missing else set()))
             for low, high in pairwise(counts):
-                having = [it for it, each in members if each.counts.get(topic, 0) >= high]
+                having = [
+                    name
+                    for name, some_counts in members
+                    if some_counts.counts.get(topic, 0) >= high
+                ]
                 if having:
                     named = tuple(having[:PARTLY_MAX])
                     yield PartlyDeclared(topic, low, high - 1, named, len(having))

@@ -61,7 +61,9 @@ def describe(group: SessionGroup, command: DescribeSessionGroup, step: Step) -> 
             TopicRow(name, declared.get(name, 0), tuple(topic.holders), topic.tokens[:])
             for name, topic in sorted(group.topics.items())
         ),
-        handoffs=tuple(_handoff(group, place, it) for place, it in sorted(_open(group))),
+        handoffs=tuple(
+            _handoff(group, partition, handoff) for partition, handoff in sorted(_open(group))
+        ),
         reservations=tuple(_reservations(group)),
         free=tuple(
             row
@@ -80,7 +82,7 @@ def describe_as_group(group: SessionGroup, command: DescribeGroup, out: Outcome)
             member.record.name or None,
             member.record.client_id,
             member.record.client_host,
-            holds=tuple(sorted(group.places_of(member.member_id))),
+            holds=tuple(sorted(group.partitions_of(member.member_id))),
         )
         for member in group.members.values()
     )
@@ -119,8 +121,8 @@ def describe_phase(
         opened = [handoff for _, handoff in group.open_handoffs()]
         since_ms = min(handoff.line.opened_at_ms for handoff in opened)
         deadline_ms = max(handoff.deadline_ms for handoff in opened)
-    for place, handoff in group.open_handoffs():
-        member = group.members.get(waited_for(group, place, handoff))
+    for partition, handoff in group.open_handoffs():
+        member = group.members.get(waited_for(group, partition, handoff))
         if member is not None and member.member_id not in awaited:
             awaited[member.member_id] = _awaited(member)
     is_waiting = state in (GroupState.ASSIGNING, GroupState.RECONCILING)
@@ -194,13 +196,13 @@ def _open(group: SessionGroup) -> Iterator[tuple[TopicPartition, Handoff]]:
     return group.open_handoffs()
 
 
-def _handoff(group: SessionGroup, place: TopicPartition, handoff: Handoff) -> HandoffRow:
-    line, position = handoff.line, group.partition_state(place).position
+def _handoff(group: SessionGroup, partition: TopicPartition, handoff: Handoff) -> HandoffRow:
+    line, position = handoff.line, group.partition_state(partition).position
     since_ms = {Phase.DRAIN: line.drain_at_ms, Phase.FORCED: line.forced_at_ms}.get(
         handoff.phase, line.opened_at_ms
     )
     return HandoffRow(
-        place,
+        partition,
         handoff.handoff_id,
         handoff.phase,
         handoff.source,
@@ -208,16 +210,16 @@ def _handoff(group: SessionGroup, place: TopicPartition, handoff: Handoff) -> Ha
         line.opened_at_ms,
         since_ms,
         handoff.deadline_ms,
-        waited_for(group, place, handoff),
+        waited_for(group, partition, handoff),
         handoff.is_ready,
         handoff.position if position == NO_OFFSET else position,
         line.reason,
     )
 
 
-def waited_for(group: SessionGroup, place: TopicPartition, handoff: Handoff) -> str:
+def waited_for(group: SessionGroup, partition: TopicPartition, handoff: Handoff) -> str:
     """Id of the member whose word a hand-off waits for; empty: none's."""
-    state = group.partition_state(place)
+    state = group.partition_state(partition)
     if state.writes_pending or state.release is not None:
         return ""
     if handoff.phase in (Phase.PREPARE, Phase.COPY):
@@ -226,12 +228,12 @@ def waited_for(group: SessionGroup, place: TopicPartition, handoff: Handoff) -> 
 
 
 def _reservations(group: SessionGroup) -> Iterator[ReservationRow]:
-    places: dict[str, list[TopicPartition]] = {name: [] for name in group.reserved_names}
+    partitions: dict[str, list[TopicPartition]] = {name: [] for name in group.reserved_names}
     for name, topic in sorted(group.topics.items()):
         for partition, reservation in sorted(topic.reserved.items()):
-            places.setdefault(reservation.name, []).append((name, partition))
-    for name, found in places.items():
-        yield ReservationRow(name, group.reserved_until_ms.get(name, NO_TIME), tuple(found))
+            partitions.setdefault(reservation.name, []).append((name, partition))
+    for name, reserved in partitions.items():
+        yield ReservationRow(name, group.reserved_until_ms.get(name, NO_TIME), tuple(reserved))
 
 
 def _free(
@@ -239,8 +241,8 @@ def _free(
 ) -> Iterator[FreeRow]:
     by_why: dict[str, list[int]] = {}
     for partition in _unheld(topic, declared):
-        place = topic.topic, partition
-        by_why.setdefault(_why_free(group, place, now_ms), []).append(partition)
+        topic_partition = topic.topic, partition
+        by_why.setdefault(_why_free(group, topic_partition, now_ms), []).append(partition)
     for why, partitions in sorted(by_why.items()):
         yield FreeRow(topic.topic, ranges_of(partitions), why)
 
@@ -258,11 +260,11 @@ def _unheld(topic: TopicHoldings, declared: int) -> Iterator[int]:
     yield from range(len(holders), declared)
 
 
-def _why_free(group: SessionGroup, place: TopicPartition, now_ms: int) -> str:
-    state = group.partition_state(place)
+def _why_free(group: SessionGroup, partition: TopicPartition, now_ms: int) -> str:
+    state = group.partition_state(partition)
     if state.back_off is not None and state.back_off.until_ms > now_ms:
         return FREE_BACKED_OFF
     if max(state.not_before_ms, group.grants_from_ms) > now_ms:
         return FREE_DELAYED
-    unplaced = group.planning.unplaced.get(place)
+    unplaced = group.planning.unplaced.get(partition)
     return FREE_NEXT_PLAN if unplaced is None else unplaced.value

@@ -179,45 +179,45 @@ class SessionGroup(Group):
 
     def waiting_as(self, member_id: str) -> SessionMember | None:
         """The process that waits for a name, and would be this member."""
-        found = (heir for heir in self.waiting.values() if heir.member_id == member_id)
-        return next(found, None)
+        queued = (heir for heir in self.waiting.values() if heir.member_id == member_id)
+        return next(queued, None)
 
-    def holder(self, place: TopicPartition) -> str:
+    def holder(self, partition: TopicPartition) -> str:
         """Member id of a partition's holder; empty: nobody."""
-        topic = self.topics.get(place[0])
-        if topic is None or not 0 <= place[1] < len(topic.holders):
+        topic = self.topics.get(partition[0])
+        if topic is None or not 0 <= partition[1] < len(topic.holders):
             return ""
-        return topic.holders[place[1]]
+        return topic.holders[partition[1]]
 
-    def token(self, place: TopicPartition) -> int:
+    def token(self, partition: TopicPartition) -> int:
         """Token of a partition's grant; 0: none."""
-        return self.topics[place[0]].tokens[place[1]] if self.holder(place) else 0
+        return self.topics[partition[0]].tokens[partition[1]] if self.holder(partition) else 0
 
-    def handoff(self, place: TopicPartition) -> Handoff | None:
+    def handoff(self, partition: TopicPartition) -> Handoff | None:
         """The open hand-off of a partition."""
-        topic = self.topics.get(place[0])
-        return None if topic is None else topic.open.get(place[1])
+        topic = self.topics.get(partition[0])
+        return None if topic is None else topic.open.get(partition[1])
 
-    def partition_state(self, place: TopicPartition) -> TransientState:
+    def partition_state(self, partition: TopicPartition) -> TransientState:
         """The soft state of a partition, to be read; see `state_to_change`."""
-        return self.partition_states.get(place, NO_STATE)
+        return self.partition_states.get(partition, NO_STATE)
 
-    def state_to_change(self, place: TopicPartition) -> TransientState:
+    def state_to_change(self, partition: TopicPartition) -> TransientState:
         """The soft state of a partition, to be changed; `drop_if_empty` if something ends."""
-        state = self.partition_states.get(place)
+        state = self.partition_states.get(partition)
         if state is None:
-            state = self.partition_states[place] = TransientState()
+            state = self.partition_states[partition] = TransientState()
         return state
 
-    def drop_if_empty(self, place: TopicPartition) -> None:
+    def drop_if_empty(self, partition: TopicPartition) -> None:
         """Drop what is known of a partition if nothing happens to it any more."""
-        if self.partition_state(place).is_empty:
-            self.partition_states.pop(place, None)
+        if self.partition_state(partition).is_empty:
+            self.partition_states.pop(partition, None)
 
-    def rest(self, place: TopicPartition) -> Rest | None:
+    def rest(self, partition: TopicPartition) -> Rest | None:
         """The last stop of a partition that nobody works on."""
-        topic = self.topics.get(place[0])
-        return None if topic is None else topic.rests.get(place[1])
+        topic = self.topics.get(partition[0])
+        return None if topic is None else topic.rests.get(partition[1])
 
     def open_handoffs(self) -> Iterator[tuple[TopicPartition, Handoff]]:
         """All open hand-offs."""
@@ -237,7 +237,7 @@ class SessionGroup(Group):
                     if reservation.name == name:
                         yield topic, partition
 
-    def places_of(self, member_id: str) -> Iterator[TopicPartition]:
+    def partitions_of(self, member_id: str) -> Iterator[TopicPartition]:
         """Partitions that a member holds, in any phase."""
         for topic, partitions in self.held.get(member_id, {}).items():
             for partition in partitions:
@@ -275,13 +275,15 @@ class SessionGroup(Group):
                 self.is_durable = False
 
     def records(self) -> list[Record]:
-        found = self.policy_records()
-        found += [member.record for member in self.members.values()]
-        found += holdings_of(self.group_id, self.members, self.topics.values(), self.reserved_names)
-        found += self.journal.records(self.group_id)
-        found += self.offsets.values()
-        found += self.kept_records()
-        return found
+        records = self.policy_records()
+        records += [member.record for member in self.members.values()]
+        records += holdings_of(
+            self.group_id, self.members, self.topics.values(), self.reserved_names
+        )
+        records += self.journal.records(self.group_id)
+        records += self.offsets.values()
+        records += self.kept_records()
+        return records
 
     def _store(self, record: r.SessionMemberStored) -> None:
         member = self.members.get(record.member_id)
@@ -328,12 +330,12 @@ class SessionGroup(Group):
             del self.names[name]
         is_kept = record.keep_ms > 0 and name
         reservation = Reservation(name, is_delayed=record.cause is r.EndCause.LEASE_EXPIRED)
-        for place in list(self.places_of(record.member_id)):
-            handoff = self.handoff(place)
+        for partition in list(self.partitions_of(record.member_id)):
+            handoff = self.handoff(partition)
             stays = handoff is None or handoff.phase is r.Phase.PREPARE
-            self._set(place, "", 0)
+            self._set(partition, "", 0)
             if is_kept and stays:
-                self.topics[place[0]].reserved[place[1]] = reservation
+                self.topics[partition[0]].reserved[partition[1]] = reservation
         if is_kept:
             self.reserved_names[name] = record.keep_ms
         self.held.pop(record.member_id, None)
@@ -384,15 +386,15 @@ class SessionGroup(Group):
         return replace(record, line=replace(record.line, start_offset=stored.offset))
 
     def _switch(self, record: r.PartitionSwitched) -> None:
-        place = record.topic, record.partition
-        if self.token(place) == record.ended_token:
+        partition = record.topic, record.partition
+        if self.token(partition) == record.ended_token:
             if not record.member_id:
-                self.journal.note(TriggerCause.PARTITION_FREED, self.holder(place))
-            self._set(place, record.member_id, record.token)
+                self.journal.note(TriggerCause.PARTITION_FREED, self.holder(partition))
+            self._set(partition, record.member_id, record.token)
             self.journal.ended(self.with_start(record))
 
     def _enter(self, record: r.PhaseEntered) -> None:
-        place = record.topic, record.partition
+        partition = record.topic, record.partition
         topic = self.topics.setdefault(record.topic, TopicHoldings(record.topic))
         topic.grow(record.partition + 1)
         before = topic.open.get(record.partition)
@@ -400,18 +402,18 @@ class SessionGroup(Group):
         if topic.tokens[record.partition] != record.token:
             return
         if before is not None and before.is_prepared_for:
-            self._unprepare(before.successor, place)
+            self._unprepare(before.successor, partition)
         if holder:
-            self._note_changed(holder, place)
+            self._note_changed(holder, partition)
         if holder in self.members and record.phase is r.Phase.FORCED:
-            self.members[holder].forced.add(place)
+            self.members[holder].forced.add(partition)
         if record.phase is r.Phase.HELD:
             topic.open.pop(record.partition, None)
             self.journal.ended(record)
             return
         if record.phase is r.Phase.COPY:
-            self._unhold(place)
-            self._forget_release(place)
+            self._unhold(partition)
+            self._forget_release(partition)
             topic.holders[record.partition], topic.tokens[record.partition] = "", 0
         handoff = Handoff(
             record.handoff_id,
@@ -427,8 +429,8 @@ class SessionGroup(Group):
                 handoff.deadline_ms, handoff.is_overdue = before.deadline_ms, before.is_overdue
         topic.open[record.partition] = handoff
         if handoff.is_prepared_for:
-            self.preparing.setdefault(record.successor, set()).add(place)
-            self._note_changed(record.successor, place)
+            self.preparing.setdefault(record.successor, set()).add(partition)
+            self._note_changed(record.successor, partition)
 
     def _free_reserved(self, name: str) -> None:
         for topic, partition in list(self.reserved_for(name)):
@@ -460,46 +462,46 @@ class SessionGroup(Group):
 
     # --- Indexes ---
 
-    def _set(self, place: TopicPartition, member_id: str, token: int) -> None:
-        self._forget(place)
-        topic = self.topics.setdefault(place[0], TopicHoldings(place[0]))
-        topic.set(place[1], member_id, token)
+    def _set(self, partition: TopicPartition, member_id: str, token: int) -> None:
+        self._forget(partition)
+        topic = self.topics.setdefault(partition[0], TopicHoldings(partition[0]))
+        topic.set(partition[1], member_id, token)
         if member_id:
-            topic.rests.pop(place[1], None)
-            self.held.setdefault(member_id, {}).setdefault(place[0], set()).add(place[1])
-            self._note_changed(member_id, place)
+            topic.rests.pop(partition[1], None)
+            self.held.setdefault(member_id, {}).setdefault(partition[0], set()).add(partition[1])
+            self._note_changed(member_id, partition)
 
-    def _forget(self, place: TopicPartition) -> None:
+    def _forget(self, partition: TopicPartition) -> None:
         """Forget the holder of a partition, and whoever prepares for it."""
-        self._forget_release(place)
-        self._unhold(place)
-        handoff = self.handoff(place)
+        self._forget_release(partition)
+        self._unhold(partition)
+        handoff = self.handoff(partition)
         if handoff is not None and handoff.is_prepared_for:
-            self._unprepare(handoff.successor, place)
+            self._unprepare(handoff.successor, partition)
 
-    def _forget_release(self, place: TopicPartition) -> None:
-        state = self.partition_states.get(place)
+    def _forget_release(self, partition: TopicPartition) -> None:
+        state = self.partition_states.get(partition)
         if state is not None:
             state.release = None
-            self.drop_if_empty(place)
+            self.drop_if_empty(partition)
 
-    def _unprepare(self, successor: str, place: TopicPartition) -> None:
-        places = self.preparing[successor]
-        places.discard(place)
-        if not places:
+    def _unprepare(self, successor: str, partition: TopicPartition) -> None:
+        partitions = self.preparing[successor]
+        partitions.discard(partition)
+        if not partitions:
             del self.preparing[successor]
-        self._note_changed(successor, place)
+        self._note_changed(successor, partition)
 
-    def _unhold(self, place: TopicPartition) -> None:
-        holder = self.holder(place)
+    def _unhold(self, partition: TopicPartition) -> None:
+        holder = self.holder(partition)
         if holder:
-            self.held[holder][place[0]].discard(place[1])
+            self.held[holder][partition[0]].discard(partition[1])
             if holder in self.members:
-                self.members[holder].forced.discard(place)
-            self._note_changed(holder, place)
+                self.members[holder].forced.discard(partition)
+            self._note_changed(holder, partition)
 
-    def _note_changed(self, member_id: str, place: TopicPartition) -> None:
-        self.changed_since_told.setdefault(member_id, set()).add(place)
+    def _note_changed(self, member_id: str, partition: TopicPartition) -> None:
+        self.changed_since_told.setdefault(member_id, set()).add(partition)
 
     # --- Writes ---
 
@@ -510,7 +512,7 @@ class SessionGroup(Group):
             self.arriving_names.add(attach.name)
 
     def note_write_pending(
-        self, places: Iterable[TopicPartition], successor: str | None = None
+        self, partitions: Iterable[TopicPartition], successor: str | None = None
     ) -> None:
         """Note that a write about partitions has no result yet.
 
@@ -518,10 +520,10 @@ class SessionGroup(Group):
         empty: nobody does; None: the write does not say.
         """
         states, begun = self.partition_states, 0
-        for place in places:
-            state = states.get(place)
+        for partition in partitions:
+            state = states.get(partition)
             if state is None:
-                states[place] = TransientState(1, successor)
+                states[partition] = TransientState(1, successor)
                 begun += 1
                 continue
             begun += not state.writes_pending
@@ -530,17 +532,17 @@ class SessionGroup(Group):
                 state.pending_successor = successor
         self.written_partitions += begun
 
-    def note_write_resolved(self, places: Iterable[TopicPartition]) -> None:
+    def note_write_resolved(self, partitions: Iterable[TopicPartition]) -> None:
         """Note that such a write has a result."""
         states, ended = self.partition_states, 0
-        for place in places:
-            state = states[place]
+        for partition in partitions:
+            state = states[partition]
             state.writes_pending -= 1
             if not state.writes_pending:
                 state.pending_successor = None
                 ended += 1
                 if state.is_empty:
-                    del states[place]
+                    del states[partition]
         self.written_partitions -= ended
         if not self.written_partitions and len(states) <= COPIED_MAX:
             self.partition_states = dict(states)  # Gives back the room that a large plan took.

@@ -149,13 +149,13 @@ class TopicHoldings:
 
 def grants_of(
     member_id: str,
-    places: Iterable[TopicPartition],
+    topic_partitions: Iterable[TopicPartition],
     next_tokens: Callable[[int], int],
     source: str = "",
 ) -> tuple[Grant, ...]:
-    """Grants of `places` to a member, each under a new token. `source`: who holds them."""
+    """Grants of the partitions to a member, each under a new token. `source`: who holds them."""
     by_topic: dict[str, list[int]] = {}
-    for topic, partition in sorted(places):
+    for topic, partition in sorted(topic_partitions):
         by_topic.setdefault(topic, []).append(partition)
     return tuple(
         Grant(member_id, topic, ranges_of(partitions), next_tokens(len(partitions)), source)

@@ -32,8 +32,8 @@ def check(group: SessionGroup, config: GroupConfig, now_ms: int) -> None:
     """
     _check_members(group)
     _check_holdings(group)
-    for place, handoff in group.open_handoffs():
-        _check_handoff(group, place, handoff)
+    for partition, handoff in group.open_handoffs():
+        _check_handoff(group, partition, handoff)
     _check_states(group)
     _check_nothing_is_undecided(group, now_ms)
     _check_free_partitions_are_planned(group, config, now_ms)
@@ -83,7 +83,7 @@ def _check_holdings(group: SessionGroup) -> None:
             _expect(group, reservation.name in group.reserved_names, "2: reserved without an end")
     _expect(group, held.keys() <= group.members.keys(), "2: a stranger holds a partition")
     index = {
-        member_id: {topic: places for topic, places in by_topic.items() if places}
+        member_id: {topic: partitions for topic, partitions in by_topic.items() if partitions}
         for member_id, by_topic in group.held.items()
     }
     _expect(
@@ -93,63 +93,71 @@ def _check_holdings(group: SessionGroup) -> None:
     )
     for name in group.reserved_names:
         _expect(group, name not in group.names, "2: reserved for a name that has a member")
-    for place, state in group.partition_states.items():
-        is_ended = state.release is not None and state.release.token != group.token(place)
+    for topic_partition, state in group.partition_states.items():
+        is_ended = state.release is not None and state.release.token != group.token(topic_partition)
         _expect(group, not is_ended, "2: released under a token that has ended")
     preparing: dict[str, set[TopicPartition]] = {}
-    for place, handoff in group.open_handoffs():
+    for topic_partition, handoff in group.open_handoffs():
         if handoff.is_prepared_for:
-            preparing.setdefault(handoff.successor, set()).add(place)
-    found = {member_id: places for member_id, places in group.preparing.items() if places}
-    _expect(group, found == preparing, "2: the index of successors is wrong")
+            preparing.setdefault(handoff.successor, set()).add(topic_partition)
+    recorded = {
+        member_id: partitions for member_id, partitions in group.preparing.items() if partitions
+    }
+    _expect(group, recorded == preparing, "2: the index of successors is wrong")
 
 
-def _check_handoff(group: SessionGroup, place: TopicPartition, handoff: Handoff) -> None:
-    _expect(group, handoff.handoff_id > 0, f"3: a hand-off of {place} without an id")
-    holder = group.holder(place)
-    _expect(group, holder == handoff.source, f"3: the source of {place} does not hold it")
+def _check_handoff(group: SessionGroup, partition: TopicPartition, handoff: Handoff) -> None:
+    _expect(group, handoff.handoff_id > 0, f"3: a hand-off of {partition} without an id")
+    holder = group.holder(partition)
+    _expect(group, holder == handoff.source, f"3: the source of {partition} does not hold it")
     if handoff.phase is Phase.COPY:
-        _expect(group, not holder, f"3: {place} is copied while it is held")
+        _expect(group, not holder, f"3: {partition} is copied while it is held")
     else:
-        _expect(group, bool(holder), f"3: nobody holds {place}, which is handed over")
+        _expect(group, bool(holder), f"3: nobody holds {partition}, which is handed over")
     if handoff.phase in (Phase.PREPARE, Phase.COPY):
-        _expect(group, bool(handoff.successor), f"3: nobody prepares for {place}")
+        _expect(group, bool(handoff.successor), f"3: nobody prepares for {partition}")
     _expect(
         group,
         not handoff.successor or handoff.successor != holder,
-        f"3: {place} is handed over to its holder",
+        f"3: {partition} is handed over to its holder",
     )
     _expect(
         group,
-        handoff.deadline_ms != NO_TIME or group.partition_state(place).writes_pending > 0,
-        f"3: the phase of {place} has no end",
+        handoff.deadline_ms != NO_TIME or group.partition_state(partition).writes_pending > 0,
+        f"3: the phase of {partition} has no end",
     )
 
 
 def _check_states(group: SessionGroup) -> None:
-    for place, state in group.partition_states.items():
-        _expect(group, not state.is_empty, f"4: {place} has a state, and nothing happens to it")
-        _expect(group, state.writes_pending >= 0, f"4: nothing is written about {place}")
+    for partition, state in group.partition_states.items():
+        _expect(group, not state.is_empty, f"4: {partition} has a state, and nothing happens to it")
+        _expect(group, state.writes_pending >= 0, f"4: nothing is written about {partition}")
     written = sum(state.writes_pending > 0 for state in group.partition_states.values())
     _expect(group, written == group.written_partitions, "4: the count of pending writes is wrong")
     _expect(group, NO_STATE.is_empty, "4: something happens to all partitions at rest")
-    arriving = {each.name for each in group.arriving.values() if each is not None and each.name}
+    arriving = {
+        attach.name for attach in group.arriving.values() if attach is not None and attach.name
+    }
     _expect(group, arriving <= group.arriving_names, "4: a name is not known to be on its way")
 
 
 def _check_nothing_is_undecided(group: SessionGroup, now_ms: int) -> None:
     """Reconciling again would change nothing: no order and no message waits for a wake-up."""
     released = {
-        place for place, state in group.partition_states.items() if state.release is not None
+        partition
+        for partition, state in group.partition_states.items()
+        if state.release is not None
     }
-    for place in (released | {place for place, _ in group.open_handoffs()}) - group.refused_writes:
-        if group.partition_state(place).writes_pending:
+    for partition in (
+        released | {partition for partition, _ in group.open_handoffs()}
+    ) - group.refused_writes:
+        if group.partition_state(partition).writes_pending:
             continue
-        handoff = group.handoff(place)
+        handoff = group.handoff(partition)
         leaver = None if handoff is None else group.members.get(handoff.successor)
         if leaver is not None and leaver.is_ended:
             continue  # Another one is looked for when its end is durable.
-        record = phases.decide(group, place, now_ms, Numbers())
+        record = phases.decide(group, partition, now_ms, Numbers())
         _expect(group, record is None, f"5: nobody has decided {record}")
 
 
@@ -160,24 +168,28 @@ def _check_free_partitions_are_planned(
         return
     for name, count in group.declared().items():
         for partition in range(count):
-            place = name, partition
-            if _is_free(group, place) and (who := _somebody_for(group, place)):
-                _expect(group, condition=False, message=f"6: {place} is free, {who} may have it")
+            topic_partition = name, partition
+            if _is_free(group, topic_partition) and (who := _somebody_for(group, topic_partition)):
+                _expect(
+                    group,
+                    condition=False,
+                    message=f"6: {topic_partition} is free, {who} may have it",
+                )
 
 
-def _is_free(group: SessionGroup, place: TopicPartition) -> bool:
+def _is_free(group: SessionGroup, partition: TopicPartition) -> bool:
     return (
-        not group.holder(place)
-        and group.handoff(place) is None
-        and not group.partition_state(place).writes_pending
-        and place[1] not in group.topics[place[0]].reserved
+        not group.holder(partition)
+        and group.handoff(partition) is None
+        and not group.partition_state(partition).writes_pending
+        and partition[1] not in group.topics[partition[0]].reserved
     )
 
 
-def _somebody_for(group: SessionGroup, place: TopicPartition) -> str:
+def _somebody_for(group: SessionGroup, partition: TopicPartition) -> str:
     loads = successors.Loads(group)
     for member_id, member in group.members.items():
-        if successors.may_get(group, place, member_id) and loads.room_of(member) > 0:
+        if successors.may_get(group, partition, member_id) and loads.room_of(member) > 0:
             return member_id
     return ""
 
@@ -203,13 +215,13 @@ class TokenHistory:
             InvariantViolated: a partition's token fell, or a token was used for two grants.
         """
         for group in groups:
-            for place, holder in _held(group):
-                token = group.token(place)
-                key = group.group_id, place
+            for partition, holder in _held(group):
+                token = group.token(partition)
+                key = group.group_id, partition
                 before = self._last.get(key, NO_TOKEN)
-                _expect(group, token >= before, f"8: the token of {place} fell")
+                _expect(group, token >= before, f"8: the token of {partition} fell")
                 self._last[key] = token
-                grant = group.group_id, place, holder
+                grant = group.group_id, partition, holder
                 owner = self._owners.setdefault(token, grant)
                 _expect(group, owner == grant, f"8: token {token} of {owner} is now {grant}'s")
 

@@ -69,8 +69,8 @@ class Journal:
 
     def records(self, group_id: str) -> list[PlanRecord | HandoffsEnded]:
         """Records that restore it."""
-        found: list[PlanRecord | HandoffsEnded] = list(self.plans)
+        records: list[PlanRecord | HandoffsEnded] = list(self.plans)
         lines = list(self.handoffs)
         for begin in range(0, len(lines), CHUNK):
-            found.append(HandoffsEnded(group_id, tuple(lines[begin : begin + CHUNK])))
-        return found
+            records.append(HandoffsEnded(group_id, tuple(lines[begin : begin + CHUNK])))
+        return records

@@ -27,43 +27,45 @@ SILENT = (EndCause.LEASE_EXPIRED, EndCause.EVICTED, EndCause.RESTORED)
 
 
 def release(
-    group: SessionGroup, place: TopicPartition, now_ms: int, position: int = NO_OFFSET
+    group: SessionGroup, partition: TopicPartition, now_ms: int, position: int = NO_OFFSET
 ) -> None:
     """Note that a holder has given a partition up: its token counts no more."""
-    group.state_to_change(place).release = Release(group.token(place), position)
-    _note(group, place, Stop(StoppedBy.RELEASED, _told_ms(group, place, now_ms), now_ms))
+    group.state_to_change(partition).release = Release(group.token(partition), position)
+    _note(group, partition, Stop(StoppedBy.RELEASED, _told_ms(group, partition, now_ms), now_ms))
 
 
-def stop_by_force(group: SessionGroup, place: TopicPartition, now_ms: int) -> Stop:
+def stop_by_force(group: SessionGroup, partition: TopicPartition, now_ms: int) -> Stop:
     """The stop of a holder whose time is up now."""
-    stop = Stop(StoppedBy.FORCED, _told_ms(group, place, now_ms), now_ms)
-    return _until_its_commit(group, place, stop)
+    stop = Stop(StoppedBy.FORCED, _told_ms(group, partition, now_ms), now_ms)
+    return _until_its_commit(group, partition, stop)
 
 
-def force(group: SessionGroup, place: TopicPartition, stop: Stop) -> None:
+def force(group: SessionGroup, partition: TopicPartition, stop: Stop) -> None:
     """Note that a holder's time is up: its token counts no more."""
-    group.state_to_change(place).release = Release(group.token(place))
-    _rest(group, place, stop)
+    group.state_to_change(partition).release = Release(group.token(partition))
+    _rest(group, partition, stop)
 
 
 def end(group: SessionGroup, member: SessionMember, cause: EndCause, now_ms: int) -> None:
     """Note that a member's session has ended, with all of its tokens."""
-    places = group.places_of(member.member_id)
-    held = [place for place in places if group.partition_state(place).release is None]
+    partitions = group.partitions_of(member.member_id)
+    held = [
+        partition for partition in partitions if group.partition_state(partition).release is None
+    ]
     if cause in SILENT:
         stop = _silence(group, member, now_ms)
-        for place in held:
-            _note(group, place, stop)
+        for partition in held:
+            _note(group, partition, stop)
         return
     stop = Stop(StoppedBy.LEFT, now_ms, now_ms)
     # A worker that drains ends its partitions one after the other, each with a commit, and leaves
     # after the last. A member that commits all of them at once works until it leaves.
-    newest_ms = max((_committed_ms(group, place) for place in held), default=NO_TIME)
-    for place in held:
-        committed_ms = _committed_ms(group, place)
+    newest_ms = max((_committed_ms(group, partition) for partition in held), default=NO_TIME)
+    for partition in held:
+        committed_ms = _committed_ms(group, partition)
         is_drained = now_ms - DRAIN_MAX_MS <= committed_ms < newest_ms
         own = replace(stop, earliest_ms=committed_ms) if is_drained else stop
-        _rest(group, place, own)
+        _rest(group, partition, own)
 
 
 def come_back(
@@ -84,32 +86,34 @@ def come_back(
         heard_ms = _last_sign_ms(group, member)
     latest_ms = now_ms if unknown else min(now_ms, heard_ms + member.lease_ms)
     stop = Stop(StoppedBy.LOST, heard_ms, latest_ms)
-    rests = {place: _rest_of(group, place, stop) for place in lost}
+    rests = {partition: _rest_of(group, partition, stop) for partition in lost}
     if not unknown and now_ms - heard_ms >= -(-2 * member.lease_ms // 3):
         stop = replace(stop, known_by=StoppedBy.SUSPENDED)
-        for place in group.places_of(member.member_id):
-            if group.partition_state(place).release is None:
-                rests[place] = _rest_of(group, place, stop)
+        for partition in group.partitions_of(member.member_id):
+            if group.partition_state(partition).release is None:
+                rests[partition] = _rest_of(group, partition, stop)
     group.planning.draft.add_returns(rests, member.member_id, now_ms)
 
 
 def resume(
-    group: SessionGroup, member_id: str, places: Iterable[TopicPartition], now_ms: int
+    group: SessionGroup, member_id: str, partitions: Iterable[TopicPartition], now_ms: int
 ) -> None:
     """Note that a member gets partitions that rested, and no plan says so."""
-    rests = {place: rest for place in places if (rest := group.rest(place)) is not None}
+    rests = {
+        partition: rest for partition in partitions if (rest := group.rest(partition)) is not None
+    }
     group.planning.draft.add_returns(rests, member_id, now_ms)
 
 
 def last_record_ms(group: SessionGroup) -> int:
     """Time of the newest record of a group that says when it was written; NO_TIME: none does."""
     journal, commits = group.journal, group.offsets.values()
-    found = max((stored.committed_at_ms for stored in commits), default=NO_TIME)
+    latest_ms = max((stored.committed_at_ms for stored in commits), default=NO_TIME)
     if journal.plans:
-        found = max(found, journal.plans[-1].made_at_ms)
+        latest_ms = max(latest_ms, journal.plans[-1].made_at_ms)
     if journal.handoffs and (line := journal.handoffs[-1].line) is not None:
-        found = max(found, line.ended_at_ms)
-    return found
+        latest_ms = max(latest_ms, line.ended_at_ms)
+    return latest_ms
 
 
 def _silence(group: SessionGroup, member: SessionMember, now_ms: int) -> Stop:
@@ -121,55 +125,56 @@ def _silence(group: SessionGroup, member: SessionMember, now_ms: int) -> Stop:
 
 def _last_sign_ms(group: SessionGroup, member: SessionMember) -> int:
     """Time at which a member that this owner of the shard has not heard is known to have worked."""
-    commits = (_committed_ms(group, place) for place in group.places_of(member.member_id))
+    partitions = group.partitions_of(member.member_id)
+    commits = (_committed_ms(group, partition) for partition in partitions)
     held_ms = max(NO_TIME, group.planning.last_record_ms - member.lease_ms)
     return max(held_ms, max(commits, default=NO_TIME))
 
 
-def _told_ms(group: SessionGroup, place: TopicPartition, now_ms: int) -> int:
+def _told_ms(group: SessionGroup, partition: TopicPartition, now_ms: int) -> int:
     """Time at which a holder was told to stop, or stood still; without an order, its last commit.
 
     A partition that is given up without an order has failed, or stalled. With no commit of late,
     its member was at work when it was last heard.
     """
-    holder = group.members.get(group.holder(place))
+    holder = group.members.get(group.holder(partition))
     if holder is not None and holder.is_stalled:
         known_ms = holder.got_on_after_ms
         return min(now_ms, holder.progress_at_ms if known_ms == NO_TIME else known_ms)
-    handoff = group.handoff(place)
+    handoff = group.handoff(partition)
     if handoff is not None:
         line = handoff.line
         ordered = [at_ms for at_ms in (line.drain_at_ms, line.forced_at_ms) if at_ms != NO_TIME]
         if ordered:
             return min(ordered)
-    committed_ms = _committed_ms(group, place)
+    committed_ms = _committed_ms(group, partition)
     if now_ms - DRAIN_MAX_MS <= committed_ms:
         return committed_ms
     return now_ms if holder is None else min(now_ms, holder.last_beat_ms)
 
 
-def _note(group: SessionGroup, place: TopicPartition, stop: Stop) -> None:
-    group.topics[place[0]].note_rest(place[1], _rest_of(group, place, stop))
+def _note(group: SessionGroup, partition: TopicPartition, stop: Stop) -> None:
+    group.topics[partition[0]].note_rest(partition[1], _rest_of(group, partition, stop))
 
 
-def _rest(group: SessionGroup, place: TopicPartition, stop: Stop) -> None:
-    holder = group.members[group.holder(place)]
-    group.topics[place[0]].note_rest(place[1], Rest(holder.member_id, holder.name, stop))
+def _rest(group: SessionGroup, partition: TopicPartition, stop: Stop) -> None:
+    holder = group.members[group.holder(partition)]
+    group.topics[partition[0]].note_rest(partition[1], Rest(holder.member_id, holder.name, stop))
 
 
-def _rest_of(group: SessionGroup, place: TopicPartition, stop: Stop) -> Rest:
-    holder = group.members[group.holder(place)]
-    return Rest(holder.member_id, holder.name, _until_its_commit(group, place, stop))
+def _rest_of(group: SessionGroup, partition: TopicPartition, stop: Stop) -> Rest:
+    holder = group.members[group.holder(partition)]
+    return Rest(holder.member_id, holder.name, _until_its_commit(group, partition, stop))
 
 
-def _until_its_commit(group: SessionGroup, place: TopicPartition, stop: Stop) -> Stop:
+def _until_its_commit(group: SessionGroup, partition: TopicPartition, stop: Stop) -> Stop:
     """A commit after the earliest time shows that its holder still worked."""
-    committed_ms = _committed_ms(group, place)
+    committed_ms = _committed_ms(group, partition)
     if committed_ms <= stop.earliest_ms:
         return stop
     return replace(stop, earliest_ms=min(committed_ms, stop.latest_ms))
 
 
-def _committed_ms(group: SessionGroup, place: TopicPartition) -> int:
-    stored = group.offsets.get(place)
+def _committed_ms(group: SessionGroup, partition: TopicPartition) -> int:
+    stored = group.offsets.get(partition)
     return NO_TIME if stored is None else stored.committed_at_ms

@@ -166,6 +166,6 @@ def _watch_progress(
     member.must_stop = group.policy.on_stall is OnStall.RELEASE
     if member.must_drain:
         group.journal.note(TriggerCause.MEMBER_STALLED, member.member_id)
-        for place in list(group.places_of(member.member_id)):
-            phases.reconcile(group, place, step)
+        for partition in list(group.partitions_of(member.member_id)):
+            phases.reconcile(group, partition, step)
         scheduler.request_plan_now(group, step)

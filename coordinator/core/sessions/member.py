@@ -17,7 +17,7 @@ class Untold:
     version: int
     based_on: int
     answers: int
-    places: list[TopicPartition]
+    partitions: list[TopicPartition]
 
 
 @dataclass(slots=True)
@@ -49,16 +49,16 @@ class Mailbox:
         has_news = self.whole or self.dirty or self.rest is not None or self.attached
         return self.ack < 0 and not has_news
 
-    def has_seen(self, place: TopicPartition) -> bool:
+    def has_seen(self, partition: TopicPartition) -> bool:
         """True if the member has taken in all that concerns a partition."""
-        return place not in self.told and place not in self.dirty
+        return partition not in self.told and partition not in self.dirty
 
     def note_applied(self, version: int) -> None:
         """The member has applied the orders up to this version."""
         if version >= self.version:
             self.told.clear()
         else:
-            self.told = {place: told for place, told in self.told.items() if told > version}
+            self.told = {partition: told for partition, told in self.told.items() if told > version}
 
 
 @dataclass(slots=True)

@@ -69,28 +69,28 @@ def whole(
     mailbox.version += 1
     mailbox.dirty.clear()
     answers, mailbox.answers, mailbox.whole = mailbox.answers, -1, False
-    mailbox.told = dict.fromkeys(group.places_of(member.member_id), mailbox.version)
+    mailbox.told = dict.fromkeys(group.partitions_of(member.member_id), mailbox.version)
     preparing = group.preparing.get(member.member_id, ())
-    places = _last_first(chain(mailbox.told, claimed, preparing))
-    return _part(group, member, Untold(mailbox.version, -1, answers, places), now_ms)
+    partitions = _last_first(chain(mailbox.told, claimed, preparing))
+    return _part(group, member, Untold(mailbox.version, -1, answers, partitions), now_ms)
 
 
 def _part(group: SessionGroup, member: SessionMember, rest: Untold, now_ms: int) -> Orders:
     """The next part of orders that are sent in parts."""
-    places = rest.places[: -PART - 1 : -1]
-    del rest.places[-PART:]
-    member.mailbox.rest = rest if rest.places else None
-    orders = tuple(_ordered(group, member, place, now_ms) for place in places)
-    why, is_part = why_empty(group, member), bool(rest.places)
+    partitions = rest.partitions[: -PART - 1 : -1]
+    del rest.partitions[-PART:]
+    member.mailbox.rest = rest if rest.partitions else None
+    orders = tuple(_ordered(group, member, partition, now_ms) for partition in partitions)
+    why, is_part = why_empty(group, member), bool(rest.partitions)
     if why == WINDOW:
         group.planning.told_to_wait.add(member.member_id)
     return Orders(rest.version, rest.based_on, orders, rest.answers, why, is_part)
 
 
-def _last_first(places: Iterable[TopicPartition]) -> list[TopicPartition]:
-    """Different places in descending order; sorting partitions takes a quarter of sorting pairs."""
+def _last_first(partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
+    """Partitions, once each, in descending order; sorting pairs would take four times as long."""
     by_topic: dict[str, set[int]] = {}
-    for topic, partition in places:
+    for topic, partition in partitions:
         by_topic.setdefault(topic, set()).add(partition)
     return [
         (topic, partition)
@@ -127,22 +127,22 @@ def tell_who_waits(group: SessionGroup, step: Step) -> None:
 
 
 def _ordered(
-    group: SessionGroup, member: SessionMember, place: TopicPartition, now_ms: int
+    group: SessionGroup, member: SessionMember, partition: TopicPartition, now_ms: int
 ) -> OrderedPartition:
     member_id = member.member_id
-    handoff = group.handoff(place)
-    stored = group.offsets.get(place)
+    handoff = group.handoff(partition)
+    stored = group.offsets.get(partition)
     offset = NO_OFFSET if stored is None else stored.offset
-    if group.holder(place) == member_id:
-        token = group.token(place)
+    if group.holder(partition) == member_id:
+        token = group.token(partition)
         if handoff is None or handoff.phase not in DRAINING:
-            return OrderedPartition(*place, Order.ACTIVE, token, offset=offset)
+            return OrderedPartition(*partition, Order.ACTIVE, token, offset=offset)
         order = Order.LOST if handoff.phase is Phase.FORCED else Order.DRAIN
         left_ms = remaining_ms(handoff, now_ms)
-        return OrderedPartition(*place, order, token, handoff.handoff_id, left_ms)
+        return OrderedPartition(*partition, order, token, handoff.handoff_id, left_ms)
     if handoff is not None and handoff.successor == member_id and handoff.is_prepared_for:
         return OrderedPartition(
-            *place,
+            *partition,
             Order.WARM,
             NO_TOKEN,
             handoff.handoff_id,
@@ -150,4 +150,4 @@ def _ordered(
             offset,
             handoff.position,
         )
-    return OrderedPartition(*place, Order.LOST)
+    return OrderedPartition(*partition, Order.LOST)

@@ -75,10 +75,14 @@ class Refusals:
         """
         if self.back_off is not None:
             self.back_off = _ended(self.back_off, now_ms)
-        by_name = {name: _ended(each, now_ms) for name, each in self.by_name.items()}
-        self.by_name = {name: it for name, it in by_name.items() if it.lasts or name in names}
+        by_name = {name: _ended(back_off, now_ms) for name, back_off in self.by_name.items()}
+        self.by_name = {
+            name: back_off for name, back_off in by_name.items() if back_off.lasts or name in names
+        }
         back_offs = [self.back_off, *self.by_name.values()]
-        return [it.until_ms for it in back_offs if it is not None and it.lasts]
+        return [
+            back_off.until_ms for back_off in back_offs if back_off is not None and back_off.lasts
+        ]
 
 
 @dataclass(slots=True, eq=False)
@@ -150,8 +154,10 @@ class TransientState:
         return ends
 
     def _forget_no_refusals(self) -> None:
-        it = self.refusals
-        if it is not None and not (it.in_a_row or it.back_off or it.by_name):
+        refusals = self.refusals
+        if refusals is not None and not (
+            refusals.in_a_row or refusals.back_off or refusals.by_name
+        ):
             self.refusals = None
 
 

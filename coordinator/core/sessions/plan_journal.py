@@ -144,10 +144,10 @@ class Draft:
             so_far.ms_total_at_least + least_ms,
         )
 
-    def _add(self, found: Iterable[tuple[Key, int]], resumed_at_ms: int = NO_TIME) -> None:
+    def _add(self, moves: Iterable[tuple[Key, int]], resumed_at_ms: int = NO_TIME) -> None:
         """Add moves; those that follow each other and have all in common become one."""
-        for key, each in groupby(found, key=lambda pair: pair[0]):
-            ranges = ranges_of(sorted(partition for _, partition in each))
+        for key, moves_of_key in groupby(moves, key=lambda pair: pair[0]):
+            ranges = ranges_of(sorted(partition for _, partition in moves_of_key))
             self._append(key, ranges, resumed_at_ms)
 
     def _append(self, key: Key, ranges: tuple[Range, ...], resumed_at_ms: int = NO_TIME) -> None:

@@ -51,9 +51,9 @@ def changed(policy: Policy, command: SetGroupPolicy, config: GroupConfig) -> Pol
         Refused: see `set_policy`.
     """
     changes = {**{name: _default(name) for name in command.defaults}, **dict(command.changes)}
-    found = replace(policy, **changes)  # type: ignore[arg-type]  # Checked by the translation.
-    found.check(config.group_min_lease_ms)
-    return found
+    new_policy = replace(policy, **changes)  # type: ignore[arg-type]  # Checked by the translation.
+    new_policy.check(config.group_min_lease_ms)
+    return new_policy
 
 
 def _default(name: str) -> object:

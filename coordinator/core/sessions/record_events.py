@@ -85,9 +85,9 @@ def _handoff(
 
 def _policy(record: r.PolicyStored) -> e.SessionEvent:
     chosen = " ".join(
-        f"{each.name}={getattr(value, 'value', value)}"
-        for each in fields(Policy)
-        if (value := getattr(record.policy, each.name)) != each.default
+        f"{field.name}={getattr(value, 'value', value)}"
+        for field in fields(Policy)
+        if (value := getattr(record.policy, field.name)) != field.default
     )
     return e.SessionPolicyChanged(record.group_id, chosen)
 

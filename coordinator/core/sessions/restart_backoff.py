@@ -50,16 +50,16 @@ def check(table: dict[str, RestartBackoff], key: str, now_ms: int) -> None:
     Raises:
         Refused: COORDINATOR_NOT_AVAILABLE, with `retry_after_ms`.
     """
-    found = table.get(key)
-    if found is None:
+    backoff = table.get(key)
+    if backoff is None:
         return
-    if now_ms > found.until_ms + FORGOTTEN_AFTER_MS:
+    if now_ms > backoff.until_ms + FORGOTTEN_AFTER_MS:
         del table[key]
-    elif now_ms < found.until_ms:
+    elif now_ms < backoff.until_ms:
         raise Refused(
             ErrorCode.COORDINATOR_NOT_AVAILABLE,
-            f"{key} came and went {found.count} times in a row; wait",
-            retry_after_ms=found.until_ms - now_ms,
+            f"{key} came and went {backoff.count} times in a row; wait",
+            retry_after_ms=backoff.until_ms - now_ms,
         )
 
 
@@ -69,15 +69,15 @@ def note(table: dict[str, RestartBackoff], member: SessionMember, step: Step) ->
         return
     record, untold = member.record, 0
     for key in keys_of(member.record):
-        found = table.pop(key, None) or RestartBackoff()
-        table[key] = found  # The newest is last.
-        found.count += 1
-        found.until_ms = step.now_ms
-        if found.count > FREE_RESTARTS:
-            shift = min(found.count - FREE_RESTARTS - 1, 10)
-            found.until_ms += min(BACK_OFF_MS << shift, MAX_BACK_OFF_MS)
-            if found.told_ms == NO_TIME or step.now_ms - found.told_ms >= TOLD_EVERY_MS:
-                found.told_ms, untold = step.now_ms, max(untold, found.count)
+        backoff = table.pop(key, None) or RestartBackoff()
+        table[key] = backoff  # The newest is last.
+        backoff.count += 1
+        backoff.until_ms = step.now_ms
+        if backoff.count > FREE_RESTARTS:
+            shift = min(backoff.count - FREE_RESTARTS - 1, 10)
+            backoff.until_ms += min(BACK_OFF_MS << shift, MAX_BACK_OFF_MS)
+            if backoff.told_ms == NO_TIME or step.now_ms - backoff.told_ms >= TOLD_EVERY_MS:
+                backoff.told_ms, untold = step.now_ms, max(untold, backoff.count)
     if untold:
         step.out.note(
             SessionMemberFlaps(

@@ -29,12 +29,12 @@ def restore(group: SessionGroup, grace_ms: int, step: Step) -> None:
     for member in group.members.values():
         lease.restore(group, member, grace_ms, step)
         if member.record.evicted:
-            for place in list(group.places_of(member.member_id)):
-                phases.reconcile(group, place, step)
+            for partition in list(group.partitions_of(member.member_id)):
+                phases.reconcile(group, partition, step)
     if group.policy.handover_delay_ms:
         _delay_free(group, step.now_ms)
-    for place, _ in list(group.open_handoffs()):
-        phases.restore(group, place, step)
+    for partition, _ in list(group.open_handoffs()):
+        phases.restore(group, partition, step)
     for member in group.members.values():
         leaving.restore(group, member, step)
     for name in group.reserved_names:

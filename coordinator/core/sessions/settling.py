@@ -41,10 +41,10 @@ def settle(group: SessionGroup, step: Step) -> None:
         if member_id in group.members:  # From now on, whether or not it has heard of it.
             lease.renew(group, group.members[member_id], step)
     group.newcomers.clear()
-    for member_id, places in group.changed_since_told.items():
+    for member_id, partitions in group.changed_since_told.items():
         member = group.members.get(member_id)
-        if member is not None and places:
-            member.mailbox.dirty |= places
+        if member is not None and partitions:
+            member.mailbox.dirty |= partitions
             step.out.wake(member.stream_id)
     group.changed_since_told.clear()
     group.choices = 0

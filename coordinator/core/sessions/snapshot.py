@@ -41,12 +41,14 @@ def holdings_of(
                 topic.tokens[partition],
                 handoff.line,
             )
-        for partition, each in sorted(topic.reserved.items()):
-            reserved[each.name].setdefault(topic.topic, []).append(partition)
-            if each.is_delayed:
-                delayed.add(each.name)
+        for partition, reservation in sorted(topic.reserved.items()):
+            reserved[reservation.name].setdefault(topic.topic, []).append(partition)
+            if reservation.is_delayed:
+                delayed.add(reservation.name)
     for name, by_topic in reserved.items():
-        partitions = tuple((topic, ranges_of(found)) for topic, found in by_topic.items())
+        partitions = tuple(
+            (topic, ranges_of(partitions_held)) for topic, partitions_held in by_topic.items()
+        )
         yield ReservationStored(group_id, name, reserved_names[name], partitions, name in delayed)
 
 

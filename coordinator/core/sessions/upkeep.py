@@ -20,13 +20,15 @@ def give_back(group: SessionGroup) -> None:
     if not shrunk:
         return
     targets = group.planning.targets
-    for place in [place for place in targets if not _exists(group, place)]:
-        del targets[place]
-    for place in [place for place in group.partition_states if not _exists(group, place)]:
-        group.partition_states[place].refusals = None
-        group.drop_if_empty(place)
+    for partition in [partition for partition in targets if not _exists(group, partition)]:
+        del targets[partition]
+    for partition in [
+        partition for partition in group.partition_states if not _exists(group, partition)
+    ]:
+        group.partition_states[partition].refusals = None
+        group.drop_if_empty(partition)
 
 
-def _exists(group: SessionGroup, place: TopicPartition) -> bool:
-    topic = group.topics.get(place[0])
-    return topic is not None and place[1] < len(topic.holders)
+def _exists(group: SessionGroup, partition: TopicPartition) -> bool:
+    topic = group.topics.get(partition[0])
+    return topic is not None and partition[1] < len(topic.holders)

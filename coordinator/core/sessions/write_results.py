@@ -29,17 +29,17 @@ from coordinator.core.sessions.step import Step
 
 def session_written(group: SessionGroup, done: SessionWritten, step: Step) -> None:
     """Records about partitions are settled."""
-    group.note_write_resolved(done.places)
+    group.note_write_resolved(done.partitions)
     is_refused = done.error is not ErrorCode.NONE
     if done.heir_id:
         group.arriving_names.discard(done.reserved_name)
         _inherited(group, done.heir_id, step)
-    for place in done.places:
-        phases.settled(group, place, step, is_refused=is_refused)
+    for partition in done.partitions:
+        phases.settled(group, partition, step, is_refused=is_refused)
     if done.leaver:  # It gets nothing more, and no budget holds back what it hands over.
         phases.reconsider(group, done.leaver, step)
-        for place in list(group.places_of(done.leaver)):
-            phases.reconcile(group, place, step)
+        for partition in list(group.partitions_of(done.leaver)):
+            phases.reconcile(group, partition, step)
     if is_refused:
         if done.reserved_name in group.reserved_names:
             step.out.defer(
@@ -48,7 +48,7 @@ def session_written(group: SessionGroup, done: SessionWritten, step: Step) -> No
         if done.leaver:
             step.out.defer(DeferRetry(group.group_id, step.now_ms + phases.RETRY_MS))
         scheduler.request_plan(group, step)
-    elif done.reserved_name or done.leaver or _is_urgent(group, done.places):
+    elif done.reserved_name or done.leaver or _is_urgent(group, done.partitions):
         scheduler.request_plan_now(group, step)
 
 
@@ -56,8 +56,8 @@ def policy_written(group: SessionGroup, done: PolicyWritten, step: Step) -> None
     """The record of a policy is settled: what is open may follow another rule from now on."""
     policies.note_written(group, done, step.out)
     group.journal.note(TriggerCause.POLICY_CHANGED)
-    for place, _ in list(group.open_handoffs()):
-        phases.reconcile(group, place, step)
+    for partition, _ in list(group.open_handoffs()):
+        phases.reconcile(group, partition, step)
     scheduler.arm(group, step)
 
 
@@ -74,7 +74,7 @@ def write_again(group: SessionGroup, command: WriteRetry, step: Step) -> None:
 
 def session_admitted(group: SessionGroup, done: SessionAdmitted, step: Step) -> None:
     """The record of a member that attaches is settled."""
-    written = SessionWritten(group.group_id, done.places, error=done.error)
+    written = SessionWritten(group.group_id, done.partitions, error=done.error)
     session_written(group, written, step)
     admission.admitted(group, done, step)
     if not done.is_new:  # It may declare less than it is to get.
@@ -89,12 +89,12 @@ def admitted_too_late(done: SessionAdmitted, out: Outcome) -> None:
 
 def session_ended(group: SessionGroup, done: SessionEnded, step: Step) -> None:
     """The record that ends a session is settled."""
-    group.note_write_resolved(done.places)
+    group.note_write_resolved(done.partitions)
     if ends.is_taken_back(done):
         has_stream = group.members[done.member_id].stream_id in step.streams
         ends.take_back(group, done, step, has_stream=has_stream)
-        for place in done.places:
-            phases.settled(group, place, step, is_refused=False)
+        for partition in done.partitions:
+            phases.settled(group, partition, step, is_refused=False)
         scheduler.request_plan(group, step)
         return
     if done.error is not ErrorCode.NONE:
@@ -102,21 +102,21 @@ def session_ended(group: SessionGroup, done: SessionEnded, step: Step) -> None:
         step.out.defer(DeferRetry(group.group_id, step.now_ms + phases.RETRY_MS))
         # Its hand-offs may have gone on by writes of their own, and those of others to its heir
         # were not looked at meanwhile.
-        for place in done.places:
-            if group.holder(place) != done.member_id:
-                phases.settled(group, place, step, is_refused=False)
+        for partition in done.partitions:
+            if group.holder(partition) != done.member_id:
+                phases.settled(group, partition, step, is_refused=False)
         return
     if done.stream_id in step.streams and done.last is not None:
         step.out.end_stream(done.stream_id, done.last)
-    for place in done.places:
-        phases.settled(group, place, step, is_refused=False)
+    for partition in done.partitions:
+        phases.settled(group, partition, step, is_refused=False)
     phases.reconsider(group, done.member_id, step)
     if done.heir_id:
         _inherited(group, done.heir_id, step)
     if done.reserved_name in group.reserved_names:
         leaving.keep(group, done.reserved_name, step)
     if group.members:
-        is_free = any(not group.holder(place) for place in done.places)
+        is_free = any(not group.holder(partition) for partition in done.partitions)
         call = scheduler.request_plan_now if is_free else scheduler.request_plan
         call(group, step)
 
@@ -133,10 +133,10 @@ def _inherited(group: SessionGroup, heir_id: str, step: Step) -> None:
     step.out.wake(heir.stream_id)
 
 
-def _is_urgent(group: SessionGroup, places: Iterable[TopicPartition]) -> bool:
+def _is_urgent(group: SessionGroup, partitions: Iterable[TopicPartition]) -> bool:
     """True if a partition is free, or belongs to a member that leaves."""
-    for place in places:
-        holder = group.holder(place)
-        if holder in group.leavers or (not holder and group.handoff(place) is None):
+    for partition in partitions:
+        holder = group.holder(partition)
+        if holder in group.leavers or (not holder and group.handoff(partition) is None):
             return True
     return False

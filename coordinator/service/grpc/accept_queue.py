@@ -141,14 +141,14 @@ class AcceptQueue(grpc.GenericRpcHandler):
 
 def newest_server() -> int:
     """Channelz id of the last server of this process; 0: none is known."""
-    found, start = 0, 0
+    newest, start = 0, 0
     while True:
         page = _channelz("channelz_get_servers", start)
         for server in page.get("server", ()):
-            found = max(found, int(server["ref"]["serverId"]))
+            newest = max(newest, int(server["ref"]["serverId"]))
         if page.get("end", True) or not page.get("server"):
-            return found
-        start = found + 1
+            return newest
+        start = newest + 1
 
 
 def _calls_begun(server: int) -> int | None:

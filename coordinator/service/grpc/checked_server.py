@@ -117,27 +117,27 @@ class _Checked(grpc.GenericRpcHandler):
     def service(self, handler_call_details: grpc.HandlerCallDetails) -> Handler | None:
         """Return the handler of a method; None: another service has it."""
         name = handler_call_details.method
-        found = self._known.get(name)
-        if found is None:
+        handler = self._known.get(name)
+        if handler is None:
             inner = self._inner.service(handler_call_details)
             if inner is None:
                 return None  # Not cached: clients may send any number of unknown names.
-            found = self._known[name] = self._check(name, inner)
+            handler = self._known[name] = self._check(name, inner)
         size = 0
         for key, value in handler_call_details.invocation_metadata or ():
             size += len(key) + len(value)
             if key == REQUEST_ID:
                 # Log lines of the task that answers this call have the id.
                 bind_contextvars(request_id=str(value)[:REQUEST_ID_MAX])
-        return self._too_large(name) if size > self._metadata_bytes else found
+        return self._too_large(name) if size > self._metadata_bytes else handler
 
     def _too_large(self, name: str) -> Handler:
         rpc = _Rpc(name, self._pipeline)
-        what = f"more than {self._metadata_bytes} bytes of metadata"
+        excess = f"more than {self._metadata_bytes} bytes of metadata"
 
         async def refuse(_: bytes, context: Any) -> None:
-            self._pipeline.refused(rpc.call(None, context), Malformed([], what))
-            await statuses.abort(context, grpc.StatusCode.RESOURCE_EXHAUSTED, what)
+            self._pipeline.refused(rpc.call(None, context), Malformed([], excess))
+            await statuses.abort(context, grpc.StatusCode.RESOURCE_EXHAUSTED, excess)
 
         behaviour: Any = refuse  # Any: gRPC's types know no aio.
         return grpc.unary_unary_rpc_method_handler(behaviour)

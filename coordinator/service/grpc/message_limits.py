@@ -72,10 +72,10 @@ class MessageLimits:
         Raises:
             KeyError: a repeated field of it has no limit.
         """
-        found = self._plans.get(kind.full_name)
-        if found is None:
-            found = self._plans[kind.full_name] = self._plan_of(kind)
-        return found
+        plan = self._plans.get(kind.full_name)
+        if plan is None:
+            plan = self._plans[kind.full_name] = self._plan_of(kind)
+        return plan
 
     def counts(self, message: Any) -> list[Violation]:
         """Violations by repeated fields that have too many items. Items of nested repeated fields
@@ -94,8 +94,8 @@ class MessageLimits:
                 if part.repeated or part.singles:
                     singles.append((field.name, part))
         # An item is two bytes or more, but for packed numbers.
-        most = [each.most for each in repeated]
-        most += [each.inside.free_bytes for each in repeated if each.inside is not None]
+        most = [one.most for one in repeated]
+        most += [one.inside.free_bytes for one in repeated if one.inside is not None]
         most += [part.free_bytes for _, part in singles]
         return Plan(tuple(repeated), tuple(singles), min(most, default=sys.maxsize))
 
@@ -112,17 +112,17 @@ class MessageLimits:
 
 def _too_many(message: Any, plan: Plan, path: str) -> list[Violation]:
     wrong = [
-        Violation(path + each.name, each.words)
-        for each in plan.repeated
-        if len(getattr(message, each.name)) > each.most
+        Violation(path + repeated.name, repeated.words)
+        for repeated in plan.repeated
+        if len(getattr(message, repeated.name)) > repeated.most
     ]
     if wrong:
         return wrong
-    for each in plan.repeated:
-        for inner in each.inside.repeated if each.inside is not None else ():
-            total = sum(len(getattr(item, inner.name)) for item in getattr(message, each.name))
+    for repeated in plan.repeated:
+        for inner in repeated.inside.repeated if repeated.inside is not None else ():
+            total = sum(len(getattr(item, inner.name)) for item in getattr(message, repeated.name))
             if total > inner.most:
-                wrong.append(Violation(f"{path}{each.name}.{inner.name}", inner.words))
+                wrong.append(Violation(f"{path}{repeated.name}.{inner.name}", inner.words))
     for name, part in plan.singles:
         if message.HasField(name):
             wrong += _too_many(getattr(message, name), part, f"{path}{name}.")

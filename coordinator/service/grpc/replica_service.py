@@ -39,18 +39,18 @@ class ReplicaService:
             min_bytes=request.min_bytes,
             max_wait_ms=request.max_wait_ms,
         )
-        found = await self._node.fetch(ShardId(request.shard), request.leader_epoch, fetch)
+        fetched = await self._node.fetch(ShardId(request.shard), request.leader_epoch, fetch)
         return pb.FetchResponse(
-            error_code=translate.error_code(found.error),
-            error_message=found.message,
+            error_code=translate.error_code(fetched.error),
+            error_message=fetched.message,
             entries=[
                 pb.FetchResponse.Entry(
                     sequence=entry.sequence, base_offset=entry.base_offset, records=entry.records
                 )
-                for entry in found.entries
+                for entry in fetched.entries
             ],
-            end_offset=found.end_offset,
-            is_gone=found.is_gone,
+            end_offset=fetched.end_offset,
+            is_gone=fetched.is_gone,
         )
 
 
@@ -92,23 +92,23 @@ class Peers:
             max_wait_ms=max_wait_ms,
         )
         timeout_s = max_wait_ms / 1000 + GRACE_S
-        found = await self._ask(
+        response = await self._ask(
             leader, replica_pb2_grpc.ShardReplicaStub, "Fetch", request, timeout_s
         )
         return FetchedEntries(
-            ErrorCode(found.error_code),
-            found.error_message,
-            tuple(TailEntry(e.sequence, e.base_offset, tuple(e.records)) for e in found.entries),
-            found.end_offset,
-            found.is_gone,
+            ErrorCode(response.error_code),
+            response.error_message,
+            tuple(TailEntry(e.sequence, e.base_offset, tuple(e.records)) for e in response.entries),
+            response.end_offset,
+            response.is_gone,
         )
 
     async def fetch_topics(self, node: NodeInfo) -> dict[ShardId, ShardTopics]:
         """Ask for the topics of the shards that a node leads; see `TopicPeers`."""
         request = topics_pb2.FetchTopicsRequest()
         stub = topics_pb2_grpc.TopicReplicaStub
-        found = await self._ask(node, stub, "FetchTopics", request, GRACE_S)
-        return await in_slices(_topics(found))
+        response = await self._ask(node, stub, "FetchTopics", request, GRACE_S)
+        return await in_slices(_topics(response))
 
     async def fetch_log_ends(self, node: NodeInfo, wanted: Partitions) -> LogEnds:
         """Ask for the log ends that the groups of a node know; see `TopicPeers`."""
@@ -116,15 +116,15 @@ class Peers:
         for name, partitions in wanted.items():
             request.topics.add(name=name, partitions=partitions)
         stub = topics_pb2_grpc.TopicReplicaStub
-        found = await self._ask(node, stub, "FetchLogEnds", request, GRACE_S)
+        response = await self._ask(node, stub, "FetchLogEnds", request, GRACE_S)
         return {
-            it.name: {
+            topic.name: {
                 partition: (end, committed)
                 for partition, end, committed in zip(
-                    wanted[it.name], it.log_ends, it.committed, strict=True
+                    wanted[topic.name], topic.log_ends, topic.committed, strict=True
                 )
             }
-            for it in found.topics
+            for topic in response.topics
         }
 
     async def close(self) -> None:
@@ -161,12 +161,14 @@ class Peers:
 
 
 def _topics(told: topics_pb2.FetchTopicsResponse) -> Work[dict[ShardId, ShardTopics]]:
-    found: dict[ShardId, ShardTopics] = {}
-    for each in told.shards:
+    by_shard: dict[ShardId, ShardTopics] = {}
+    for shard in told.shards:
         counts: dict[str, TopicCounts] = {}
-        for number, it in enumerate(each.topics):
-            counts[it.name] = TopicCounts(it.set_partitions, it.reported_partitions, it.groups)
+        for number, topic in enumerate(shard.topics):
+            counts[topic.name] = TopicCounts(
+                topic.set_partitions, topic.reported_partitions, topic.groups
+            )
             if not number % PART:
                 yield
-        found[ShardId(each.shard)] = counts
-    return found
+        by_shard[ShardId(shard.shard)] = counts
+    return by_shard

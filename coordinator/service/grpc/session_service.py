@@ -239,5 +239,5 @@ class _Stream:
     def _last(self, end: StreamEnd) -> pb.SessionResponse:
         if end != MOVED:
             return translate.last_of(end)
-        found = self._node.leader_elsewhere(self._member.group_id)
-        return translate.last_of(end, *(("", 0) if found is None else (found.host, found.port)))
+        leader = self._node.leader_elsewhere(self._member.group_id)
+        return translate.last_of(end, *(("", 0) if leader is None else (leader.host, leader.port)))

@@ -51,8 +51,8 @@ def _details(error: CallRefused) -> Message | None:
     match error:
         case Malformed(violations=[_, *_] as violations):
             bad = error_details_pb2.BadRequest()
-            for each in violations:
-                bad.field_violations.add(field=each.field, description=each.description)
+            for violation in violations:
+                bad.field_violations.add(field=violation.field, description=violation.description)
             return cast("Message", bad)
         case Exhausted(retry_after_s=after_s) if after_s:
             delay = Duration()

@@ -69,12 +69,13 @@ class TopicService:
         self, request: pb.FetchLogEndsRequest, call: Call
     ) -> pb.FetchLogEndsResponse:
         told = (
-            TOPIC.violation(f"topics[{n}].name", each.name) for n, each in enumerate(request.topics)
+            TOPIC.violation(f"topics[{n}].name", topic.name)
+            for n, topic in enumerate(request.topics)
         )
         if wrong := [violation for violation in told if violation is not None]:
             raise Malformed(wrong)
-        wanted = {each.name: each.partitions for each in request.topics}
-        found = await self._topics.log_ends_here(wanted)
+        wanted = {topic.name: topic.partitions for topic in request.topics}
+        log_ends = await self._topics.log_ends_here(wanted)
         return pb.FetchLogEndsResponse(
             topics=[
                 pb.FetchLogEndsResponse.Topic(
@@ -82,7 +83,7 @@ class TopicService:
                     log_ends=[end for end, _ in ends.values()],
                     committed=[committed for _, committed in ends.values()],
                 )
-                for name, ends in found.items()
+                for name, ends in log_ends.items()
             ]
         )
 
@@ -96,29 +97,32 @@ class TopicService:
 
 
 def _listed(view: TopicView) -> Work[list[pb.ListTopicsResponse.Topic]]:
-    found: list[pb.ListTopicsResponse.Topic] = []
-    for number, (name, it) in enumerate(view.topics.items()):
-        found.append(
+    listed: list[pb.ListTopicsResponse.Topic] = []
+    for number, (name, counts) in enumerate(view.topics.items()):
+        listed.append(
             pb.ListTopicsResponse.Topic(
                 name=name,
-                partitions=it.partitions,
-                set_partitions=it.set,
-                reported_partitions=it.told,
-                groups=it.groups,
+                partitions=counts.partitions,
+                set_partitions=counts.set,
+                reported_partitions=counts.told,
+                groups=counts.groups,
             )
         )
         if not number % PART:
             yield
-    return found
+    return listed
 
 
 def _told(by_shard: Mapping[ShardId, ShardTopics]) -> Work[pb.FetchTopicsResponse]:
     answer = pb.FetchTopicsResponse()
     for shard, topics in by_shard.items():
         told = answer.shards.add(shard=shard)
-        for number, (name, it) in enumerate(topics.items()):
+        for number, (name, counts) in enumerate(topics.items()):
             told.topics.add(
-                name=name, set_partitions=it.set, reported_partitions=it.told, groups=it.groups
+                name=name,
+                set_partitions=counts.set,
+                reported_partitions=counts.told,
+                groups=counts.groups,
             )
             if not number % PART:
                 yield

@@ -35,10 +35,10 @@ class Addresses:
 
     def brokers(self) -> list[Broker]:
         """All nodes that serve Kafka's clients, by id; this one also before it is registered."""
-        found = {broker.node_id: broker for broker in self._registered()}
+        brokers = {broker.node_id: broker for broker in self._registered()}
         own = self.own()
-        found.setdefault(own.node_id, own)
-        return [found[node_id] for node_id in sorted(found)]
+        brokers.setdefault(own.node_id, own)
+        return [brokers[node_id] for node_id in sorted(brokers)]
 
     def controller(self) -> int:
         """Id of the controller, if Kafka's clients can reach it; else of this node."""

@@ -99,11 +99,11 @@ async def answer(request: Request) -> Answer:
     handler, pipeline = HANDLERS[request.header.api], request.context.pipeline
     kind = request.call.kind
     try:
-        found = await handler.serve(request)
+        answer = await handler.serve(request)
     except CallRefused as error:
         pipeline.refused(request.call, error)
         return handler.refuse(request, refusals.code_of(error, request.header.api))
     is_counted = kind.command is not None or request.header.api is apis.HEARTBEAT
     if not (is_counted or request.authentication.has_failed):
         pipeline.calls[kind.name, OK] += 1
-    return found
+    return answer

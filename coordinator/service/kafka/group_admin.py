@@ -143,7 +143,7 @@ def _operations(request: Request, group_id: str) -> int:
 
 
 def refuse_describe(request: Request, code: int) -> Answer:
-    return {"groups": [{"error_code": code, "group_id": each} for each in request.body.groups]}
+    return {"groups": [{"error_code": code, "group_id": group} for group in request.body.groups]}
 
 
 # --- DeleteGroups ---
@@ -161,7 +161,7 @@ async def delete_groups(request: Request) -> Answer:
 
 def refuse_delete(request: Request, code: int) -> Answer:
     groups = request.body.groups_names
-    return {"results": [{"error_code": code, "group_id": each} for each in groups]}
+    return {"results": [{"error_code": code, "group_id": group} for group in groups]}
 
 
 # --- Inside ---

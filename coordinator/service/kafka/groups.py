@@ -80,8 +80,8 @@ def _join(request: Request, call_id: CallId) -> Work[list[c.Request]]:
     # Version 0 has none; nor has a client that says 0 or less.
     rebalance_ms = _milliseconds(getattr(body, "rebalance_timeout", timedelta()))
     protocols: dict[str, bytes] = {}
-    for each in body.protocols:
-        protocols.setdefault(each.name, each.metadata)  # Kafka takes the first of one name.
+    for protocol in body.protocols:
+        protocols.setdefault(protocol.name, protocol.metadata)  # Kafka takes the first of one name.
     yield
     return [
         c.JoinGroup(
@@ -141,8 +141,8 @@ def _no_commands(_: NewCallId) -> Work[list[c.Request]]:
 def _sync(request: Request, call_id: CallId) -> Work[list[c.Request]]:
     body = request.body
     assignments: dict[str, bytes] = {}  # Kafka takes the last of a member's assignments.
-    for number, each in enumerate(body.assignments, 1):
-        assignments[each.member_id] = each.assignment
+    for number, assignment in enumerate(body.assignments, 1):
+        assignments[assignment.member_id] = assignment.assignment
         if not number % PART:
             yield
     return [
@@ -178,16 +178,16 @@ async def leave_group(request: Request) -> Answer:
     assert isinstance(reply, LeaveReply)
     error = reply.error
     if request.version < BATCH_FROM and error is ErrorCode.NONE:
-        error = next((each.error for each in reply.members), error)
+        error = next((result.error for result in reply.members), error)
     return {
         "error_code": request.code(error),
         "members": [
             {
-                "member_id": each.member_id,
-                "group_instance_id": each.instance_id,
-                "error_code": request.code(each.error),
+                "member_id": result.member_id,
+                "group_instance_id": result.instance_id,
+                "error_code": request.code(result.error),
             }
-            for each in reply.members
+            for result in reply.members
         ],
     }
 
@@ -196,10 +196,10 @@ def _leave(request: Request, call_id: CallId) -> Work[list[c.Request]]:
     body = request.body
     leaving: Any = body.members if request.version >= BATCH_FROM else (body,)
     members = []
-    for number, each in enumerate(leaving, 1):
-        instance_id = getattr(each, "group_instance_id", None)
-        reason = getattr(each, "reason", None) or ""
-        members.append(c.LeavingMember(each.member_id, instance_id, reason))
+    for number, leaver in enumerate(leaving, 1):
+        instance_id = getattr(leaver, "group_instance_id", None)
+        reason = getattr(leaver, "reason", None) or ""
+        members.append(c.LeavingMember(leaver.member_id, instance_id, reason))
         if not number % PART:
             yield
     return [c.LeaveGroup(call_id=call_id, group_id=body.group_id, members=tuple(members))]

@@ -341,7 +341,11 @@ class KafkaListener:
     def sweep(self) -> None:
         """Close connections on which nothing has come since the last look."""
         interval_s = self._config.kafka_idle_timeout_ms / 1000
-        for connection in [each for each in self._connections if each.has_rested()]:
+        for connection in [
+            kafka_connection
+            for kafka_connection in self._connections
+            if kafka_connection.has_rested()
+        ]:
             self.traffic.ended[Ended.IDLE] += 1
             connection.end()
         self._sweeping = asyncio.get_running_loop().call_later(interval_s, self.sweep)

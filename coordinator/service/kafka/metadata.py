@@ -50,11 +50,11 @@ async def metadata(request: Request) -> Answer:
     asks_all = body.topics is None or (not body.topics and request.version < NULL_IS_ALL_FROM)
     asked = () if asks_all else body.topics
     context.pipeline.bounds.check_count("topics", len(asked), PARTITIONS)
-    names = list(dict.fromkeys(each.name for each in asked if each.name is not None))
+    names = list(dict.fromkeys(topic.name for topic in asked if topic.name is not None))
     view = await known_topics(request, names)
     if asks_all:
         names = await in_slices(offered(view))
-    ids = [each.topic_id for each in asked if each.name is None]
+    ids = [topic.topic_id for topic in asked if topic.name is None]
     may = _operations(TOPIC_OPERATIONS, getattr(body, "include_topic_authorized_operations", False))
     topics = await in_slices(_topics(names, view, context, may))
     return {
@@ -96,11 +96,11 @@ async def known_topics(request: Request, names: Sequence[str]) -> TopicView:
 def _topics(
     names: Sequence[str], view: TopicView, context: Context, operations: int
 ) -> Work[list[Answer]]:
-    found: list[Answer] = []
+    topics: list[Answer] = []
     for name in names:
-        found.append({**_topic(name, view, context), "topic_authorized_operations": operations})
+        topics.append({**_topic(name, view, context), "topic_authorized_operations": operations})
         yield
-    return found
+    return topics
 
 
 def _topic(name: str, view: TopicView, context: Context) -> Answer:
@@ -165,10 +165,10 @@ def _configs(request: Request, code: int) -> Answer:
         "results": [
             {
                 "error_code": code,
-                "resource_type": each.resource_type,
-                "resource_name": each.resource_name,
+                "resource_type": resource.resource_type,
+                "resource_name": resource.resource_name,
             }
-            for each in request.body.resources
+            for resource in request.body.resources
         ]
     }
 
@@ -205,11 +205,11 @@ def refuse_find(request: Request, code: int) -> Answer:
 async def _found_or_refused(request: Request, key: str) -> Answer:
     try:
         await request.context.pipeline.admit(request.call.about(key))
-        found = _found(request, key)
+        answer = _found(request, key)
     except CallRefused as error:
         request.context.pipeline.refused(request.call, error)
-        found = _nowhere(refusals.code_of(error, request.header.api))
-    return {"key": key, **found}
+        answer = _nowhere(refusals.code_of(error, request.header.api))
+    return {"key": key, **answer}
 
 
 def _found(request: Request, key: str) -> Answer:
@@ -217,11 +217,11 @@ def _found(request: Request, key: str) -> Answer:
         return _nowhere(
             errors.INVALID_REQUEST, "there are no transactions and no share groups here"
         )
-    found = request.context.pipeline.find_coordinator(key)
-    if found.error is not ErrorCode.NONE:
-        return _nowhere(request.code(found.error), found.message)
+    coordinator = request.context.pipeline.find_coordinator(key)
+    if coordinator.error is not ErrorCode.NONE:
+        return _nowhere(request.code(coordinator.error), coordinator.message)
     for broker in request.context.addresses.brokers():
-        if broker.node_id == found.node_id:
+        if broker.node_id == coordinator.node_id:
             return {"node_id": broker.node_id, "host": broker.host, "port": broker.port}
     return _nowhere(errors.COORDINATOR_NOT_AVAILABLE)
 

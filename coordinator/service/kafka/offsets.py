@@ -40,8 +40,8 @@ async def offset_commit(request: Request) -> Answer:
     wrong: dict[TopicPartition, ErrorCode] = {}
     reply = await ask(request, partial(_commit, wrong=wrong))
     assert isinstance(reply, CommitReply)
-    errors = {(each.topic, each.partition): each.error for each in reply.results} | wrong
-    codes = {place: request.code(error) for place, error in errors.items()}
+    errors = {(result.topic, result.partition): result.error for result in reply.results} | wrong
+    codes = {partition: request.code(error) for partition, error in errors.items()}
     return await in_slices(_each_partition(request.body, codes.__getitem__))
 
 
@@ -59,21 +59,21 @@ def _commit(
         name = topic.name
         is_named = bool(name) and _has_name(name)
         yield
-        for number, each in enumerate(topic.partitions, 1):
+        for number, requested in enumerate(topic.partitions, 1):
             if not number % PART:
                 yield
-            place = name, each.partition_index
-            if not is_named or each.partition_index < 0 or each.committed_offset < 0:
-                wrong[place] = ErrorCode.INVALID_REQUEST
-                partitions.pop(place, None)
+            partition = name, requested.partition_index
+            if not is_named or requested.partition_index < 0 or requested.committed_offset < 0:
+                wrong[partition] = ErrorCode.INVALID_REQUEST
+                partitions.pop(partition, None)
                 continue
-            wrong.pop(place, None)
-            partitions[place] = c.PartitionCommit(
+            wrong.pop(partition, None)
+            partitions[partition] = c.PartitionCommit(
                 name,
-                each.partition_index,
-                each.committed_offset,
-                getattr(each, "committed_leader_epoch", NO_LEADER_EPOCH),
-                each.committed_metadata or "",
+                requested.partition_index,
+                requested.committed_offset,
+                getattr(requested, "committed_leader_epoch", NO_LEADER_EPOCH),
+                requested.committed_metadata or "",
             )
     return [
         c.CommitOffsets(
@@ -92,9 +92,9 @@ def _each_partition(body: Body, code_of: Callable[[TopicPartition], int]) -> Wor
     for topic in body.topics:
         partitions = []
         yield
-        for number, each in enumerate(topic.partitions, 1):
-            place = topic.name, each.partition_index
-            partitions.append({"partition_index": place[1], "error_code": code_of(place)})
+        for number, requested in enumerate(topic.partitions, 1):
+            partition = topic.name, requested.partition_index
+            partitions.append({"partition_index": partition[1], "error_code": code_of(partition)})
             if not number % PART:
                 yield
         topics.append({"name": topic.name, "partitions": partitions})
@@ -111,7 +111,7 @@ async def offset_fetch(request: Request) -> Answer:
     """
     if request.version < GROUPS_FROM:
         return await _fetch(request, request.body)
-    groups = {(each.group_id, each.topics): each for each in request.body.groups}
+    groups = {(group.group_id, group.topics): group for group in request.body.groups}
     return {"groups": await answer_each(request, [*groups.values()], _fetch_or_refuse)}
 
 
@@ -137,8 +137,8 @@ async def _fetch(request: Request, group: Body) -> Answer:
         return _refused(request, group, request.code(reply.error))
     if group.topics is None:
         return await in_slices(_all_offsets(reply.offsets))
-    found = {(each.topic, each.partition): each for each in reply.offsets}
-    return await in_slices(_asked_offsets(request, group, found))
+    offsets = {(offset.topic, offset.partition): offset for offset in reply.offsets}
+    return await in_slices(_asked_offsets(request, group, offsets))
 
 
 def refuse_fetch(request: Request, code: int) -> Answer:
@@ -173,16 +173,16 @@ def _unknown(partition: int, code: int) -> Answer:
 
 def _fetch_command(group: Body, call_id: CallId, stable: bool) -> Work[list[c.Request]]:
     topics = group.topics
-    places = None
+    partitions = None
     if topics is not None:
         named = [t for t in topics if _has_name(t.name)]
-        places = tuple(dict.fromkeys((t.name, p) for t in named for p in t.partition_indexes))
+        partitions = tuple(dict.fromkeys((t.name, p) for t in named for p in t.partition_indexes))
     yield
     return [
         c.FetchOffsets(
             call_id=call_id,
             group_id=group.group_id,
-            partitions=places,
+            partitions=partitions,
             require_stable=stable,
         )
     ]
@@ -190,15 +190,15 @@ def _fetch_command(group: Body, call_id: CallId, stable: bool) -> Work[list[c.Re
 
 def _all_offsets(offsets: Iterable[Any]) -> Work[Answer]:  # Any: OffsetCommitted, FetchedOffset.
     by_topic: defaultdict[str, list[Any]] = defaultdict(list)
-    for number, each in enumerate(offsets, 1):
-        by_topic[each.topic].append(each)
+    for number, offset in enumerate(offsets, 1):
+        by_topic[offset.topic].append(offset)
         if not number % PART:
             yield
     topics = []
     for name in sorted(by_topic):
         partitions = []
-        for number, each in enumerate(sorted(by_topic[name], key=attrgetter("partition")), 1):
-            partitions.append(_offset(each, 0))
+        for number, offset in enumerate(sorted(by_topic[name], key=attrgetter("partition")), 1):
+            partitions.append(_offset(offset, 0))
             if not number % PART:
                 yield
         topics.append({"name": name, "partitions": partitions})
@@ -206,32 +206,32 @@ def _all_offsets(offsets: Iterable[Any]) -> Work[Answer]:  # Any: OffsetCommitte
 
 
 def _asked_offsets(
-    request: Request, group: Body, found: Mapping[TopicPartition, OffsetCommitted | FetchedOffset]
+    request: Request, group: Body, offsets: Mapping[TopicPartition, OffsetCommitted | FetchedOffset]
 ) -> Work[Answer]:
     topics = []
     for topic in group.topics:
         partitions = []
         yield
         for number, partition in enumerate(topic.partition_indexes, 1):
-            each = found.get((topic.name, partition))
-            if each is None:
+            offset = offsets.get((topic.name, partition))
+            if offset is None:
                 code = request.code(ErrorCode.INVALID_REQUEST)
                 partitions.append(_unknown(partition, code))
             else:
-                error = getattr(each, "error", ErrorCode.NONE)
-                partitions.append(_offset(each, request.code(error)))
+                error = getattr(offset, "error", ErrorCode.NONE)
+                partitions.append(_offset(offset, request.code(error)))
             if not number % PART:
                 yield
         topics.append({"name": topic.name, "partitions": partitions})
     return {"topics": topics}
 
 
-def _offset(each: Any, code: int) -> Answer:  # Any: OffsetCommitted or FetchedOffset.
+def _offset(offset: Any, code: int) -> Answer:  # Any: OffsetCommitted or FetchedOffset.
     return {
-        "partition_index": each.partition,
-        "committed_offset": each.offset,
-        "committed_leader_epoch": each.leader_epoch,
-        "metadata": each.metadata,
+        "partition_index": offset.partition,
+        "committed_offset": offset.offset,
+        "committed_leader_epoch": offset.leader_epoch,
+        "metadata": offset.metadata,
         "error_code": code,
     }
 
@@ -244,10 +244,10 @@ async def offset_delete(request: Request) -> Answer:
     assert isinstance(reply, OffsetDeleteReply)
     if reply.error is not ErrorCode.NONE:
         return {"error_code": request.code(reply.error)}
-    errors = {(each.topic, each.partition): each.error for each in reply.results}
+    errors = {(result.topic, result.partition): result.error for result in reply.results}
 
-    def code_of(place: TopicPartition) -> int:
-        return request.code(errors.get(place, ErrorCode.INVALID_REQUEST))
+    def code_of(partition: TopicPartition) -> int:
+        return request.code(errors.get(partition, ErrorCode.INVALID_REQUEST))
 
     return await in_slices(_each_partition(request.body, code_of))
 
@@ -255,9 +255,9 @@ async def offset_delete(request: Request) -> Answer:
 def _delete(request: Request, call_id: CallId) -> Work[list[c.Request]]:
     body = request.body
     named = [t for t in body.topics if _has_name(t.name)]
-    places = dict.fromkeys((t.name, p.partition_index) for t in named for p in t.partitions)
+    partitions = dict.fromkeys((t.name, p.partition_index) for t in named for p in t.partitions)
     yield
-    return [c.DeleteOffsets(call_id=call_id, group_id=body.group_id, partitions=tuple(places))]
+    return [c.DeleteOffsets(call_id=call_id, group_id=body.group_id, partitions=tuple(partitions))]
 
 
 # --- Of all ---
@@ -271,4 +271,4 @@ def _has_name(topic: str) -> bool:
 def groups_of(body: Body) -> tuple[str | None, ...]:
     """The groups that an OffsetFetch is about."""
     groups = getattr(body, "groups", None)
-    return (body.group_id,) if groups is None else tuple(each.group_id for each in groups)
+    return (body.group_id,) if groups is None else tuple(group.group_id for group in groups)

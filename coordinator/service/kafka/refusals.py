@@ -65,8 +65,8 @@ def refuse_partitions(request: Request, code: int) -> Answer:
             {
                 "name": topic.name,
                 "partitions": [
-                    {"partition_index": each.partition_index, "error_code": code}
-                    for each in topic.partitions
+                    {"partition_index": partition.partition_index, "error_code": code}
+                    for partition in topic.partitions
                 ],
             }
             for topic in request.body.topics

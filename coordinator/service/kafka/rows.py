@@ -32,7 +32,7 @@ async def list_offsets(request: Request) -> Answer:
     context, topics = request.context, request.body.topics
     await context.pipeline.admit(request.call)
     _check_partitions(request, topics)
-    names = list(dict.fromkeys(each.name for each in topics))
+    names = list(dict.fromkeys(topic.name for topic in topics))
     view = await known_topics(request, names)
     wanted = _latest(topics, view)
     ends = await context.topics.log_ends(wanted) if wanted else {}
@@ -42,20 +42,20 @@ async def list_offsets(request: Request) -> Answer:
 def _latest(topics: Sequence[Any], view: TopicView) -> dict[str, list[int]]:
     """The partitions whose log ends are asked for, each once."""
     wanted: dict[str, dict[int, None]] = {}
-    for each in topics:
-        count = view.partitions(each.name)
-        for p in each.partitions:
+    for topic in topics:
+        count = view.partitions(topic.name)
+        for p in topic.partitions:
             if p.timestamp == LATEST and 0 <= p.partition_index < count:
-                wanted.setdefault(each.name, {})[p.partition_index] = None
+                wanted.setdefault(topic.name, {})[p.partition_index] = None
     return {name: list(partitions) for name, partitions in wanted.items()}
 
 
 def _offsets(topics: Sequence[Any], view: TopicView, ends: LogEnds) -> Work[list[Answer]]:
-    found: list[Answer] = []
-    for each in topics:
-        count, known = view.partitions(each.name), ends.get(each.name, {})
+    answers: list[Answer] = []
+    for topic in topics:
+        count, known = view.partitions(topic.name), ends.get(topic.name, {})
         partitions: list[Answer] = []
-        for number, p in enumerate(each.partitions):
+        for number, p in enumerate(topic.partitions):
             index = p.partition_index
             if not 0 <= index < count:
                 partitions.append({"partition_index": index, "error_code": _unknown(view)})
@@ -67,8 +67,8 @@ def _offsets(topics: Sequence[Any], view: TopicView, ends: LogEnds) -> Work[list
                 partitions.append({"partition_index": index, "offset": offset})
             if not number % PART:
                 yield
-        found.append({"name": each.name, "partitions": partitions})
-    return found
+        answers.append({"name": topic.name, "partitions": partitions})
+    return answers
 
 
 # --- Fetch ---
@@ -81,7 +81,7 @@ async def fetch(request: Request) -> Answer:
     if getattr(body, "session_id", NO_SESSION) != NO_SESSION:
         return {"error_code": errors.FETCH_SESSION_ID_NOT_FOUND}
     _check_partitions(request, body.topics)
-    view = await known_topics(request, [each.topic for each in body.topics])
+    view = await known_topics(request, [topic.topic for topic in body.topics])
     is_known = await in_slices(_all_exist(body, view))
     if is_known and body.min_bytes > 0:
         # Nothing of the answer is kept meanwhile.
@@ -96,18 +96,18 @@ def refuse_fetch(request: Request, code: int) -> Answer:
         "error_code": code,
         "responses": [
             {
-                "topic": each.topic,
-                "partitions": [_no_partition(p.partition, code) for p in each.partitions],
+                "topic": topic.topic,
+                "partitions": [_no_partition(p.partition, code) for p in topic.partitions],
             }
-            for each in request.body.topics
+            for topic in request.body.topics
         ],
     }
 
 
 def _all_exist(body: Body, view: TopicView) -> Work[bool]:
-    for each in body.topics:
-        count = view.partitions(each.topic)
-        for number, p in enumerate(each.partitions):
+    for topic in body.topics:
+        count = view.partitions(topic.topic)
+        for number, p in enumerate(topic.partitions):
             if not 0 <= p.partition < count:
                 return False
             if not number % PART:
@@ -117,17 +117,17 @@ def _all_exist(body: Body, view: TopicView) -> Work[bool]:
 
 def _nothing(body: Body, view: TopicView) -> Work[list[Answer]]:
     answers: list[Answer] = []
-    for each in body.topics:
-        count = view.partitions(each.topic)
+    for topic in body.topics:
+        count = view.partitions(topic.topic)
         partitions: list[Answer] = []
-        for number, p in enumerate(each.partitions):
+        for number, p in enumerate(topic.partitions):
             if 0 <= p.partition < count:
                 partitions.append(_no_rows(p.partition, max(p.fetch_offset, 0)))
             else:
                 partitions.append(_no_partition(p.partition, _unknown(view)))
             if not number % PART:
                 yield
-        answers.append({"topic": each.topic, "partitions": partitions})
+        answers.append({"topic": topic.topic, "partitions": partitions})
     return answers
 
 
@@ -188,7 +188,7 @@ def refuse_produce(request: Request, code: int) -> Answer:
     return {
         "responses": [
             {
-                "name": each.name,
+                "name": topic.name,
                 "partition_responses": [
                     {
                         "index": p.index,
@@ -196,9 +196,9 @@ def refuse_produce(request: Request, code: int) -> Answer:
                         "base_offset": NONE,
                         "error_message": NO_ROWS if code == errors.POLICY_VIOLATION else None,
                     }
-                    for p in each.partition_data
+                    for p in topic.partition_data
                 ],
             }
-            for each in request.body.topic_data
+            for topic in request.body.topic_data
         ]
     }

@@ -125,25 +125,25 @@ class JsonLinesFile(RowFile):
         if first >= last:
             return
         marks = self._marks if self._lines % STRIDE else [*self._marks, self._end]
-        place = first // STRIDE
+        stride = first // STRIDE
         with self._open() as file:
-            self._skip(file, marks[place])
+            self._skip(file, marks[stride])
             while first < last:
-                upto = place + 1
+                upto = stride + 1
                 while (
                     upto < len(marks)
                     and upto * STRIDE < last
-                    and (upto - place) * STRIDE < READ_ROWS
-                    and marks[upto] - marks[place] < READ_BYTES
+                    and (upto - stride) * STRIDE < READ_ROWS
+                    and marks[upto] - marks[stride] < READ_BYTES
                 ):
                     upto += 1
                 end = marks[upto] if upto < len(marks) else self._text_end
-                text = _read_exactly(file, end - marks[place])
-                skipped, taken = first - place * STRIDE, min(last, upto * STRIDE) - first
+                text = _read_exactly(file, end - marks[stride])
+                skipped, taken = first - stride * STRIDE, min(last, upto * STRIDE) - first
                 if upto >= len(marks):
                     taken = last - first
                 yield first, b"".join(_lines_of(text)[skipped : skipped + taken])
-                first, place = first + taken, upto
+                first, stride = first + taken, upto
 
     def _skip(self, file: Any, position: int) -> None:
         if self._compression is None:

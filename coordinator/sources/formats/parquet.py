@@ -74,8 +74,8 @@ class ParquetFile(RowFile):
         for batch in reader.rows(taken):
             yield batch if batch.schema.equals(wanted) else batch.cast(wanted)
         if not reader.is_at_end:
-            place = (self, group, skipped + taken, names)
-            _positions.keep(place, reader, reader.size_bytes)
+            position = (self, group, skipped + taken, names)
+            _positions.keep(position, reader, reader.size_bytes)
 
     @property
     def _buffer(self) -> int:

@@ -40,17 +40,17 @@ class ParquetPositions:
         self._reads = 0
         self._lock = threading.Lock()
 
-    def take(self, place: Hashable) -> Any | None:
+    def take(self, position: Hashable) -> Any | None:
         """The reader that stands there; None: there is none."""
         with self._lock:
             self._reads += 1
-            kept = self._kept.pop(place, None)
+            kept = self._kept.pop(position, None)
             if kept is None:
                 return None
             self._bytes -= kept.size_bytes
             return kept.reader
 
-    def keep(self, place: Hashable, reader: Any, size_bytes: int) -> None:
+    def keep(self, position: Hashable, reader: Any, size_bytes: int) -> None:
         """Keep a reader where it stands, if there is room."""
         with self._lock:
             while self._kept and self._bytes + size_bytes > self._most_bytes:
@@ -59,6 +59,6 @@ class ParquetPositions:
                     return
                 del self._kept[place_of_oldest]
                 self._bytes -= oldest.size_bytes
-            if size_bytes <= self._most_bytes and place not in self._kept:
-                self._kept[place] = _Kept(reader, size_bytes, self._reads)
+            if size_bytes <= self._most_bytes and position not in self._kept:
+                self._kept[position] = _Kept(reader, size_bytes, self._reads)
                 self._bytes += size_bytes

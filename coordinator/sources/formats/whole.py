@@ -43,5 +43,5 @@ class WholeFile(RowFile):
         if entry is None:
             raise FileNotFoundError(f"{self._path} is gone")
         row = [[str(self._path)], [entry.modified_ns // 1_000], [entry.size]]
-        arrays = [pa.array(*each) for each in zip(row, self.schema.types, strict=True)]
+        arrays = [pa.array(*cell) for cell in zip(row, self.schema.types, strict=True)]
         yield 0, pa.RecordBatch.from_arrays(arrays, schema=self.schema)

@@ -212,10 +212,10 @@ class _Consumer:
             # One partition at a time, in turn: with its batch, its commit and its pause.
             async with self._lock:
                 await until_may_begin(p)
-                found = None if p.revoking.is_set() else self._next(p, reading)
-                if found is not None:
-                    await commit(p, found[0])
-                    self._rows += found[1]
+                chunk = None if p.revoking.is_set() else self._next(p, reading)
+                if chunk is not None:
+                    await commit(p, chunk[0])
+                    self._rows += chunk[1]
                     self._commits += 1
                     await asyncio.sleep(self._pause_s)
                     continue

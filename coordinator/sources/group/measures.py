@@ -16,9 +16,9 @@ def ends_of(source: Source) -> LogEnds:
 
     def log_ends(partitions: Collection[TopicPartition]) -> dict[TopicPartition, range]:
         numbers = [p.partition for p in partitions if p.topic == source.topic]
-        found = snapshots_of(source, numbers)
+        snapshots = snapshots_of(source, numbers)
         return {
-            TopicPartition(source.topic, n): range(found[n].begin(), found[n].end())
+            TopicPartition(source.topic, n): range(snapshots[n].begin(), snapshots[n].end())
             for n in numbers
         }
 

@@ -34,13 +34,13 @@ class GroupDocuments:
         """See `DocumentStore`."""
 
         def ask(admin: GroupAdmin) -> tuple[list[Document], int]:
-            found: list[Document] = []
+            documents: list[Document] = []
             while True:
-                after = found[-1].version if found else after_version
+                after = documents[-1].version if documents else after_version
                 more, count = admin.documents(self.group_id, prefix, after)
                 if not more:
-                    return found, count
-                found += more
+                    return documents, count
+                documents += more
 
         return self._asked(ask)
 

@@ -65,13 +65,13 @@ def rows_handler(source: Source, function: Any, batch: int, policy: ErrorPolicy)
         tell_log_end(p, reading.log_end)
         if chunk is None:
             return None
-        return chunk, [row for found in chunk.batches for row in found.to_pylist()]
+        return chunk, [row for some_rows in chunk.batches for row in some_rows.to_pylist()]
 
     async def handle_async(p: Partition) -> None:
         # The source is read in a thread, since it may block.
         reading = await asyncio.to_thread(Reading, source, p)
-        while (found := await asyncio.to_thread(read, p, reading)) is not None:
-            chunk, rows = found
+        while (read_chunk := await asyncio.to_thread(read, p, reading)) is not None:
+            chunk, rows = read_chunk
             await until_may_begin(p)
             check_held(p)
             if rows:
@@ -80,8 +80,8 @@ def rows_handler(source: Source, function: Any, batch: int, policy: ErrorPolicy)
 
     def handle(p: BlockingPartition) -> None:
         reading = Reading(source, p)
-        while (found := read(p, reading)) is not None:
-            chunk, rows = found
+        while (read_chunk := read(p, reading)) is not None:
+            chunk, rows = read_chunk
             until_may_begin_blocking(p)
             check_held(p)
             if rows:

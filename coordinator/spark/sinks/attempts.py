@@ -12,18 +12,18 @@ MOST = 12
 FIRST_S, LONGEST_S = 0.05, 2.0
 
 
-def attempts(*kinds: type[Exception], what: str) -> Iterator[AbstractContextManager[None]]:
+def attempts(*kinds: type[Exception], failure: str) -> Iterator[AbstractContextManager[None]]:
     """Yield attempts, with growing pauses, that may raise one of `kinds`; the last one does.
 
     Leave the loop when an attempt succeeds, with `return` or `break`.
     """
     for number in range(1, MOST + 1):
-        yield _Attempt(kinds, number, what)
+        yield _Attempt(kinds, number, failure)
 
 
 class _Attempt(AbstractContextManager[None]):
-    def __init__(self, kinds: tuple[type[Exception], ...], number: int, what: str) -> None:
-        self._kinds, self._number, self._what = kinds, number, what
+    def __init__(self, kinds: tuple[type[Exception], ...], number: int, failure: str) -> None:
+        self._kinds, self._number, self._what = kinds, number, failure
 
     def __exit__(
         self,

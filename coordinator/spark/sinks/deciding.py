@@ -123,7 +123,7 @@ class Decider:
                 decision = newest.decision.following(
                     name,
                     token,
-                    self._sink.place,
+                    self._sink.location,
                     {(k[0], k[1]): o for k, o in proposal.ends.items()},
                 )
                 if self._commit(newest, decision, proposal):
@@ -196,30 +196,30 @@ class Decider:
         Raises:
             SinkRefused: it is not one behind.
         """
-        place, group = self._sink.place, self._group
-        if shown == decision.number - 1 and decision.name and decision.place == place:
+        location, group = self._sink.location, self._group
+        if shown == decision.number - 1 and decision.name and decision.location == location:
             self._sink.commit(decision.token, decision)
             return decision
         if count < 1:
             LOGGER.warning(
                 "%s shows decision %d of group %s, and the coordinator knows none: the group or "
                 "its offsets were deleted. What is read again is written again",
-                place,
+                location,
                 shown,
                 group,
             )
             return replace(decision, number=shown)
         if shown > decision.number:
             raise SinkRefused(
-                f"{place} shows decision {shown} of group {group}, and the coordinator is at "
+                f"{location} shows decision {shown} of group {group}, and the coordinator is at "
                 f"{decision.number}: its data is older than the table, perhaps from a backup. "
                 "Rows would come twice: set the group's offsets to what the table holds, and "
                 "delete the offset of __manifests-0 with `coordinator groups delete-offsets`"
             )
         raise SinkRefused(
-            f"{place} shows decision {shown} of group {group}, and the coordinator is at "
-            f"{decision.number}, of {decision.place or 'another sink'}: this is another table, or "
-            "it was restored. Use one group for each table; to go on with this one from the "
+            f"{location} shows decision {shown} of group {group}, and the coordinator is at "
+            f"{decision.number}, of {decision.location or 'another sink'}: this is another table, "
+            "or it was restored. Use one group for each table; to go on with this one from the "
             "group's offsets, delete the offset of __manifests-0"
         )
 
@@ -269,7 +269,7 @@ class Decider:
         if counts is None:
             LOGGER.warning(
                 "nobody knows any more whether %s of %s counts: so its rows are left where they "
-                "are", name, self._sink.place,
+                "are", name, self._sink.location,
             )  # fmt: skip
         elif not counts:
             self._sink.discard(token)

@@ -50,7 +50,7 @@ class DeltaSink:
         self._kept: tuple[Any, int, Entry | None] | None = None
 
     @property
-    def place(self) -> str:
+    def location(self) -> str:
         return f"delta:{self._folder.absolute}"
 
     def stage(self, rows: Any, name: str) -> str:
@@ -65,7 +65,7 @@ class DeltaSink:
 
         now_ms, files = int(time.time() * 1_000), files_of(token)
         # A put without an answer may have been made: each attempt looks at the number again.
-        for attempt in attempts(DeltaError, OSError, what=f"{self.place} cannot be written"):
+        for attempt in attempts(DeltaError, OSError, failure=f"{self.location} cannot be written"):
             with attempt:
                 table = self._table()
                 if self._number(table, decision.group) >= decision.number:
@@ -73,7 +73,7 @@ class DeltaSink:
                 by = table.metadata().partition_columns
                 if any(len(file.values) != len(by) for file in files):
                     raise SinkRefused(
-                        f"{self.place} was partitioned anew, by {', '.join(by) or 'nothing'}, "
+                        f"{self.location} was partitioned anew, by {', '.join(by) or 'nothing'}, "
                         "after rows were staged for it: put it back"
                     )
                 table.create_write_transaction(
@@ -120,7 +120,7 @@ class DeltaSink:
             return stats_of(self._folder / name)
         except FileNotFoundError as error:
             cleaner = "a VACUUM that keeps files for less than the 7 days that Delta has by default"
-            raise staged_are_gone(f"{self.place}: {name}", decision, cleaner) from error
+            raise staged_are_gone(f"{self.location}: {name}", decision, cleaner) from error
 
     def _check(self, schema: Any) -> tuple[list[str], Mapping[str, str]]:
         """Make the table if there is none, and compare the schema with its own.
@@ -131,37 +131,37 @@ class DeltaSink:
         import deltalake
         from deltalake.exceptions import CommitFailedError, TableNotFoundError
 
-        given = deltalake.Schema.from_arrow(schema)
+        stored = deltalake.Schema.from_arrow(schema)
         try:
             table = self._table()
         except TableNotFoundError:
             with contextlib.suppress(CommitFailedError):  # Another query makes it at this moment.
                 deltalake.DeltaTable.create(
-                    self._uri(), given, mode="ignore", storage_options=self._options
+                    self._uri(), stored, mode="ignore", storage_options=self._options
                 )
             table = self._table()
-        conditions = conditions_of(table, self.place, schema.names)
+        conditions = conditions_of(table, self.location, schema.names)
         known = {field.name: field for field in table.schema().fields}
         by = list(table.metadata().partition_columns)
         for name in by:
             if name not in schema.names:
                 raise SinkRefused(
-                    f"{self.place} is partitioned by {name}, which the rows do not have"
+                    f"{self.location} is partitioned by {name}, which the rows do not have"
                 )
             if str(getattr(known[name].type, "type", "")) not in PARTITIONED_BY:
                 raise SinkRefused(
-                    f"{self.place} is partitioned by {name}, which is {known[name].type}: this "
+                    f"{self.location} is partitioned by {name}, which is {known[name].type}: this "
                     f"sink writes partitions by {', '.join(sorted(PARTITIONED_BY))}"
                 )
-        for field in given.fields:
+        for field in stored.fields:
             if field.name not in known:
                 raise SinkRefused(
-                    f"{self.place} has no column {field.name}: add it to the table, or select "
+                    f"{self.location} has no column {field.name}: add it to the table, or select "
                     f"its columns ({', '.join(known)}) before the sink"
                 )
             if field.type != known[field.name].type:
                 raise SinkRefused(
-                    f"{self.place}: column {field.name} is {known[field.name].type} in the "
+                    f"{self.location}: column {field.name} is {known[field.name].type} in the "
                     f"table, and {field.type} in the rows: cast it before the sink"
                 )
         return by, conditions
@@ -207,14 +207,14 @@ def _options(folder: StorePath) -> dict[str, str]:
     """Settings for deltalake's S3, from those for pyarrow's and the environment."""
     if not folder.base.startswith("s3:"):
         return {}
-    given = dict(parse_qsl(folder.settings))
+    parsed = dict(parse_qsl(folder.settings))
     options = {}
-    endpoint = given.get("endpoint_override") or os.environ.get("AWS_ENDPOINT_URL", "")
+    endpoint = parsed.get("endpoint_override") or os.environ.get("AWS_ENDPOINT_URL", "")
     if endpoint:
-        scheme = given.get("scheme", "https")
+        scheme = parsed.get("scheme", "https")
         endpoint = endpoint if "://" in endpoint else f"{scheme}://{endpoint}"
         options["AWS_ENDPOINT_URL"] = endpoint
         options["AWS_ALLOW_HTTP"] = str(endpoint.startswith("http:")).lower()
-    if "region" in given:
-        options["AWS_REGION"] = given["region"]
+    if "region" in parsed:
+        options["AWS_REGION"] = parsed["region"]
     return options

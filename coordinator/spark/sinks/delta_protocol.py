@@ -36,7 +36,7 @@ _OF_COLUMNS = {
 }
 
 
-def conditions_of(table: Any, place: str, columns: list[str]) -> dict[str, str]:
+def conditions_of(table: Any, location: str, columns: list[str]) -> dict[str, str]:
     """Conditions that each row has to meet, in Spark's SQL, by what to call them.
 
     Args:
@@ -47,45 +47,49 @@ def conditions_of(table: Any, place: str, columns: list[str]) -> dict[str, str]:
     protocol, settings = table.protocol(), table.metadata().configuration
     unknown = sorted(set(protocol.writer_features or ()) - FEATURES)
     if protocol.min_writer_version > NEWEST_VERSION or unknown:
-        what = ", ".join(unknown) or f"version {protocol.min_writer_version} of its protocol"
-        raise _refused(place, f"asks its writers for {what}")
-    for name, what in _USED.items():
+        reason = ", ".join(unknown) or f"version {protocol.min_writer_version} of its protocol"
+        raise _refused(location, f"asks its writers for {reason}")
+    for name, reason in _USED.items():
         if settings.get(name, "").lower() == "true":
-            raise _refused(place, f"has {what} ({name})")
+            raise _refused(location, f"has {reason} ({name})")
     if (mapping := settings.get("delta.columnMapping.mode", "none")) != "none":
-        raise _refused(place, f"has its columns under other names (column mapping by {mapping})")
+        raise _refused(location, f"has its columns under other names (column mapping by {mapping})")
     conditions = {
         f"constraint {name.removeprefix(_CONSTRAINT)}": sql
         for name, sql in settings.items()
         if name.startswith(_CONSTRAINT)
     }
     for field in table.schema().fields:
-        conditions |= _of_column(field, place, is_given=field.name in columns)
+        conditions |= _of_column(field, location, is_given=field.name in columns)
     return conditions
 
 
 # --- Inside ---
 
 
-def _of_column(field: Any, place: str, *, is_given: bool) -> dict[str, str]:
+def _of_column(field: Any, location: str, *, is_given: bool) -> dict[str, str]:
     """Conditions of one column."""
     column, metadata = f"column {field.name}", field.metadata
-    for name, what in _OF_COLUMNS.items():
+    for name, condition in _OF_COLUMNS.items():
         if name in metadata:
-            raise _refused(place, f"{column} {what}")
+            raise _refused(location, f"{column} {condition}")
     if "CURRENT_DEFAULT" in metadata and not is_given:
-        raise _refused(place, f"{column} has a default, and the rows do not have it: add it")
+        raise _refused(location, f"{column} has a default, and the rows do not have it: add it")
     if not all(_inside_may_be_null(field.type)):
-        raise _refused(place, f"{column} has a field that may not be null")
-    found = {}
+        raise _refused(location, f"{column} has a field that may not be null")
+    conditions = {}
     if "delta.invariants" in metadata:
         invariant = json.loads(metadata["delta.invariants"])
-        found[f"the invariant of {column}"] = invariant["expression"]["expression"]
+        conditions[f"the invariant of {column}"] = invariant["expression"]["expression"]
     if not field.nullable:
         if not is_given:
-            raise _refused(place, f"{column} may not be null, and the rows do not have it: add it")
-        found[f"{column}, which may not be null"] = f"`{field.name.replace('`', '``')}` IS NOT NULL"
-    return found
+            raise _refused(
+                location, f"{column} may not be null, and the rows do not have it: add it"
+            )
+        conditions[f"{column}, which may not be null"] = (
+            f"`{field.name.replace('`', '``')}` IS NOT NULL"
+        )
+    return conditions
 
 
 def _inside_may_be_null(kind: Any) -> Iterator[bool]:
@@ -100,5 +104,5 @@ def _inside_may_be_null(kind: Any) -> Iterator[bool]:
     yield getattr(kind, "value_contains_null", True)
 
 
-def _refused(place: str, what: str) -> SinkRefused:
-    return SinkRefused(f"{place} {what}, which this sink cannot write: write to another table")
+def _refused(location: str, reason: str) -> SinkRefused:
+    return SinkRefused(f"{location} {reason}, which this sink cannot write: write to another table")

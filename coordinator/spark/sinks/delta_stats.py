@@ -37,16 +37,18 @@ def stats_of(path: StorePath) -> str:
     for number in range(footer.num_columns):
         name = footer.schema.column(number).path
         groups = range(footer.num_row_groups)
-        found = [footer.row_group(group).column(number).statistics for group in groups]
-        if name not in flat or not all(each and each.has_null_count for each in found):
+        statistics = [footer.row_group(group).column(number).statistics for group in groups]
+        if name not in flat or not all(
+            statistic and statistic.has_null_count for statistic in statistics
+        ):
             continue
-        nulls[name] = sum(each.null_count for each in found)
-        with_values = [each for each in found if each.num_values]
-        if with_values and all(each.has_min_max for each in with_values):
+        nulls[name] = sum(statistic.null_count for statistic in statistics)
+        with_values = [statistic for statistic in statistics if statistic.num_values]
+        if with_values and all(statistic.has_min_max for statistic in with_values):
             # Times beyond those that Python has are told by no bound.
             with suppress(ValueError, OverflowError):
-                _put(least, name, min(each.min for each in with_values), is_upper=False)
-                _put(most, name, max(each.max for each in with_values), is_upper=True)
+                _put(least, name, min(statistic.min for statistic in with_values), is_upper=False)
+                _put(most, name, max(statistic.max for statistic in with_values), is_upper=True)
         if len(nulls) == MOST_COLUMNS:
             break
     return json.dumps(

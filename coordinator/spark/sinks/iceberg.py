@@ -55,7 +55,7 @@ class IcebergSink:
         self._catalog: Any = None
 
     @property
-    def place(self) -> str:
+    def location(self) -> str:
         uri = self._opened().properties.get("uri", "").partition("?")[0]
         # Users and passwords stand in front of the host.
         return f"iceberg:{SECRETS.sub('//', uri)}#{self._catalog_name}.{self._name}"
@@ -74,7 +74,7 @@ class IcebergSink:
             CommitFailedException,
             CommitStateUnknownException,
             *_store_errors(),
-            what=f"{self.place} cannot be written",
+            failure=f"{self.location} cannot be written",
         ):
             with attempt:
                 table = self._table()
@@ -93,8 +93,8 @@ class IcebergSink:
                     for path in files:
                         if not table.io.new_input(path).exists():
                             cleaner = "remove_orphan_files that keeps them for less than 3 days"
-                            what = f"{self.place}: {path}"
-                            raise staged_are_gone(what, decision, cleaner) from error
+                            subject = f"{self.location}: {path}"
+                            raise staged_are_gone(subject, decision, cleaner) from error
                     raise
                 return
 
@@ -122,7 +122,7 @@ class IcebergSink:
         except NoSuchTableError:
             catalog = self._opened()
             # Two that make a namespace of a SQL catalog at the same moment violate its key.
-            for attempt in attempts(*_store_errors(), what="the namespace cannot be made"):
+            for attempt in attempts(*_store_errors(), failure="the namespace cannot be made"):
                 with attempt:
                     catalog.create_namespace_if_not_exists(self._name.rpartition(".")[0])
                     break
@@ -132,12 +132,13 @@ class IcebergSink:
                 table = self._table()
         if table.format_version > NEWEST_FORMAT:
             raise SinkRefused(
-                f"{self.place} is of format version {table.format_version}, and this sink writes "
-                f"up to {NEWEST_FORMAT}: row lineage and defaults of columns are not its to keep"
+                f"{self.location} is of format version {table.format_version}, and this sink "
+                f"writes up to {NEWEST_FORMAT}: row lineage and defaults of columns are not its to "
+                "keep"
             )
         if not table.spec().is_unpartitioned():
             raise SinkRefused(
-                f"{self.place} is partitioned, which this sink does not write: give it a table "
+                f"{self.location} is partitioned, which this sink does not write: give it a table "
                 "without partitions, or write a Delta table, which may have some"
             )
         try:
@@ -146,7 +147,7 @@ class IcebergSink:
             check(table.schema(), schema, format_version=table.format_version)
         except (ValueError, TypeError) as error:
             raise SinkRefused(
-                f"{self.place} does not take the rows: {error}: change the table's schema, or "
+                f"{self.location} does not take the rows: {error}: change the table's schema, or "
                 "select and cast its columns before the sink"
             ) from error
         return table
@@ -159,7 +160,7 @@ class IcebergSink:
 
         if self._catalog is None:
             # Two processes that make a catalog's own tables at the same moment are both right.
-            for attempt in attempts(*_store_errors(), what="the catalog cannot be opened"):
+            for attempt in attempts(*_store_errors(), failure="the catalog cannot be opened"):
                 with attempt:
                     self._catalog = load_catalog(self._catalog_name, **self._properties)
                     break

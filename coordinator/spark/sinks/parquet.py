@@ -40,7 +40,7 @@ class ParquetSink:
         self._data, self._manifests = self._folder / DATA, self._folder / MANIFEST_FOLDER
 
     @property
-    def place(self) -> str:
+    def location(self) -> str:
         return f"parquet:{self._folder.absolute}"
 
     def stage(self, rows: Any, name: str) -> str:
@@ -85,9 +85,9 @@ class ParquetSink:
         import pyarrow as pa
         import pyarrow.parquet as pq
 
-        found = [(path, path.look()) for path in self.files(newest)]
+        files = [(path, path.look()) for path in self.files(newest)]
         small = [
-            path for path, entry in found
+            path for path, entry in files
             if entry is not None and not entry.is_folder and entry.size < small_bytes
         ]  # fmt: skip
         if len(small) < 2:
@@ -143,7 +143,7 @@ class ParquetSink:
             plan = json.loads(decision.token)
         except ValueError as error:
             raise SinkRefused(
-                f"{self.place}: the token {decision.token[:80]} is not ours"
+                f"{self.location}: the token {decision.token[:80]} is not ours"
             ) from error
         if isinstance(plan, dict):
             return self._replaced(before, self._read(plan[REPLACES]))

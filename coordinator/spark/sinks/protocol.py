@@ -47,7 +47,7 @@ class Decision:
         number: counts the decisions of the group, from 1 on; 0: there is none yet.
         name: unique, also among groups of the same name that were deleted.
         token: what `stage` returned; empty: it is not known any more.
-        place: of the sink, for messages.
+        location: of the sink, for messages.
         offsets: the group's offsets at the end of the batch, by topic and partition.
         earlier: names of the decisions before it, the newest first.
     """
@@ -56,7 +56,7 @@ class Decision:
     number: int
     name: str = ""
     token: str = ""
-    place: str = ""
+    location: str = ""
     earlier: tuple[str, ...] = ()
     offsets: Mapping[tuple[str, int], int] = field(default_factory=dict)
 
@@ -67,7 +67,7 @@ class Decision:
             "number": self.number,
             "name": self.name,
             "token": self.token,
-            "place": self.place,
+            "location": self.location,
             "earlier": self.earlier,
             "offsets": [[*partition, end] for partition, end in sorted(self.offsets.items())],
         }
@@ -94,7 +94,7 @@ class Decision:
                 count,
                 content["name"],
                 content["token"],
-                content["place"],
+                content["location"],
                 tuple(content["earlier"]),
                 {(topic, partition): end for topic, partition, end in content["offsets"]},
             )
@@ -105,11 +105,11 @@ class Decision:
             ) from None
 
     def following(
-        self, name: str, token: str, place: str, offsets: Mapping[tuple[str, int], int]
+        self, name: str, token: str, location: str, offsets: Mapping[tuple[str, int], int]
     ) -> Decision:
         """The decision after this one."""
         earlier = (self.name, *self.earlier)[:EARLIER] if self.number else ()
-        return Decision(self.group, self.number + 1, name, token, place, earlier, offsets)
+        return Decision(self.group, self.number + 1, name, token, location, earlier, offsets)
 
     def counts(self, name: str, since: int) -> bool | None:
         """Whether one of the decisions since a number up to this one has a name; None: unknown."""
@@ -127,7 +127,7 @@ class Sink(Protocol):
     """
 
     @property
-    def place(self) -> str:
+    def location(self) -> str:
         """Kind and location, for messages and to tell it from other sinks: `delta:s3://bucket/t`."""
         ...
 

@@ -46,7 +46,7 @@ class SqlSink:
         self._engine: Any = None
 
     @property
-    def place(self) -> str:
+    def location(self) -> str:
         import sqlalchemy as sa
 
         return f"sql:{sa.make_url(self._url).render_as_string(hide_password=True)}#{self._name}"
@@ -60,7 +60,7 @@ class SqlSink:
 
         # A commit without an answer may have been made: each attempt looks at the number again.
         errors = (sa.exc.OperationalError, sa.exc.IntegrityError)
-        for attempt in attempts(*errors, what=f"{self.place} cannot be written"):
+        for attempt in attempts(*errors, failure=f"{self.location} cannot be written"):
             with attempt, self._opened().begin() as connection:
                 if self._raised(connection, decision):
                     self._copy(connection, files_of(token), decision)
@@ -139,8 +139,8 @@ class SqlSink:
         expected = sum(task.rows for task in tasks)
         if copied != expected:
             raise SinkRefused(
-                f"{self.place}: {copied} staged rows are there, and {expected} count by decision "
-                f"{decision.number} of group {decision.group}: put them back"
+                f"{self.location}: {copied} staged rows are there, and {expected} count by "
+                f"decision {decision.number} of group {decision.group}: put them back"
             )
         connection.execute(sa.delete(staged).where(mine))
 
@@ -152,7 +152,7 @@ class SqlSink:
             # Databases do not tell upper from lower case.
             if name.lower() == TASK:
                 raise SinkRefused(
-                    f"{self.place}: a column of the rows is called {name}, as is one of the "
+                    f"{self.location}: a column of the rows is called {name}, as is one of the "
                     f"table of staged rows: rename it before the sink"
                 )
         self._create(
@@ -176,7 +176,7 @@ class SqlSink:
                 for known in (table, staged):
                     if field.name not in known.c:
                         raise SinkRefused(
-                            f"{self.place}: {known.name} has no column {field.name}: add it, or "
+                            f"{self.location}: {known.name} has no column {field.name}: add it, or "
                             f"select its columns ({', '.join(known.c.keys())}) before the sink"
                         )
 

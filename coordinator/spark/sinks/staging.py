@@ -130,10 +130,10 @@ def files_of(token: str) -> list[StagedFile]:
     return [StagedFile(*told[:3], *map(tuple, told[3:])) for told in json.loads(token)]
 
 
-def staged_are_gone(what: str, decision: Decision, cleaner: str) -> SinkRefused:
+def staged_are_gone(subject: str, decision: Decision, cleaner: str) -> SinkRefused:
     """Refusal of a decision whose staged files were deleted, perhaps by a table's cleaner."""
     return SinkRefused(
-        f"{what}, staged for decision {decision.number} of group {decision.group}, is gone: "
+        f"{subject}, staged for decision {decision.number} of group {decision.group}, is gone: "
         f"somebody has deleted it, perhaps {cleaner}. To write its rows again, set the group's "
         f"offsets back to the begin of that batch, which ends at {dict(decision.offsets)}, and "
         "delete the offset of __manifests-0"
@@ -265,8 +265,8 @@ def _split(batch: Any, by: Sequence[str]) -> Iterator[tuple[tuple[str | None, ..
             for name in by
         ]  # fmt: skip
         # A comparison with null is null, and a filter leaves nulls out.
-        found = batch.filter(reduce(pc.and_, masks)).drop_columns(list(by))
-        yield tuple(_as_text(name, row[name]) for name in by), found
+        rows = batch.filter(reduce(pc.and_, masks)).drop_columns(list(by))
+        yield tuple(_as_text(name, row[name]) for name in by), rows
 
 
 def _as_text(name: str, value: Any) -> str | None:

@@ -55,9 +55,9 @@ def unavailable(details: str) -> grpc.aio.AioRpcError:
 
 def outcome_of(response: Any) -> str:
     """A response in a few words: its error codes, and the generation if it has one."""
-    found = [response, *getattr(response, "heartbeats", ())]
-    found += [p for topic in getattr(response, "topics", ()) for p in topic.partitions]
-    codes = [ErrorCode.Name(one.error_code) for one in found if hasattr(one, "error_code")]
+    messages = [response, *getattr(response, "heartbeats", ())]
+    messages += [p for topic in getattr(response, "topics", ()) for p in topic.partitions]
+    codes = [ErrorCode.Name(one.error_code) for one in messages if hasattr(one, "error_code")]
     words = ", ".join(dict.fromkeys(codes)) or "answered"
     generation = getattr(response, "generation_id", None)
     return words if generation is None else f"{words}, generation {generation}"
@@ -86,9 +86,9 @@ class SimulatedServer:
     def handler(self, details: grpc.HandlerCallDetails) -> Any:
         """The handler of a method; None: there is none."""
         for generic in self._generic:
-            found = generic.service(details)
-            if found is not None:
-                return found
+            handler = generic.service(details)
+            if handler is not None:
+                return handler
         return None
 
 

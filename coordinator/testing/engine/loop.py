@@ -35,9 +35,9 @@ from coordinator.testing.engine.reports import SHOWN_MAX, ErrorReports, describe
 from coordinator.testing.engine.timers import TimerQueue
 
 
-def _refusal(what: str) -> Any:
+def _refusal(reason: str) -> Any:
     def refuse(loop: NoOutsideWorld, *_args: object, **_options: object) -> NoReturn:
-        raise loop.refusal(what)
+        raise loop.refusal(reason)
 
     return refuse
 
@@ -45,9 +45,9 @@ def _refusal(what: str) -> Any:
 class NoOutsideWorld(asyncio.AbstractEventLoop):
     """Refuses sockets, pipes, subprocesses and signals."""
 
-    def refusal(self, what: str) -> NotImplementedError:
+    def refusal(self, reason: str) -> NotImplementedError:
         """Return the error of a call that asks for something outside of this process."""
-        return NotImplementedError(f"a loop on virtual time has no {what}")
+        return NotImplementedError(f"a loop on virtual time has no {reason}")
 
     _no_sockets = _refusal("sockets: put a fake in the place of what is connected to")
     create_connection = create_server = create_datagram_endpoint = _no_sockets

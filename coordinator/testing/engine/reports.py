@@ -83,5 +83,5 @@ def _describe_task(task: SimulatedTask[Any]) -> str:
     while iscoroutine(waits) and iscoroutine(waits.cr_await):
         waits = waits.cr_await
     frame = waits.cr_frame if iscoroutine(waits) else None
-    place = f"{frame.f_code.co_qualname}, line {frame.f_lineno}" if frame else repr(waits)
-    return f"{task.get_name()} of {task.process.name} at {place}"
+    location = f"{frame.f_code.co_qualname}, line {frame.f_lineno}" if frame else repr(waits)
+    return f"{task.get_name()} of {task.process.name} at {location}"

@@ -24,16 +24,16 @@ class Story:
         self.lines: list[str] = []
         self.counts: Counter[str] = Counter()
 
-    def tell(self, who: str, what: str) -> None:
+    def tell(self, who: str, text: str) -> None:
         """Add a line: the time, the process, what it did."""
         if self.is_told:
-            self.lines.append(f"{self._now():9.3f}  {who:<8} {what}")
+            self.lines.append(f"{self._now():9.3f}  {who:<8} {text}")
 
-    def count(self, what: str, times: int = 1) -> None:
+    def count(self, counter: str, times: int = 1) -> None:
         """Note that something ran."""
-        self.counts[what] += times
+        self.counts[counter] += times
 
-    def fault(self, kind: str, who: str, what: str) -> None:
+    def fault(self, kind: str, who: str, fault_kind: str) -> None:
         """A fault was injected."""
         self.counts[f"fault: {kind}"] += 1
-        self.tell(who, f"*** {what}")
+        self.tell(who, f"*** {fault_kind}")

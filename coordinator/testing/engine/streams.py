@@ -63,14 +63,14 @@ class StreamCall:
         return self
 
     async def __anext__(self) -> Any:
-        found = await self._heard.get()
-        if found is _END:
+        item = await self._heard.get()
+        if item is _END:
             self._end(grpc.StatusCode.OK)
             raise StopAsyncIteration
-        if isinstance(found, grpc.aio.AioRpcError):
-            self._end(found.code())
-            raise found
-        return self._deserialize(found)
+        if isinstance(item, grpc.aio.AioRpcError):
+            self._end(item.code())
+            raise item
+        return self._deserialize(item)
 
     async def _written(self) -> AsyncIterator[Any]:
         while True:
@@ -186,8 +186,8 @@ class StreamCall:
 
     async def asked(self) -> Any:
         """Bytes of the next message from the client; `grpc.aio.EOF`: it says no more."""
-        found = await self._asked.get()
-        return grpc.aio.EOF if found is _END else found
+        item = await self._asked.get()
+        return grpc.aio.EOF if item is _END else item
 
 
 class _StreamContext(HandlerContext):
@@ -201,8 +201,8 @@ class _StreamContext(HandlerContext):
 
     async def read(self) -> Any:
         """See `grpc.aio.ServicerContext`."""
-        found = await self._call.asked()
-        return found if found is grpc.aio.EOF else self._handler.request_deserializer(found)
+        item = await self._call.asked()
+        return item if item is grpc.aio.EOF else self._handler.request_deserializer(item)
 
     async def write(self, message: Any) -> None:
         """See `grpc.aio.ServicerContext`."""

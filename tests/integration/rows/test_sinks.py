@@ -302,21 +302,21 @@ async def test_a_table_may_have_a_column_named_as_that_of_staged_rows(server, tm
         assert database.execute("SELECT DISTINCT staged_by FROM results").fetchall() == [("me",)]
 
 
-def test_places_of_iceberg_tables_tell_catalogs_apart_and_keep_their_secrets(tmp_path):
+def test_locations_of_iceberg_tables_tell_catalogs_apart_and_keep_their_secrets(tmp_path):
     from coordinator.spark.sinks.iceberg import IcebergSink
 
-    def place(catalog: str, file: str, more: str = "") -> str:
+    def location(catalog: str, file: str, more: str = "") -> str:
         uri = f"sqlite:///{tmp_path}/{file}"
         properties = {"type": "sql", "uri": uri + more, "warehouse": str(tmp_path)}
-        return IcebergSink("ns.table", catalog, properties).place
+        return IcebergSink("ns.table", catalog, properties).location
 
-    one = place("lake", "one.db")
+    one = location("lake", "one.db")
     assert one == f"iceberg:sqlite:///{tmp_path}/one.db#lake.ns.table"
-    assert one not in (place("lake", "two.db"), place("sea", "one.db"))
-    assert place("lake", "one.db", "?timeout=12") == one
+    assert one not in (location("lake", "two.db"), location("sea", "one.db"))
+    assert location("lake", "one.db", "?timeout=12") == one
     bare = IcebergSink("ns.table", "lake")
     bare._catalog = SimpleNamespace(properties={"uri": "https://me:secret@host/v1?token=secret"})
-    assert bare.place == "iceberg:https://host/v1#lake.ns.table"
+    assert bare.location == "iceberg:https://host/v1#lake.ns.table"
 
 
 @pytest.mark.parametrize("kind", ["parquet", "delta", "iceberg"])
@@ -405,7 +405,9 @@ def test_a_delta_table_is_read_once_and_then_brought_up_to_date(tmp_path, monkey
     decision = Decision(GROUP, 0)
     for number in range(6):
         sink = sinks[number % 2]
-        decision = decision.following(f"n{number}", sink.stage(rows_of(FIRST), "x"), sink.place, {})
+        decision = decision.following(
+            f"n{number}", sink.stage(rows_of(FIRST), "x"), sink.location, {}
+        )
         sink.commit(decision.token, decision)
         assert {each.recover(decision) for each in sinks} == {number + 1}
         if number == 3:
@@ -460,7 +462,7 @@ def test_a_commit_to_iceberg_does_not_go_through_all_that_was_committed_before(
         )
     for number in range(16):
         token = sink.stage(rows_of(FIRST), f"n{number}")
-        decision = decision.following(f"n{number}", token, sink.place, {})
+        decision = decision.following(f"n{number}", token, sink.location, {})
         copies = 0
         sink.commit(token, decision)
         of_commits.append(copies)
@@ -579,7 +581,7 @@ def test_a_delta_table_that_was_partitioned_anew_meanwhile_is_refused(tmp_path):
     token = sink.stage(rows_of(FIRST), "x")
     shutil.rmtree(f"{place.location()}/_delta_log")
     partitioned(place, ["p"], NOTHING.schema)
-    decision = Decision(GROUP, 0).following("x", token, sink.place, {})
+    decision = Decision(GROUP, 0).following("x", token, sink.location, {})
     with pytest.raises(SinkRefused, match="partitioned anew, by p"):
         sink.commit(token, decision)
 

@@ -166,9 +166,9 @@ class SessionMembers:
         said = []
         for topic in orders.topics:
             for each in topic.ranges:
-                places, order = each.partitions, pb.Orders.Order.Name(each.order)
-                for p in range(places.first, places.last + 1):
-                    token = places.first_token and places.first_token + p - places.first
+                partitions, order = each.partitions, pb.Orders.Order.Name(each.order)
+                for p in range(partitions.first, partitions.last + 1):
+                    token = partitions.first_token and partitions.first_token + p - partitions.first
                     member.handoffs[p] = each.handoff_id
                     if each.order == pb.Orders.ACTIVE:
                         member.held[p] = token

@@ -138,8 +138,8 @@ class Transcript:
     def _commit(self, arguments: list[str]) -> list[str]:
         name = arguments[0]
         topics = []
-        for place, offset in _pairs(arguments[1:]):
-            topic, partition = place.split("/")
+        for topic_partition, offset in _pairs(arguments[1:]):
+            topic, partition = topic_partition.split("/")
             commit = pb.OffsetCommitRequest.Partition(
                 partition_index=int(partition), committed_offset=int(offset)
             )

@@ -194,13 +194,13 @@ class SessionSpace(World):
         if member.reply.standing is Standing.WAITING and not member.orders:
             return
         yield ("beat with held", n)
-        for place, order in sorted(member.orders.items()):
+        for partition, order in sorted(member.orders.items()):
             match order.order:
                 case Order.WARM:
-                    yield ("ready", n, place)
-                    yield ("refused", n, place)
+                    yield ("ready", n, partition)
+                    yield ("refused", n, partition)
                 case _:
-                    yield ("released", n, place)
+                    yield ("released", n, partition)
         yield ("leave", n, "now")
         yield ("leave", n, "drain")
         if member.name:
@@ -250,7 +250,7 @@ class SessionSpace(World):
         member.beat(held=member.held, applied=self.versions[n])
 
     def _ack(self, kind: str) -> Callable[[int, Any], None]:
-        return lambda n, place: self.members[n].ack(place, kind)
+        return lambda n, partition: self.members[n].ack(partition, kind)
 
     def _leave(self, n: int, kind: str) -> None:
         self.has_stopped[n] = kind != "drain"  # It takes no orders any more.
@@ -384,7 +384,10 @@ class SessionSpace(World):
         if not isinstance(group, SessionGroup):
             raise InvariantViolated("there is no group")
         held = {
-            place for m in self.members for place in m.active if m.clock.works_on(place, self.now)
+            partition
+            for m in self.members
+            for partition in m.active
+            if m.clock.works_on(partition, self.now)
         }
         declared = {("t", p) for p in range(group.declared().get("t", 0))}
         if held != declared:
@@ -401,13 +404,15 @@ class SessionSpace(World):
         if member.reply is None:
             return
         # A fresh whole state, which it asks for, lets go on what its own clock has suspended.
-        is_suspended = not all(member.clock.works_on(place, self.now) for place in member.active)
+        is_suspended = not all(
+            member.clock.works_on(partition, self.now) for partition in member.active
+        )
         member.beat(applied=self.versions[n], held=member.held, whole=is_suspended)
-        for place, order in sorted(member.orders.items()):
+        for partition, order in sorted(member.orders.items()):
             if order.order is Order.WARM:
-                member.ack(place, "ready")
+                member.ack(partition, "ready")
             elif order.order is not Order.ACTIVE:
-                member.ack(place, "released")
+                member.ack(partition, "released")
 
 
 def _in_short(record: Record) -> str:
@@ -451,9 +456,9 @@ _ACTS: dict[str, Callable[..., None]] = {
     "attach unheard": SessionSpace._attach_unheard,
     "beat": SessionSpace._beat,
     "beat with held": SessionSpace._beat_with_held,
-    "released": lambda self, n, place: self.members[n].ack(place, "released"),
-    "ready": lambda self, n, place: self.members[n].ack(place, "ready"),
-    "refused": lambda self, n, place: self.members[n].ack(place, "refused"),
+    "released": lambda self, n, partition: self.members[n].ack(partition, "released"),
+    "ready": lambda self, n, partition: self.members[n].ack(partition, "ready"),
+    "refused": lambda self, n, partition: self.members[n].ack(partition, "refused"),
     "leave": SessionSpace._leave,
     "cut": SessionSpace._cut,
     "crash": SessionSpace._crash,

@@ -87,10 +87,10 @@ def put_bug(world: World, dice: random.Random) -> None:
     node = _a_node(world, dice)
     if node is None:
         return
-    place = dice.choice(("restore", "append_failed", "step", "append", "load"))
-    world.story.fault(f"bug in {place}", node.name, f"has a bug in {place}")
-    node.watch.bugs.add(place)
-    if place == "append_failed":
+    step = dice.choice(("restore", "append_failed", "step", "append", "load"))
+    world.story.fault(f"bug in {step}", node.name, f"has a bug in {step}")
+    node.watch.bugs.add(step)
+    if step == "append_failed":
         world.store.log.fail_next_append("unavailable")
 
 

@@ -198,5 +198,5 @@ class Member:
         self._next = self._join
 
     def _note(self, op: str, began: float, ended: float, **more: Any) -> None:
-        place = {"group": self.group.name, "member": self.member_id}
-        self._tell({"op": op, "began": began, "ended": ended, **place, **more})
+        context = {"group": self.group.name, "member": self.member_id}
+        self._tell({"op": op, "began": began, "ended": ended, **context, **more})

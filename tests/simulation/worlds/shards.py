@@ -38,13 +38,13 @@ class Watch:
         """Places of injected bugs: restore, append_failed, step, append, load. Each occurs once."""
         self.shards: list[WatchedShard] = []
 
-    def is_broken(self, place: str) -> bool:
+    def is_broken(self, step: str) -> bool:
         """True, once, if a bug was put there."""
-        if place not in self.bugs:
+        if step not in self.bugs:
             return False
-        self.bugs.discard(place)
-        self.story.count(f"bug struck: {place}")
-        self.story.tell(self.node, f"*** the bug in {place} strikes")
+        self.bugs.discard(step)
+        self.story.count(f"bug struck: {step}")
+        self.story.tell(self.node, f"*** the bug in {step} strikes")
         return True
 
     def count_waits(self) -> None:

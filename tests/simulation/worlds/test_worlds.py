@@ -68,7 +68,7 @@ STRIKES = [
     "cut", "bad weather", "message lost", "connection reset", "request doubled",
     "majority lost", "store full", "slow appends", "controller deposed",
     "member killed", "member paused", "member left", "wall clock set",
-    *(f"bug in {place}" for place in BUGS),
+    *(f"bug in {bug}" for bug in BUGS),
     *LOG_FAILURES,
 ]  # fmt: skip
 
@@ -96,9 +96,9 @@ def test_each_fault_has_struck(worlds, kind):
     assert worlds.all().counts[f"fault: {kind}"] >= 10
 
 
-@pytest.mark.parametrize("place", BUGS)
-def test_each_bug_has_been_met(worlds, place):
-    assert worlds.all().counts[f"bug struck: {place}"] >= 10
+@pytest.mark.parametrize("bug", BUGS)
+def test_each_bug_has_been_met(worlds, bug):
+    assert worlds.all().counts[f"bug struck: {bug}"] >= 10
 
 
 def test_there_is_no_other_fault(worlds):

@@ -129,7 +129,7 @@ class Witness:
         version, missing = self._untold.pop((group_id, member_id), (0, set()))
         if orders.based_on < 0:
             if version != orders.version:  # Its first part.
-                missing = set(group.places_of(member_id))
+                missing = set(group.partitions_of(member_id))
                 missing |= group.preparing.get(member_id, set())
             missing -= {(each.topic, each.partition) for each in orders.partitions}
             if orders.is_part:
@@ -142,8 +142,8 @@ class Witness:
         forced = set()
         if group is not None:
             forced = {
-                place
-                for place, handoff in group.open_handoffs()
+                partition
+                for partition, handoff in group.open_handoffs()
                 if handoff.phase is Phase.FORCED and handoff.source == member_id
             }
         _expect(
@@ -153,21 +153,23 @@ class Witness:
 
 
 def _why_not(group: SessionGroup, member_id: str, each: object) -> str:
-    place = each.topic, each.partition  # type: ignore[attr-defined]
+    partition = each.topic, each.partition  # type: ignore[attr-defined]
     member = group.members.get(member_id)
     if member is None or member.is_ended:
         return f"the session of {member_id} has ended"
-    if group.holder(place) != member_id:
-        return f"{member_id} does not hold {place}"
-    if group.token(place) != each.token:  # type: ignore[attr-defined]
-        return f"the token of {place} is another"
-    return f"{place} was released" if group.partition_state(place).release is not None else ""
+    if group.holder(partition) != member_id:
+        return f"{member_id} does not hold {partition}"
+    if group.token(partition) != each.token:  # type: ignore[attr-defined]
+        return f"the token of {partition} is another"
+    return (
+        f"{partition} was released" if group.partition_state(partition).release is not None else ""
+    )
 
 
 def _truth(group: SessionGroup, member_id: str, said: OrderedPartition) -> str:
     """Difference between an order and the log; empty: none."""
-    place = said.topic, said.partition
-    handoff = group.handoff(place)
+    partition = said.topic, said.partition
+    handoff = group.handoff(partition)
     phase = None if handoff is None else handoff.phase
     if said.order is Order.WARM:
         agrees = (
@@ -178,9 +180,9 @@ def _truth(group: SessionGroup, member_id: str, said: OrderedPartition) -> str:
         )
         return "" if agrees else f"its hand-off is {handoff}"
     if said.order is Order.LOST and not said.token:
-        return "" if group.holder(place) != member_id else "it holds it"
-    if group.holder(place) != member_id or group.token(place) != said.token:
-        return f"{group.holder(place)!r} holds it under {group.token(place)}"
+        return "" if group.holder(partition) != member_id else "it holds it"
+    if group.holder(partition) != member_id or group.token(partition) != said.token:
+        return f"{group.holder(partition)!r} holds it under {group.token(partition)}"
     phases = {
         Order.ACTIVE: (None, Phase.PREPARE),
         Order.DRAIN: (Phase.DRAIN,),

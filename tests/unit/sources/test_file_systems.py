@@ -41,9 +41,9 @@ def test_a_place_is_one_whatever_the_working_directory(tmp_path, monkeypatch):
 
     monkeypatch.chdir(tmp_path)
     for sink in (ParquetSink, DeltaSink):
-        assert sink("results").place == sink(str(tmp_path / "results")).place
-        assert sink("./results/").place == sink(f"file:{tmp_path}/results").place
-    assert ParquetSink("s3://bucket/results").place == "parquet:s3://bucket/results"
+        assert sink("results").location == sink(str(tmp_path / "results")).location
+        assert sink("./results/").location == sink(f"file:{tmp_path}/results").location
+    assert ParquetSink("s3://bucket/results").location == "parquet:s3://bucket/results"
 
 
 @pytest.mark.parametrize("location", ["", "file:", "s3:", "s3://"])

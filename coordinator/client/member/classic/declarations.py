@@ -66,14 +66,14 @@ def read_declarations(members: Mapping[str, Subscription]) -> dict[str, Declarat
     read once.
     """
     known: dict[tuple[tuple[str, ...], bytes], Declaration | None] = {}
-    found: dict[str, Declaration] = {}
+    declared: dict[str, Declaration] = {}
     for member_id, member in members.items():
         key = member.topics, _end_of(member.user_data or b"")
         if key not in known:
             known[key] = _decode(*key)
         if (said := known[key]) is not None:
-            found[member_id] = said
-    return found
+            declared[member_id] = said
+    return declared
 
 
 def _end_of(data: bytes) -> bytes:
@@ -125,10 +125,10 @@ def differences(
     for topic, names_by_count in sorted(counted.items()):
         if len(names_by_count) > 1:
             by_count = sorted(names_by_count.items())
-            found = listed([f"{count} by {listed(names)}" for count, names in by_count])
+            counts = listed([f"{count} by {listed(names)}" for count, names in by_count])
             assigned = "" if undeclared is None else f"; {max(names_by_count)} are assigned"
             said.append(
-                f"members declare different numbers of partitions of {topic}: {found}{assigned}"
+                f"members declare different numbers of partitions of {topic}: {counts}{assigned}"
             )
     unknown: dict[str, list[str]] = {}
     for name, topics in sorted((undeclared or {}).items()):

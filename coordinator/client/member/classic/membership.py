@@ -202,15 +202,15 @@ class Membership(ProtocolPart):
             return self._refused(reply.code, reply.message)
         self._last_heard_ms = sent_at_ms
         read = read_assignment(reply.assignment)
-        given, gives_back = read.partitions, read.gives_back
-        self._previous, self._previous_generation = given, self.generation
-        revoked = self._still_revoked(given)
-        taken = self.assigned - given
-        new = given - self.assigned - revoked
-        freed = self._claimed - given - self.assigned - revoked
+        assigned, gives_back = read.partitions, read.gives_back
+        self._previous, self._previous_generation = assigned, self.generation
+        revoked = self._still_revoked(assigned)
+        taken = self.assigned - assigned
+        new = assigned - self.assigned - revoked
+        freed = self._claimed - assigned - self.assigned - revoked
         self.phase = Phase.REVOKING if revoked else Phase.STABLE
-        self.assigned = given - revoked
-        news = new if self.assignors.is_cooperative else given
+        self.assigned = assigned - revoked
+        news = new if self.assignors.is_cooperative else assigned
         if not self.assignors.is_cooperative:
             self._unsay(Granted)
         self._begin(new if self._ledger.are_of_a_member else new | {MEMBERSHIP})
@@ -388,17 +388,17 @@ class Membership(ProtocolPart):
                 self.machine.log(Level.WARNING, text)
         self._warned_of = frozenset(warnings)
 
-    def _still_revoked(self, given: frozenset[TopicPartition]) -> frozenset[TopicPartition]:
+    def _still_revoked(self, assigned: frozenset[TopicPartition]) -> frozenset[TopicPartition]:
         """Partitions that are being revoked although an assignment may give them back.
 
         The owner goes on with those that it was never told of.
         """
         revocations = self.revocations
-        untold = (given & revocations.partitions) - revocations.told
+        untold = (assigned & revocations.partitions) - revocations.told
         revocations.end(untold)
         self._withdraw(untold)
         self.assigned |= untold
-        revocations.returned = given & revocations.partitions
+        revocations.returned = assigned & revocations.partitions
         return revocations.partitions
 
     def _revoke(self, partitions: frozenset[TopicPartition], now_ms: int) -> None:

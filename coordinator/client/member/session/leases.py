@@ -67,7 +67,9 @@ class Lease:
 
     def send(self, number: int, now_ms: int) -> None:
         """A heartbeat is sent; those that are too old to renew anything are forgotten."""
-        for old in [each for each, at_ms in self.sent.items() if now_ms - at_ms > self.length_ms]:
+        for old in [
+            sent_id for sent_id, at_ms in self.sent.items() if now_ms - at_ms > self.length_ms
+        ]:
             del self.sent[old]
         self.sent[number] = now_ms
 

@@ -26,31 +26,31 @@ def orders_of(pages: Iterable[pb.Orders]) -> Iterator[Ordered]:
     """The orders of these pages, one a partition."""
     for page in pages:
         for topic in page.topics:
-            for each in topic.ranges:
-                yield from _orders_of(topic.name, each)
+            for partitions in topic.ranges:
+                yield from _orders_of(topic.name, partitions)
 
 
-def _orders_of(topic: str, each: pb.Orders.Range) -> Iterator[Ordered]:
-    first, offsets = each.partitions.first, each.committed_offsets
-    token = each.partitions.first_token
-    position = each.position if each.HasField("position") else UNKNOWN_OFFSET
-    for number in range(each.partitions.last - first + 1):
+def _orders_of(topic: str, partitions: pb.Orders.Range) -> Iterator[Ordered]:
+    first, offsets = partitions.partitions.first, partitions.committed_offsets
+    token = partitions.partitions.first_token
+    position = partitions.position if partitions.HasField("position") else UNKNOWN_OFFSET
+    for number in range(partitions.partitions.last - first + 1):
         yield Ordered(
             TopicPartition(topic, first + number),
-            each.order,
+            partitions.order,
             token + number if token else 0,
-            each.handoff_id,
-            each.remaining_ms,
+            partitions.handoff_id,
+            partitions.remaining_ms,
             offsets[number] if number < len(offsets) else UNKNOWN_OFFSET,
             position,
         )
 
 
-def places_of(topics: Iterable[pb.HeldTopic]) -> Iterator[TopicPartition]:
+def partitions_of(topics: Iterable[pb.HeldTopic]) -> Iterator[TopicPartition]:
     """Partitions that a message names, without their tokens."""
     for topic in topics:
-        for each in topic.partitions:
-            for partition in range(each.first, each.last + 1):
+        for span in topic.partitions:
+            for partition in range(span.first, span.last + 1):
                 yield TopicPartition(topic.name, partition)
 
 

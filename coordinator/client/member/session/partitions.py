@@ -167,8 +167,8 @@ class Partitions:
         comes first, since it may have been granted anew."""
         news, self._news = self._news, {}
         events = [
-            kind(tuple(sorted(each, key=_by_partition)), *fields)
-            for (kind, fields), each in news.items()
+            kind(tuple(sorted(partitions, key=_by_partition)), *fields)
+            for (kind, fields), partitions in news.items()
         ]
         return sorted(events, key=lambda event: not isinstance(event, Lost))
 
@@ -183,9 +183,11 @@ class Partitions:
 
     def keep(self, named: Collection[TopicPartition]) -> None:
         """Lose and drop what a whole state does not name."""
-        for partition in [each for each in self.held if each not in named]:
+        for partition in [
+            held_partition for held_partition in self.held if held_partition not in named
+        ]:
             self._lose(partition, "another member may have it")
-        for partition in [each for each in self.warming if each not in named]:
+        for partition in [warmed for warmed in self.warming if warmed not in named]:
             self._drop(partition)
 
     def carry_out(self, orders: Iterable[Ordered], now_ms: int, *, is_fresh: bool) -> None:
@@ -194,16 +196,16 @@ class Partitions:
         Args:
             is_fresh: it is a whole state, and answers what was sent not long ago.
         """
-        for each in orders:
-            match each.order:
+        for order in orders:
+            match order.order:
                 case pb.Orders.ACTIVE:
-                    self._activate(each, is_fresh=is_fresh)
+                    self._activate(order, is_fresh=is_fresh)
                 case pb.Orders.WARM:
-                    self._warm(each)
+                    self._warm(order)
                 case pb.Orders.DRAIN:
-                    self._drain(each, now_ms, is_fresh=is_fresh)
+                    self._drain(order, now_ms, is_fresh=is_fresh)
                 case pb.Orders.LOST:
-                    self._order_lost(each)
+                    self._order_lost(order)
 
     def lose_all(self, reason: str) -> None:
         """Everything is lost."""
@@ -249,20 +251,20 @@ class Partitions:
 
     # --- Inside: orders ---
 
-    def _activate(self, each: Ordered, *, is_fresh: bool) -> None:
-        partition = each.partition
+    def _activate(self, ordered: Ordered, *, is_fresh: bool) -> None:
+        partition = ordered.partition
         held = self.held.get(partition)
-        if held is not None and held.holding.token == each.token:
+        if held is not None and held.holding.token == ordered.token:
             self._resume(partition, held, is_fresh=is_fresh)
             return
-        if self._repeats(partition, each.token):
+        if self._repeats(partition, ordered.token):
             return
         if held is not None:
             self._lose(partition, "it was granted anew")
         self.warming.pop(partition, None)
         self._done.pop(partition, None)
         self._lease.forget(partition)
-        holding = Holding(partition, token=each.token, offset=each.offset)
+        holding = Holding(partition, token=ordered.token, offset=ordered.offset)
         self.held[partition] = Held(holding, HoldingState.ACTIVE)
         self._ledger.begin((holding,))
         self.has_changed = True
@@ -280,55 +282,58 @@ class Partitions:
             held.is_suspended = False
             self._note(Resumed, held.holding)
 
-    def _warm(self, each: Ordered) -> None:
-        partition = each.partition
+    def _warm(self, ordered: Ordered) -> None:
+        partition = ordered.partition
         warm = self.warming.get(partition)
-        if warm is not None and warm.holding.handoff_id == each.handoff_id:
+        if warm is not None and warm.holding.handoff_id == ordered.handoff_id:
             if warm.is_ready:
                 self._say_ready(warm.holding)
             return
         done = self._done.get(partition)
-        if done is not None and done.handoff_id == each.handoff_id and not done.token:
+        if done is not None and done.handoff_id == ordered.handoff_id and not done.token:
             self._say(done)
             return
         if warm is not None:
             self._drop(partition)
         holding = Holding(
-            partition, handoff_id=each.handoff_id, offset=each.offset, position=each.position
+            partition,
+            handoff_id=ordered.handoff_id,
+            offset=ordered.offset,
+            position=ordered.position,
         )
         self.warming[partition] = Preparation(holding)
         self._note(Warming, holding)
 
-    def _drain(self, each: Ordered, now_ms: int, *, is_fresh: bool) -> None:
-        partition = each.partition
+    def _drain(self, ordered: Ordered, now_ms: int, *, is_fresh: bool) -> None:
+        partition = ordered.partition
         held = self.held.get(partition)
-        if held is None or held.holding.token != each.token:
-            self._say_not_held(each)
+        if held is None or held.holding.token != ordered.token:
+            self._say_not_held(ordered)
             return
         self._resume(partition, held, is_fresh=is_fresh)
         if held.state is HoldingState.ACTIVE:
             # A deadline once told is never moved.
             held.state = HoldingState.DRAINING
             self.draining.add(partition)
-            held.deadline_ms = now_ms + each.remaining_ms if each.remaining_ms else None
+            held.deadline_ms = now_ms + ordered.remaining_ms if ordered.remaining_ms else None
             self._note(Revoking, held.holding, held.deadline_ms)
-        held.handoff_id = each.handoff_id
+        held.handoff_id = ordered.handoff_id
 
-    def _order_lost(self, each: Ordered) -> None:
-        partition = each.partition
+    def _order_lost(self, ordered: Ordered) -> None:
+        partition = ordered.partition
         held = self.held.get(partition)
-        if held is not None and each.token in (0, held.holding.token):
+        if held is not None and ordered.token in (0, held.holding.token):
             self._lose(partition, "the coordinator has taken it away")
-        elif each.token:
-            self._say_not_held(each)
+        elif ordered.token:
+            self._say_not_held(ordered)
         if partition in self.warming:
             self._drop(partition)
 
-    def _say_not_held(self, each: Ordered) -> None:
+    def _say_not_held(self, ordered: Ordered) -> None:
         """Release a token that is not held: released before, or its grant has never arrived."""
-        if not self._repeats(each.partition, each.token):
-            kind, handoff_id = pb.SessionAck.RELEASED, each.handoff_id
-            self._say(_ack(each.partition, kind, token=each.token, handoff_id=handoff_id))
+        if not self._repeats(ordered.partition, ordered.token):
+            kind, handoff_id = pb.SessionAck.RELEASED, ordered.handoff_id
+            self._say(_ack(ordered.partition, kind, token=ordered.token, handoff_id=handoff_id))
 
     def _repeats(self, partition: TopicPartition, token: int) -> bool:
         """Repeat the ack of an order that has been carried out; True if there is one."""

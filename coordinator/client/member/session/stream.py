@@ -19,7 +19,7 @@ from coordinator.client.codes import code_name
 from coordinator.client.member.calls import Level
 from coordinator.client.member.ledger import FOREVER_MS, MEMBERSHIP, Holding, Ledger
 from coordinator.client.member.session.leases import NEVER, Lease
-from coordinator.client.member.session.orders import orders_of, places_of
+from coordinator.client.member.session.orders import orders_of, partitions_of
 from coordinator.client.member.session.partitions import Partitions
 from coordinator.dial import address_of
 from coordinator.v1 import errors_pb2
@@ -297,7 +297,7 @@ class SessionStream:
         self._epoch = ack.coordinator_epoch
         newer = [at_ms for number, at_ms in self.lease.sent.items() if number > ack.number]
         self._unanswered_ms = min(newer, default=None)
-        if not self.lease.acknowledge(ack.number, places_of(ack.expiring), now_ms):
+        if not self.lease.acknowledge(ack.number, partitions_of(ack.expiring), now_ms):
             self._ask_for_whole(now_ms)
 
     def _ask_for_whole(self, now_ms: int) -> None:
@@ -348,7 +348,7 @@ class SessionStream:
             self.lease.confirm(sent_ms)
             self._asked_ms = None
         orders = list(orders_of(pages))
-        self.partitions.keep({each.partition for each in orders})
+        self.partitions.keep({order.partition for order in orders})
         self.partitions.carry_out(orders, now_ms, is_fresh=is_fresh)
 
     def _refused(self, refused: pb.SessionRefused, now_ms: int) -> None:

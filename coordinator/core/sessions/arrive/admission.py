@@ -72,12 +72,12 @@ def admit_new(group: SessionGroup, command: Attach, step: Step) -> None:
         policy.check(step.config.group_min_lease_ms)
         records.append(PolicyStored(group.group_id, policy))
     record = record_of(group, command, step.ids, policy)
-    admission, places = records_of(group, record, step.now_ms, step.numbers)
+    admission, partitions = records_of(group, record, step.now_ms, step.numbers)
     records += admission
-    group.note_write_pending(places, record.member_id)
+    group.note_write_pending(partitions, record.member_id)
     group.arrives(command)
     admitted = SessionAdmitted(
-        group.group_id, command, record.member_id, tuple(places), is_new=True
+        group.group_id, command, record.member_id, tuple(partitions), is_new=True
     )
     step.out.persist(records, Unawaited(group.group_id), settled=admitted)
 
@@ -113,13 +113,13 @@ def records_of(
     group: SessionGroup, record: SessionMemberStored, now_ms: int, numbers: Numbers
 ) -> tuple[list[Record], list[TopicPartition]]:
     """Records of a new member and of what it inherits from its name; with these partitions."""
-    places = _reserved_for(group, record.name, now_ms)
+    partitions = _reserved_for(group, record.name, now_ms)
     records: list[Record] = [record]
-    if places:
-        grants = grants_of(record.member_id, places, numbers.next_tokens)
-        last_work.resume(group, record.member_id, places, now_ms)
+    if partitions:
+        grants = grants_of(record.member_id, partitions, numbers.next_tokens)
+        last_work.resume(group, record.member_id, partitions, now_ms)
         records.append(PartitionsGranted(group.group_id, grants))
-    return records, places
+    return records, partitions
 
 
 def _reserved_for(group: SessionGroup, name: str, now_ms: int) -> list[TopicPartition]:
@@ -127,16 +127,20 @@ def _reserved_for(group: SessionGroup, name: str, now_ms: int) -> list[TopicPart
     if not group.may_grant(now_ms):
         return []
     reserved = group.reserved_for(name)
-    return [place for place in reserved if group.partition_state(place).not_before_ms <= now_ms]
+    return [
+        partition
+        for partition in reserved
+        if group.partition_state(partition).not_before_ms <= now_ms
+    ]
 
 
 def admit_heir(group: SessionGroup, heir: SessionMember, step: Step) -> None:
     """Admit a process that has waited until the partitions of its name may be worked on again."""
-    records, places = records_of(group, heir.record, step.now_ms, step.numbers)
-    group.note_write_pending(places, heir.member_id)
+    records, partitions = records_of(group, heir.record, step.now_ms, step.numbers)
+    group.note_write_pending(partitions, heir.member_id)
     group.arriving_names.add(heir.record.name)
     settled = SessionWritten(
-        group.group_id, tuple(places), reserved_name=heir.record.name, heir_id=heir.member_id
+        group.group_id, tuple(partitions), reserved_name=heir.record.name, heir_id=heir.member_id
     )
     step.out.persist(records, Unawaited(group.group_id), settled=settled)
 
@@ -175,7 +179,7 @@ def admitted(group: SessionGroup, done: SessionAdmitted, step: Step) -> None:
         return
     if done.is_new:
         _begin(group, member, command, step, has_stream=has_stream)
-        if not done.places or _lacks(group, command):
+        if not done.partitions or _lacks(group, command):
             scheduler.request_plan_for_arrival(group, step)
     elif group.planning.has_grown:
         scheduler.request_plan(group, step)

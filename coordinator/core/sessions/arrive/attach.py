@@ -109,7 +109,7 @@ def _hold_grants_back(group: SessionGroup, command: Attach, numbers: Numbers) ->
     Nobody was renewed by an earlier owner since this one serves. A caller can invent an epoch, so
     the time does not count from its Attach: once it has passed, nothing is held back any more.
     """
-    leases = [group.policy.lease_ms, *(it.record.lease_ms for it in group.members.values())]
+    leases = [group.policy.lease_ms, *(member.record.lease_ms for member in group.members.values())]
     if command.wishes is not None and not group.is_policy_stored:
         leases.append(min(command.wishes.lease_ms, MAX_LEASE_MS))
     group.grants_from_ms = max(group.grants_from_ms, numbers.began_at_ms + max(leases))
@@ -128,7 +128,7 @@ def _waits_without_a_member(group: SessionGroup, command: Attach, now_ms: int) -
 def _is_delayed(group: SessionGroup, name: str, now_ms: int) -> bool:
     """True while `handover_delay_ms` runs for what is reserved for a name."""
     reserved = group.reserved_for(name)
-    return any(group.partition_state(place).not_before_ms > now_ms for place in reserved)
+    return any(group.partition_state(partition).not_before_ms > now_ms for partition in reserved)
 
 
 def _wait_on(group: SessionGroup, command: Attach, step: Step) -> None:

@@ -46,7 +46,7 @@ def resume(group: SessionGroup, member: SessionMember, command: Attach, step: St
         admission.check_count(group.declarations.total_with(command.topics), step.config)
     claimed = {(topic, partition): token for topic, partition, token in command.held}
     missing = claims.unclaimed(group, member, claimed)
-    if any(group.partition_state(place).writes_pending for place in missing):
+    if any(group.partition_state(topic_partition).writes_pending for topic_partition in missing):
         raise admission.must_wait(step.now_ms, step.config)
     records = _changed(group, member, command)
     grants, again = claims.granted_anew(group, member, missing, step.now_ms, step.numbers)
@@ -64,9 +64,9 @@ def resume(group: SessionGroup, member: SessionMember, command: Attach, step: St
         group.note_write_pending(again, member.member_id)
         done = SessionAdmitted(group.group_id, command, member.member_id, tuple(again))
         step.out.persist(records, Unawaited(group.group_id), settled=done)
-    for place in missing:
-        if group.partition_state(place).release is not None:
-            phases.reconcile(group, place, step)
+    for topic_partition in missing:
+        if group.partition_state(topic_partition).release is not None:
+            phases.reconcile(group, topic_partition, step)
     if call is not None:
         call(group, step)
 
@@ -121,6 +121,11 @@ def _call_of(
         command.max_partitions,
     )
     is_due = group.planning.requested_at_ms != NO_TIME
-    if missed or is_other or is_due or any(group.handoff(place) is not None for place in again):
+    if (
+        missed
+        or is_other
+        or is_due
+        or any(group.handoff(partition) is not None for partition in again)
+    ):
         return scheduler.request_plan
     return None

@@ -38,25 +38,25 @@ class Budget:
         self.is_warm = group.policy.mode is Mode.WARM
         self._preparing: dict[str, int] = {}
         balancing = group.planning.balancing
-        for place, target in list(balancing.items()):
-            self._count(group, place, target)
+        for partition, target in list(balancing.items()):
+            self._count(group, partition, target)
 
-    def _count(self, group: SessionGroup, place: TopicPartition, target: str) -> None:
-        open_now = group.handoff(place)
-        if _is_exempt(group, place):
-            del group.planning.balancing[place]
-        elif open_now is None and group.partition_state(place).writes_pending:
+    def _count(self, group: SessionGroup, partition: TopicPartition, target: str) -> None:
+        open_now = group.handoff(partition)
+        if _is_exempt(group, partition):
+            del group.planning.balancing[partition]
+        elif open_now is None and group.partition_state(partition).writes_pending:
             self.take(target)
         elif open_now is None:
-            del group.planning.balancing[place]
+            del group.planning.balancing[partition]
         elif open_now.phase is Phase.DRAIN:
             self.draining -= 1
         elif open_now.phase is Phase.PREPARE and not open_now.is_ready:
             self._preparing[open_now.successor] = self._preparing.get(open_now.successor, 0) + 1
-        elif open_now.phase is Phase.PREPARE and group.partition_state(place).writes_pending:
+        elif open_now.phase is Phase.PREPARE and group.partition_state(partition).writes_pending:
             self.draining -= 1  # Its DRAIN is on its way.
         elif open_now.phase is Phase.PREPARE:
-            self.ready.append(place)
+            self.ready.append(partition)
 
     def admits(self, target: str) -> bool:
         """True if one more partition may begin its way to `target`."""
@@ -72,22 +72,22 @@ class Budget:
             self.draining -= 1
 
 
-def may_drain(group: SessionGroup, place: TopicPartition) -> bool:
+def may_drain(group: SessionGroup, partition: TopicPartition) -> bool:
     """True if a partition whose successor is ready may be drained now."""
     return (
-        place not in group.planning.balancing
-        or _is_exempt(group, place)
+        partition not in group.planning.balancing
+        or _is_exempt(group, partition)
         or Budget(group).draining > 0
     )
 
 
 def restore(group: SessionGroup) -> None:
     """Count what was open when the shard was taken over as opened for balancing."""
-    for place, open_now in group.open_handoffs():
-        group.planning.balancing[place] = open_now.successor
+    for partition, open_now in group.open_handoffs():
+        group.planning.balancing[partition] = open_now.successor
 
 
-def _is_exempt(group: SessionGroup, place: TopicPartition) -> bool:
+def _is_exempt(group: SessionGroup, partition: TopicPartition) -> bool:
     """True if its holder leaves: what it hands over is not held back."""
-    member = group.members.get(group.holder(place))
+    member = group.members.get(group.holder(partition))
     return member is not None and (member.record.leaves or member.must_drain)

@@ -41,155 +41,155 @@ retried by the shard itself."""
 
 
 def open_one(
-    group: SessionGroup, place: TopicPartition, successor: str, step: Step, reason: str = ""
+    group: SessionGroup, partition: TopicPartition, successor: str, step: Step, reason: str = ""
 ) -> None:
     """Begin to take a partition from its holder; `successor` may be empty."""
-    assert not group.partition_state(place).writes_pending
+    assert not group.partition_state(partition).writes_pending
     is_warm = group.policy.mode is Mode.WARM and successor
     phase = Phase.PREPARE if is_warm else Phase.DRAIN
-    record = to.begin(group, place, phase, successor, step.now_ms, step.numbers, reason)
-    _write(group, place, record, step.out)
+    record = to.begin(group, partition, phase, successor, step.now_ms, step.numbers, reason)
+    _write(group, partition, record, step.out)
 
 
-def redirect(group: SessionGroup, place: TopicPartition, successor: str, out: Outcome) -> None:
+def redirect(group: SessionGroup, partition: TopicPartition, successor: str, out: Outcome) -> None:
     """Give a partition that is being drained another successor. Its time stays as it is.
 
     Not back to its holder: that one may get it under a new token, after its release.
     """
-    handoff = group.handoff(place)
+    handoff = group.handoff(partition)
     assert handoff is not None
     assert handoff.phase in DRAINING
     if successor != handoff.source:
-        _write(group, place, to.redirect(group, place, handoff, successor), out)
+        _write(group, partition, to.redirect(group, partition, handoff, successor), out)
 
 
-def reconcile(group: SessionGroup, place: TopicPartition, step: Step) -> None:
+def reconcile(group: SessionGroup, partition: TopicPartition, step: Step) -> None:
     """Decide what follows for one partition, if anything does.
 
     Nothing while a record of it is in flight, nor until the retry of one that was refused.
     """
-    state = group.partition_state(place)
-    if state.writes_pending or place in group.refused_writes:
+    state = group.partition_state(partition)
+    if state.writes_pending or partition in group.refused_writes:
         return
-    record = decide(group, place, step.now_ms, step.numbers)
+    record = decide(group, partition, step.now_ms, step.numbers)
     if record is None:
         return
-    if isinstance(record, PartitionSwitched) and group.holder(place):
+    if isinstance(record, PartitionSwitched) and group.holder(partition):
         if state.release is None and record.line is not None and record.line.stop:
-            last_work.force(group, place, record.line.stop)
-            _delay(group, place, step.now_ms)
-    _write(group, place, record, step.out)
+            last_work.force(group, partition, record.line.stop)
+            _delay(group, partition, step.now_ms)
+    _write(group, partition, record, step.out)
 
 
-def _delay(group: SessionGroup, place: TopicPartition, now_ms: int) -> None:
+def _delay(group: SessionGroup, partition: TopicPartition, now_ms: int) -> None:
     """After an end without consent, others wait for a while."""
     delay_ms = group.policy.handover_delay_ms
     if delay_ms and not group.policy.sinks_check_tokens:
-        group.state_to_change(place).not_before_ms = now_ms + delay_ms
+        group.state_to_change(partition).not_before_ms = now_ms + delay_ms
 
 
 def decide(
-    group: SessionGroup, place: TopicPartition, now_ms: int, numbers: Numbers
+    group: SessionGroup, partition: TopicPartition, now_ms: int, numbers: Numbers
 ) -> Decision | None:
     """Return the record that the phase of a partition, and what is known of it, call for."""
-    handoff = group.handoff(place)
-    is_released = group.partition_state(place).release is not None
-    if not is_released and _must_stop(group, place):
+    handoff = group.handoff(partition)
+    is_released = group.partition_state(partition).release is not None
+    if not is_released and _must_stop(group, partition):
         if handoff is None:
-            return to.begin(group, place, Phase.FORCED, "", now_ms, numbers)
+            return to.begin(group, partition, Phase.FORCED, "", now_ms, numbers)
         if handoff.phase is not Phase.FORCED:
-            return to.go_on(group, place, handoff, Phase.FORCED, now_ms)
+            return to.go_on(group, partition, handoff, Phase.FORCED, now_ms)
     if handoff is None:
-        return to.switch(group, place, "", now_ms, numbers) if is_released else None
+        return to.switch(group, partition, "", now_ms, numbers) if is_released else None
     match handoff.phase:
         case Phase.PREPARE:
-            return _decide_prepare(group, place, handoff, now_ms, numbers)
+            return _decide_prepare(group, partition, handoff, now_ms, numbers)
         case Phase.DRAIN:
-            return _decide_drain(group, place, handoff, now_ms, numbers)
+            return _decide_drain(group, partition, handoff, now_ms, numbers)
         case Phase.COPY:
-            return _decide_copy(group, place, handoff, now_ms, numbers)
-    return _decide_forced(group, place, handoff, now_ms, numbers)
+            return _decide_copy(group, partition, handoff, now_ms, numbers)
+    return _decide_forced(group, partition, handoff, now_ms, numbers)
 
 
-def _must_stop(group: SessionGroup, place: TopicPartition) -> bool:
+def _must_stop(group: SessionGroup, partition: TopicPartition) -> bool:
     """True if the holder is being evicted, or the deadline of its Leave(DRAIN) has passed."""
-    holder = group.members.get(group.holder(place))
+    holder = group.members.get(group.holder(partition))
     if holder is None:
         return False
     return holder.record.evicted or holder.must_stop
 
 
 def _decide_prepare(
-    group: SessionGroup, place: TopicPartition, handoff: Handoff, now_ms: int, numbers: Numbers
+    group: SessionGroup, partition: TopicPartition, handoff: Handoff, now_ms: int, numbers: Numbers
 ) -> Decision | None:
-    if group.partition_state(place).release is not None:
-        return to.switch(group, place, handoff.successor, now_ms, numbers)
-    if (handoff.is_ready and budget.may_drain(group, place)) or (
+    if group.partition_state(partition).release is not None:
+        return to.switch(group, partition, handoff.successor, now_ms, numbers)
+    if (handoff.is_ready and budget.may_drain(group, partition)) or (
         handoff.is_overdue and _leaves(group, handoff.source)
     ):
-        return to.go_on(group, place, handoff, Phase.DRAIN, now_ms)
+        return to.go_on(group, partition, handoff, Phase.DRAIN, now_ms)
     is_late = handoff.is_overdue and not handoff.is_ready
-    if is_late or not _is_fit(group, place, handoff):
-        another = successors.choose(group, place, but={handoff.source, handoff.successor})
+    if is_late or not _is_fit(group, partition, handoff):
+        another = successors.choose(group, partition, but={handoff.source, handoff.successor})
         if not another:
-            return to.give_up(group, place, handoff, now_ms)
-        return to.ask_another(group, place, handoff, another, now_ms, numbers)
+            return to.give_up(group, partition, handoff, now_ms)
+        return to.ask_another(group, partition, handoff, another, now_ms, numbers)
     return None
 
 
 def _decide_drain(
-    group: SessionGroup, place: TopicPartition, handoff: Handoff, now_ms: int, numbers: Numbers
+    group: SessionGroup, partition: TopicPartition, handoff: Handoff, now_ms: int, numbers: Numbers
 ) -> Decision | None:
-    if group.partition_state(place).release is not None:
-        return _pass_on(group, place, handoff, now_ms, numbers)
+    if group.partition_state(partition).release is not None:
+        return _pass_on(group, partition, handoff, now_ms, numbers)
     if handoff.is_overdue:
-        return to.go_on(group, place, handoff, Phase.FORCED, now_ms)
-    return _look_for_another(group, place, handoff)
+        return to.go_on(group, partition, handoff, Phase.FORCED, now_ms)
+    return _look_for_another(group, partition, handoff)
 
 
 def _decide_forced(
-    group: SessionGroup, place: TopicPartition, handoff: Handoff, now_ms: int, numbers: Numbers
+    group: SessionGroup, partition: TopicPartition, handoff: Handoff, now_ms: int, numbers: Numbers
 ) -> Decision | None:
-    state = group.partition_state(place)
+    state = group.partition_state(partition)
     if state.release is not None:
         successor = handoff.successor if state.not_before_ms == NO_TIME else ""
-        return to.switch(group, place, successor, now_ms, numbers)
+        return to.switch(group, partition, successor, now_ms, numbers)
     is_checked = group.policy.sinks_check_tokens
     if is_checked or handoff.is_overdue:
         waits = group.policy.handover_delay_ms and not is_checked
         successor = "" if waits else handoff.successor
-        stop = last_work.stop_by_force(group, place, now_ms)
+        stop = last_work.stop_by_force(group, partition, now_ms)
         outcome = HandoffOutcome.FORCED
-        return to.switch(group, place, successor, now_ms, numbers, outcome, stop)
-    return _look_for_another(group, place, handoff)
+        return to.switch(group, partition, successor, now_ms, numbers, outcome, stop)
+    return _look_for_another(group, partition, handoff)
 
 
 def _look_for_another(
-    group: SessionGroup, place: TopicPartition, handoff: Handoff
+    group: SessionGroup, partition: TopicPartition, handoff: Handoff
 ) -> Decision | None:
     """The successor of a drain is gone, or may not have it any more: the drain goes on."""
-    if not handoff.successor or _is_fit(group, place, handoff):
+    if not handoff.successor or _is_fit(group, partition, handoff):
         return None
-    another = successors.choose(group, place, but={handoff.source})
-    return to.redirect(group, place, handoff, another)
+    another = successors.choose(group, partition, but={handoff.source})
+    return to.redirect(group, partition, handoff, another)
 
 
 def _decide_copy(
-    group: SessionGroup, place: TopicPartition, handoff: Handoff, now_ms: int, numbers: Numbers
+    group: SessionGroup, partition: TopicPartition, handoff: Handoff, now_ms: int, numbers: Numbers
 ) -> Decision | None:
     if handoff.is_ready:
-        return to.switch(group, place, handoff.successor, now_ms, numbers)
-    if not handoff.is_overdue and _is_fit(group, place, handoff):
+        return to.switch(group, partition, handoff.successor, now_ms, numbers)
+    if not handoff.is_overdue and _is_fit(group, partition, handoff):
         return None
-    another = successors.choose(group, place, but={handoff.successor})
+    another = successors.choose(group, partition, but={handoff.successor})
     if not another:
-        return to.switch(group, place, "", now_ms, numbers)
-    return to.ask_another(group, place, handoff, another, now_ms, numbers)
+        return to.switch(group, partition, "", now_ms, numbers)
+    return to.ask_another(group, partition, handoff, another, now_ms, numbers)
 
 
 def _pass_on(
     group: SessionGroup,
-    place: TopicPartition,
+    partition: TopicPartition,
     handoff: Handoff,
     now_ms: int,
     numbers: Numbers,
@@ -198,24 +198,24 @@ def _pass_on(
     """The holder of a drain has given the partition up, or is gone."""
     if handoff.phase is Phase.DRAIN and handoff.mode is Mode.COPY:
         successor = handoff.successor
-        if not successors.may_get(group, place, successor):
-            successor = successors.choose(group, place, but={handoff.source})
+        if not successors.may_get(group, partition, successor):
+            successor = successors.choose(group, partition, but={handoff.source})
         if successor:
-            return to.copy(group, place, handoff, successor, now_ms, numbers)
-    return to.switch(group, place, handoff.successor, now_ms, numbers, outcome)
+            return to.copy(group, partition, handoff, successor, now_ms, numbers)
+    return to.switch(group, partition, handoff.successor, now_ms, numbers, outcome)
 
 
 def phase_overdue(group: SessionGroup, command: PhaseOverdue, step: Step) -> None:
     """The time of a phase is up, unless the phase is another one by now."""
-    place = command.topic, command.partition
-    handoff = group.handoff(place)
+    partition = command.topic, command.partition
+    handoff = group.handoff(partition)
     if (
         handoff is not None
         and handoff.handoff_id == command.handoff_id
         and handoff.phase.value == command.phase
     ):
         handoff.is_overdue = True
-        reconcile(group, place, step)
+        reconcile(group, partition, step)
 
 
 # --- A holder ends ---
@@ -243,9 +243,9 @@ def end_of_holder(
     is_silent = cause in last_work.SILENT
     outcome = HandoffOutcome.HOLDER_DIED if is_silent else HandoffOutcome.HOLDER_LEFT
     records: list[Record] = []
-    for place in sorted(group.places_of(member.member_id)):
-        handoff = group.handoff(place)
-        state = group.partition_state(place)
+    for partition in sorted(group.partitions_of(member.member_id)):
+        handoff = group.handoff(partition)
+        state = group.partition_state(partition)
         is_released = state.release is not None
         if handoff is None or (is_released and state.writes_pending):
             continue  # It is free, or goes on by the record that is in flight.
@@ -253,54 +253,56 @@ def end_of_holder(
             continue
         how = HandoffOutcome.RELEASED if is_released else outcome
         if is_delayed:
-            records.append(to.switch(group, place, "", now_ms, numbers, how))
+            records.append(to.switch(group, partition, "", now_ms, numbers, how))
         else:
-            records.append(_pass_on(group, place, handoff, now_ms, numbers, how))
+            records.append(_pass_on(group, partition, handoff, now_ms, numbers, how))
     return records
 
 
 def reconsider(group: SessionGroup, member_id: str, step: Step) -> None:
     """Look again at the hand-offs to a member that has changed, leaves, or is gone."""
-    for place, handoff in list(group.open_handoffs()):
+    for partition, handoff in list(group.open_handoffs()):
         if handoff.successor == member_id:
-            reconcile(group, place, step)
+            reconcile(group, partition, step)
 
 
 def leaves_by(group: SessionGroup, member: SessionMember, step: Step) -> None:
     """A holder has announced until when it leaves: no phase of its hand-offs lasts longer."""
-    for place in group.places_of(member.member_id):
-        handoff = group.handoff(place)
+    for partition in group.partitions_of(member.member_id):
+        handoff = group.handoff(partition)
         if handoff is None or handoff.deadline_ms == NO_TIME or handoff.phase is Phase.FORCED:
             continue
         deadline_ms = step.now_ms + to.bound(member, handoff.phase, step.now_ms)
         if deadline_ms < handoff.deadline_ms:
-            _arm(group, place, handoff, deadline_ms, step.out)
+            _arm(group, partition, handoff, deadline_ms, step.out)
 
 
 # --- Settled ---
 
 
-def settled(group: SessionGroup, place: TopicPartition, step: Step, *, is_refused: bool) -> None:
+def settled(
+    group: SessionGroup, partition: TopicPartition, step: Step, *, is_refused: bool
+) -> None:
     """A record about a partition is durable, or the log refused it: look at it again."""
     if is_refused:
         if not group.refused_writes:
             step.out.defer(DeferRetry(group.group_id, step.now_ms + RETRY_MS))
-        group.refused_writes.add(place)
+        group.refused_writes.add(partition)
         return
-    entered(group, place, step)
-    reconcile(group, place, step)
+    entered(group, partition, step)
+    reconcile(group, partition, step)
 
 
 def retry(group: SessionGroup, step: Step) -> None:
     """Look again at the partitions about which the log refused a record."""
     refused, group.refused_writes = group.refused_writes, set()
-    for place in sorted(refused):
-        reconcile(group, place, step)
+    for partition in sorted(refused):
+        reconcile(group, partition, step)
 
 
-def entered(group: SessionGroup, place: TopicPartition, step: Step) -> None:
+def entered(group: SessionGroup, partition: TopicPartition, step: Step) -> None:
     """A phase is durable: arm its deadline, unless only the successor has changed."""
-    handoff = group.handoff(place)
+    handoff = group.handoff(partition)
     if handoff is None or handoff.deadline_ms != NO_TIME:
         return
     length_ms = handoff.length_ms
@@ -309,22 +311,22 @@ def entered(group: SessionGroup, place: TopicPartition, step: Step) -> None:
         member = group.members.get(handoff.source)
         heard_ms = step.now_ms if member is None else member.last_beat_ms
         length_ms = max(0, heard_ms + handoff.length_ms - step.now_ms)
-    _arm(group, place, handoff, step.now_ms + length_ms, step.out)
+    _arm(group, partition, handoff, step.now_ms + length_ms, step.out)
 
 
 def _arm(
-    group: SessionGroup, place: TopicPartition, handoff: Handoff, deadline_ms: int, out: Outcome
+    group: SessionGroup, partition: TopicPartition, handoff: Handoff, deadline_ms: int, out: Outcome
 ) -> None:
     handoff.deadline_ms = deadline_ms
     out.defer(
-        DeferPhase(group.group_id, *place, handoff.handoff_id, handoff.phase.value, deadline_ms)
+        DeferPhase(group.group_id, *partition, handoff.handoff_id, handoff.phase.value, deadline_ms)
     )
 
 
-def restore(group: SessionGroup, place: TopicPartition, step: Step) -> None:
+def restore(group: SessionGroup, partition: TopicPartition, step: Step) -> None:
     """A new owner runs each phase once more in full, and decides what the last one has not."""
-    entered(group, place, step)
-    reconcile(group, place, step)
+    entered(group, partition, step)
+    reconcile(group, partition, step)
 
 
 def remaining_ms(handoff: Handoff, now_ms: int) -> int:
@@ -334,11 +336,11 @@ def remaining_ms(handoff: Handoff, now_ms: int) -> int:
     return max(0, handoff.deadline_ms - now_ms)
 
 
-def _write(group: SessionGroup, place: TopicPartition, record: Decision, out: Outcome) -> None:
+def _write(group: SessionGroup, partition: TopicPartition, record: Decision, out: Outcome) -> None:
     receiver = record.successor if isinstance(record, PhaseEntered) else record.member_id
-    group.note_write_pending((place,), receiver)
+    group.note_write_pending((partition,), receiver)
     out.persist(
-        (record,), Unawaited(group.group_id), settled=SessionWritten(group.group_id, (place,))
+        (record,), Unawaited(group.group_id), settled=SessionWritten(group.group_id, (partition,))
     )
 
 
@@ -347,5 +349,5 @@ def _leaves(group: SessionGroup, member_id: str) -> bool:
     return member is not None and member.is_leaving
 
 
-def _is_fit(group: SessionGroup, place: TopicPartition, handoff: Handoff) -> bool:
-    return successors.may_have(group, place, handoff.successor)
+def _is_fit(group: SessionGroup, partition: TopicPartition, handoff: Handoff) -> bool:
+    return successors.may_have(group, partition, handoff.successor)

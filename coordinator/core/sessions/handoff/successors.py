@@ -21,19 +21,19 @@ MOST_CHOICES = 20
 what is beyond that has no successor until the next plan, which looks at everything once."""
 
 
-def may_have(group: SessionGroup, place: TopicPartition, member_id: str) -> bool:
+def may_have(group: SessionGroup, partition: TopicPartition, member_id: str) -> bool:
     """True if a member may be, or stay, the successor of a partition."""
     member = group.members.get(member_id)
     if member is None or member.is_ended or member.is_leaving:
         return False
-    if group.partition_state(place).is_backed_off_of(member.name):
+    if group.partition_state(partition).is_backed_off_of(member.name):
         return False
-    return place[1] < member.declares(place[0])
+    return partition[1] < member.declares(partition[0])
 
 
-def may_get(group: SessionGroup, place: TopicPartition, member_id: str) -> bool:
+def may_get(group: SessionGroup, partition: TopicPartition, member_id: str) -> bool:
     """True if a member may be given a partition now."""
-    return may_have(group, place, member_id) and group.members[member_id].receives
+    return may_have(group, partition, member_id) and group.members[member_id].receives
 
 
 class Loads:
@@ -54,45 +54,47 @@ class Loads:
         most = member.record.max_partitions
         return sys.maxsize if most is None else most - self.load_of(member.member_id)
 
-    def add(self, place: TopicPartition, successor: str) -> None:
+    def add(self, partition: TopicPartition, successor: str) -> None:
         """Count one more partition that begins its way to a member."""
         if "_on_their_way" in self.__dict__:
             self._on_their_way[successor] += 1
-            self._on_their_way[self._group.holder(place)] -= 1
+            self._on_their_way[self._group.holder(partition)] -= 1
 
     @cached_property
     def _on_their_way(self) -> Counter[str]:
         """Partitions that each member is to get, less those that it is to hand over."""
-        group, found = self._group, Counter[str]()
-        receivers = {place: handoff.successor for place, handoff in group.open_handoffs()}
-        for place, state in group.partition_states.items():
+        group, counts = self._group, Counter[str]()
+        receivers = {partition: handoff.successor for partition, handoff in group.open_handoffs()}
+        for partition, state in group.partition_states.items():
             if state.pending_successor is not None:
-                receivers[place] = state.pending_successor
-        for place, successor in receivers.items():
+                receivers[partition] = state.pending_successor
+        for partition, successor in receivers.items():
             if successor:
-                found[successor] += 1
-                found[group.holder(place)] -= 1
-        return found
+                counts[successor] += 1
+                counts[group.holder(partition)] -= 1
+        return counts
 
 
-def choose(group: SessionGroup, place: TopicPartition, but: AbstractSet[str]) -> str:
+def choose(group: SessionGroup, partition: TopicPartition, but: AbstractSet[str]) -> str:
     """The member with the lowest load by capacity that may get a partition; empty: nobody.
 
     Nobody gets one that was refused three times in a row, for a while.
     """
-    if group.partition_state(place).is_backed_off or group.choices >= MOST_CHOICES:
+    if group.partition_state(partition).is_backed_off or group.choices >= MOST_CHOICES:
         return ""
     group.choices += 1
     loads = Loads(group)
 
     def rank(member: SessionMember) -> tuple[float, int]:
-        tie_break = crc32(f"{place[0]}:{place[1]}:{member.name}".encode())
+        tie_break = crc32(f"{partition[0]}:{partition[1]}:{member.name}".encode())
         return (2 * loads.load_of(member.member_id) + 1) / member.record.capacity, tie_break
 
-    found = (
+    candidates = (
         member
         for member_id, member in group.members.items()
-        if member_id not in but and may_get(group, place, member_id) and loads.room_of(member) > 0
+        if member_id not in but
+        and may_get(group, partition, member_id)
+        and loads.room_of(member) > 0
     )
-    best = min(found, key=rank, default=None)
+    best = min(candidates, key=rank, default=None)
     return "" if best is None else best.member_id

@@ -16,7 +16,7 @@ from coordinator.core.sessions.member import SessionMember
 
 def begin(
     group: SessionGroup,
-    place: TopicPartition,
+    partition: TopicPartition,
     phase: Phase,
     successor: str,
     now_ms: int,
@@ -25,24 +25,24 @@ def begin(
 ) -> PhaseEntered:
     """Open a hand-off with its first phase."""
     line = HandoffLine(
-        numbers.next_handoff(), group.holder(place), group.policy.mode.value, reason, now_ms
+        numbers.next_handoff(), group.holder(partition), group.policy.mode.value, reason, now_ms
     )
-    return _enter(group, place, phase, successor, _timed(line, phase, now_ms), now_ms)
+    return _enter(group, partition, phase, successor, _timed(line, phase, now_ms), now_ms)
 
 
 def go_on(
-    group: SessionGroup, place: TopicPartition, handoff: Handoff, phase: Phase, now_ms: int
+    group: SessionGroup, partition: TopicPartition, handoff: Handoff, phase: Phase, now_ms: int
 ) -> PhaseEntered:
     """The next phase of the same hand-off, with the same successor."""
     line = _timed(handoff.line, phase, now_ms)
     if handoff.phase is Phase.PREPARE and handoff.is_ready:
         line = replace(line, prepared_at_ms=now_ms)
-    return _enter(group, place, phase, handoff.successor, line, now_ms)
+    return _enter(group, partition, phase, handoff.successor, line, now_ms)
 
 
 def ask_another(
     group: SessionGroup,
-    place: TopicPartition,
+    partition: TopicPartition,
     handoff: Handoff,
     successor: str,
     now_ms: int,
@@ -50,56 +50,58 @@ def ask_another(
 ) -> PhaseEntered:
     """Have another one prepare, under a new id and with its full time."""
     line = replace(handoff.line, handoff_id=numbers.next_handoff())
-    return _enter(group, place, handoff.phase, successor, line, now_ms, handoff.position)
+    return _enter(group, partition, handoff.phase, successor, line, now_ms, handoff.position)
 
 
 def redirect(
-    group: SessionGroup, place: TopicPartition, handoff: Handoff, successor: str
+    group: SessionGroup, partition: TopicPartition, handoff: Handoff, successor: str
 ) -> PhaseEntered:
     """Another successor, or none, of a drain, which goes on as it is and gets no more time."""
     return PhaseEntered(
         group.group_id,
-        *place,
+        *partition,
         handoff.phase,
         handoff.handoff_id,
         successor,
         handoff.length_ms,
         handoff.position,
-        group.token(place),
+        group.token(partition),
         handoff.line,
     )
 
 
 def give_up(
-    group: SessionGroup, place: TopicPartition, handoff: Handoff, now_ms: int
+    group: SessionGroup, partition: TopicPartition, handoff: Handoff, now_ms: int
 ) -> PhaseEntered:
     """The partition stays with its holder, because nobody is ready to have it."""
     line = replace(handoff.line, ended_at_ms=now_ms, outcome=HandoffOutcome.ABANDONED)
-    return _enter(group, place, Phase.HELD, "", line, now_ms)
+    return _enter(group, partition, Phase.HELD, "", line, now_ms)
 
 
 def copy(
     group: SessionGroup,
-    place: TopicPartition,
+    partition: TopicPartition,
     handoff: Handoff,
     successor: str,
     now_ms: int,
     numbers: Numbers,
 ) -> PhaseEntered:
     """The holder's token has ended: the successor prepares from where it stopped."""
-    stored = group.offsets.get(place)
+    stored = group.offsets.get(partition)
     committed = NO_OFFSET if stored is None else stored.offset
-    position = group.partition_state(place).position
+    position = group.partition_state(partition).position
     position = committed if position == NO_OFFSET else position
-    line = replace(handoff.line, released_at_ms=now_ms, position=position, stop=_stop(group, place))
+    line = replace(
+        handoff.line, released_at_ms=now_ms, position=position, stop=_stop(group, partition)
+    )
     if successor != handoff.successor:
         line = replace(line, handoff_id=numbers.next_handoff())
-    return _enter(group, place, Phase.COPY, successor, line, now_ms, position)
+    return _enter(group, partition, Phase.COPY, successor, line, now_ms, position)
 
 
 def switch(
     group: SessionGroup,
-    place: TopicPartition,
+    partition: TopicPartition,
     successor: str,
     now_ms: int,
     numbers: Numbers,
@@ -111,20 +113,20 @@ def switch(
     `outcome`: how the hand-off ended. `stop`: when its holder stopped, if that is not noted yet.
     """
     token = NO_TOKEN
-    may_get = group.may_grant(now_ms) and successors.may_get(group, place, successor)
+    may_get = group.may_grant(now_ms) and successors.may_get(group, partition, successor)
     if successor and may_get:
         token = numbers.next_token()
-    line, handoff = None, group.handoff(place)
+    line, handoff = None, group.handoff(partition)
     if handoff is not None:
-        line = _closed(group, place, handoff, now_ms, outcome, stop or _stop(group, place))
+        line = _closed(group, partition, handoff, now_ms, outcome, stop or _stop(group, partition))
     return PartitionSwitched(
-        group.group_id, *place, successor if token else "", token, line, group.token(place)
+        group.group_id, *partition, successor if token else "", token, line, group.token(partition)
     )
 
 
 def _closed(
     group: SessionGroup,
-    place: TopicPartition,
+    partition: TopicPartition,
     handoff: Handoff,
     now_ms: int,
     outcome: HandoffOutcome,
@@ -137,11 +139,11 @@ def _closed(
         line = replace(line, released_at_ms=stop.latest_ms)
     elif stop is not None and stop.known_by is StoppedBy.FORCED:
         line = replace(line, outcome=HandoffOutcome.FORCED)
-    return replace(line, stop=stop, position=group.partition_state(place).position)
+    return replace(line, stop=stop, position=group.partition_state(partition).position)
 
 
-def _stop(group: SessionGroup, place: TopicPartition) -> Stop | None:
-    rest = group.rest(place)
+def _stop(group: SessionGroup, partition: TopicPartition) -> Stop | None:
+    rest = group.rest(partition)
     return None if rest is None else rest.stop
 
 
@@ -153,24 +155,32 @@ def _timed(line: HandoffLine, phase: Phase, now_ms: int) -> HandoffLine:
 
 def _enter(
     group: SessionGroup,
-    place: TopicPartition,
+    partition: TopicPartition,
     phase: Phase,
     successor: str,
     line: HandoffLine,
     now_ms: int,
     position: int = NO_OFFSET,
 ) -> PhaseEntered:
-    length_ms = _length(group, place, phase, now_ms)
-    token = group.token(place)
+    length_ms = _length(group, partition, phase, now_ms)
+    token = group.token(partition)
     return PhaseEntered(
-        group.group_id, *place, phase, line.handoff_id, successor, length_ms, position, token, line
+        group.group_id,
+        *partition,
+        phase,
+        line.handoff_id,
+        successor,
+        length_ms,
+        position,
+        token,
+        line,
     )
 
 
-def _length(group: SessionGroup, place: TopicPartition, phase: Phase, now_ms: int) -> int:
+def _length(group: SessionGroup, partition: TopicPartition, phase: Phase, now_ms: int) -> int:
     """Longest time of a phase, by the policy and by what its holder has announced."""
     policy = group.policy
-    holder = group.members.get(group.holder(place))
+    holder = group.members.get(group.holder(partition))
     match phase:
         case Phase.PREPARE:
             return _least(policy.warm_timeout_ms, bound(holder, phase, now_ms))
@@ -196,4 +206,6 @@ def bound(holder: SessionMember | None, phase: Phase, now_ms: int) -> int:
 
 
 def _least(*lengths_ms: int | None) -> int:
-    return min(each for each in lengths_ms if each is not None and each != NO_TIME)
+    return min(
+        length_ms for length_ms in lengths_ms if length_ms is not None and length_ms != NO_TIME
+    )

@@ -92,11 +92,11 @@ def take_back(group: SessionGroup, done: SessionEnded, step: Step, *, has_stream
     """The end of a lease is not in the log, which is unavailable: the member may be heard again."""
     member = group.members[done.member_id]
     member.is_ended = False
-    for place in group.places_of(member.member_id):
-        if group.partition_state(place).release is None:
-            group.state_to_change(place).not_before_ms = NO_TIME
-            group.drop_if_empty(place)
-            group.topics[place[0]].rests.pop(place[1], None)
+    for partition in group.partitions_of(member.member_id):
+        if group.partition_state(partition).release is None:
+            group.state_to_change(partition).not_before_ms = NO_TIME
+            group.drop_if_empty(partition)
+            group.topics[partition[0]].rests.pop(partition[1], None)
     if not has_stream:
         member.lose_stream(step.now_ms)
     heir = group.waiting.get(member.record.name)
@@ -134,15 +134,15 @@ def write_end(group: SessionGroup, member: SessionMember, ended: SessionEnded, s
     its name inherits the rest.
     """
     keep_ms, heir = ended.keep_ms, heirs.heard_heir(group, member, step.now_ms)
-    places = list(group.places_of(member.member_id))
+    partitions = list(group.partitions_of(member.member_id))
     is_by_time = ended.cause is EndCause.LEASE_EXPIRED
     delay_ms = group.policy.handover_delay_ms if ended.cause in WITHOUT_CONSENT else 0
     if ended.cause is EndCause.RESTORED:  # Its process may not hear of it, and act on.
         delay_ms += max(0, member.ends_at_ms - step.now_ms)
     delay_ms = max(delay_ms, group.grants_from_ms - step.now_ms)
     if delay_ms > 0:
-        for place in places:
-            group.state_to_change(place).not_before_ms = step.now_ms + delay_ms
+        for partition in partitions:
+            group.state_to_change(partition).not_before_ms = step.now_ms + delay_ms
     if heir is not None:
         keep_ms = max(0, delay_ms)  # Longer than that, it need not wait for its own.
         heir = None if delay_ms > 0 else heir
@@ -165,15 +165,15 @@ def write_end(group: SessionGroup, member: SessionMember, ended: SessionEnded, s
     records: list[Record] = []
     if heir is not None:
         records, others = heirs.records(group, member, heir, step.now_ms, step.numbers)
-        places += [place for place in others if place not in places]
+        partitions += [partition for partition in others if partition not in partitions]
     # It frees what the records before it have not passed on.
     records.append(
         SessionMemberEnded(group.group_id, member.member_id, ended.cause, step.now_ms, keep_ms)
     )
-    group.note_write_pending(places)
+    group.note_write_pending(partitions)
     settled = replace(
         ended,
-        places=tuple(places),
+        partitions=tuple(partitions),
         reserved_name=member.record.name if keep_ms else "",
         keep_ms=keep_ms,
         heir_id="" if heir is None else heir.member_id,

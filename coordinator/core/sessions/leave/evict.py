@@ -46,9 +46,9 @@ def evict(group: SessionGroup, command: EvictMember, step: Step) -> None:
         step.out.persist((), AnswerDurable(command, reply))  # It shares the result of that write.
     else:
         record = member.decided = replace(member.decided, leaves=True, evicted=True)
-        places = tuple(group.places_of(member.member_id))
-        group.note_write_pending(places)
-        written = SessionWritten(group.group_id, places, leaver=member.member_id)
+        partitions = tuple(group.partitions_of(member.member_id))
+        group.note_write_pending(partitions)
+        written = SessionWritten(group.group_id, partitions, leaver=member.member_id)
         step.out.persist((record,), AnswerDurable(command, reply), settled=written)
 
 

@@ -123,37 +123,41 @@ def records(
     It gets what is held or in PREPARE; what is being drained goes to its successor. What the old
     one was to get is ordered anew.
     """
-    mine = [place for place in group.places_of(member.member_id) if not _goes_on(group, place)]
-    found: list[Record] = [heir.record]
+    mine = [
+        partition
+        for partition in group.partitions_of(member.member_id)
+        if not _goes_on(group, partition)
+    ]
+    records: list[Record] = [heir.record]
     if mine:
         grants = grants_of(heir.member_id, mine, numbers.next_tokens, member.member_id)
         last_work.resume(group, heir.member_id, mine, now_ms)
-        found.append(PartitionsGranted(group.group_id, grants))
-    for place, handoff in group.open_handoffs():
-        if handoff.successor != member.member_id or group.partition_state(place).writes_pending:
+        records.append(PartitionsGranted(group.group_id, grants))
+    for partition, handoff in group.open_handoffs():
+        if handoff.successor != member.member_id or group.partition_state(partition).writes_pending:
             continue
         is_new = handoff.phase in (Phase.PREPARE, Phase.COPY)
-        mine.append(place)
-        found.append(
+        mine.append(partition)
+        records.append(
             PhaseEntered(
                 group.group_id,
-                *place,
+                *partition,
                 handoff.phase,
                 numbers.next_handoff() if is_new else handoff.handoff_id,
                 heir.member_id,
                 phases.remaining_ms(handoff, now_ms) if is_new else handoff.length_ms,
                 handoff.position,
-                group.token(place),
+                group.token(partition),
                 handoff.line,
             )
         )
-    return found, mine
+    return records, mine
 
 
-def _goes_on(group: SessionGroup, place: TopicPartition) -> bool:
-    handoff = group.handoff(place)
+def _goes_on(group: SessionGroup, partition: TopicPartition) -> bool:
+    handoff = group.handoff(partition)
     is_drained = handoff is not None and handoff.phase in DRAINING
-    return is_drained or group.partition_state(place).release is not None
+    return is_drained or group.partition_state(partition).release is not None
 
 
 def inherit(group: SessionGroup, heir_id: str, now_ms: int) -> SessionMember | None:

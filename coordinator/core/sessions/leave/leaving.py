@@ -98,8 +98,8 @@ def overdue(group: SessionGroup, command: LeaveOverdue, step: Step) -> None:
     if member is None or member.is_ended or member.leaves_at_ms > step.now_ms:
         return  # It was shortened, or is another one's.
     member.must_stop = True
-    for place in list(group.places_of(member.member_id)):
-        phases.reconcile(group, place, step)
+    for partition in list(group.partitions_of(member.member_id)):
+        phases.reconcile(group, partition, step)
 
 
 def keep(group: SessionGroup, name: str, step: Step) -> None:

@@ -54,8 +54,8 @@ def plan(state: PlanInput) -> Plan:
         if not choice.staying:
             return choice.plan()
         # These count at their holders after all.
-        for place in choice.staying:
-            demand.fixed[demand.forced.pop(place)[0]] += 1
+        for partition in choice.staying:
+            demand.fixed[demand.forced.pop(partition)[0]] += 1
 
 
 class _Choice:
@@ -71,7 +71,7 @@ class _Choice:
         order = {member: rank for rank, member in enumerate(demand.kinds.receivers)}
         self.gains = [
             dict(sorted(gains, key=lambda gain: order[gain[0]]))
-            for gains in ([each for each in by.items() if each[1] > 0] for by in changes)
+            for gains in ([item for item in by.items() if item[1] > 0] for by in changes)
         ]
         self.losses = [
             {member: -count for member, count in by_member.items() if count < 0}
@@ -83,20 +83,20 @@ class _Choice:
         self.unplaced = dict(demand.unplaced)
         self._match()
         self.staying = [
-            place
-            for place, (_, reason) in demand.forced.items()
-            if reason is MoveReason.NOT_ALLOWED and place not in self.targets
+            partition
+            for partition, (_, reason) in demand.forced.items()
+            if reason is MoveReason.NOT_ALLOWED and partition not in self.targets
         ]
 
     def plan(self) -> Plan:
         """Return the moves and grants."""
         if self.demand.state.weights:
             self._weigh()
-        for place, member in self.demand.granted:
-            self._grant(place, member)
+        for partition, member in self.demand.granted:
+            self._grant(partition, member)
         moves = list(self.demand.moves)
-        for place, (holder, reason) in (self.demand.forced | self.shed).items():
-            moves.append(Move(*place, holder, self.targets.get(place, NOBODY), reason))
+        for partition, (holder, reason) in (self.demand.forced | self.shed).items():
+            moves.append(Move(*partition, holder, self.targets.get(partition, NOBODY), reason))
         ranges = {
             member: {topic: _ranges(partitions) for topic, partitions in by_topic.items()}
             for member, by_topic in self.grants.items()
@@ -109,41 +109,43 @@ class _Choice:
         """Partitions that leave members, with these and the reasons: above a maximum first."""
         demand, members = self.demand, self.demand.state.members
         held: dict[tuple[int, int], list[Partition]] = {}
-        for place in self._candidates():
-            kind, holder = self.kinds.of(place), demand.holder(place)
-            if holder in self.losses[kind] and place not in demand.forced:
-                held.setdefault((holder, kind), []).append(place)
+        for partition in self._candidates():
+            kind, holder = self.kinds.of(partition), demand.holder(partition)
+            if holder in self.losses[kind] and partition not in demand.forced:
+                held.setdefault((holder, kind), []).append(partition)
         chosen: dict[int, list[Partition]] = {}
-        for places in held.values():
-            places.sort(key=self.kinds.tie)
+        for partitions in held.values():
+            partitions.sort(key=self.kinds.tie)
         taken: list[Counter[int]] = [Counter() for _ in self.losses]
         for holder, kind in sorted(held, key=lambda key: (members[key[0]].name, key[1])):
-            given = self._evenly(kind, held[holder, kind], self.losses[kind][holder], taken[kind])
-            chosen.setdefault(holder, []).extend(given)
+            shed_here = self._evenly(
+                kind, held[holder, kind], self.losses[kind][holder], taken[kind]
+            )
+            chosen.setdefault(holder, []).extend(shed_here)
         shed: dict[bool, dict[Partition, tuple[int, MoveReason]]] = {False: {}, True: {}}
         for holder in sorted(chosen, key=lambda member: members[member].name):
             most = members[holder].max_partitions
             above = 0 if most is None else demand.load(holder) - most
-            for rank, place in enumerate(sorted(chosen[holder], key=self.kinds.tie)):
+            for rank, partition in enumerate(sorted(chosen[holder], key=self.kinds.tie)):
                 reason = MoveReason.ABOVE_MAXIMUM if rank < above else MoveReason.BALANCE
-                shed[rank >= above][place] = holder, reason
+                shed[rank >= above][partition] = holder, reason
         return shed[False] | shed[True]
 
     def _evenly(
-        self, kind: int, places: list[Partition], count: int, taken: Counter[int]
+        self, kind: int, partitions: list[Partition], count: int, taken: Counter[int]
     ) -> list[Partition]:
         """Choose what a member gives of a kind: of the topic of which it has most beyond those who
         take, one by one. So each topic is spread evenly, at no more moves.
 
         Args:
-            places: what it has, in the order that decides ties. taken: by topic, chosen for the
+            partitions: what it has, in the order that decides ties. taken: by topic, chosen for the
                 same takers before; it is added to.
         """
         by_topic: dict[int, list[Partition]] = {}
-        for place in reversed(places):
-            by_topic.setdefault(place[0], []).append(place)
+        for partition in reversed(partitions):
+            by_topic.setdefault(partition[0], []).append(partition)
         if len(by_topic) == 1:
-            return places[:count]
+            return partitions[:count]
         takers = len(self.gains[kind])
 
         def rank(topic: int) -> tuple[int, tuple[int, tuple[str, int]], int]:
@@ -186,11 +188,11 @@ class _Choice:
         urgent: list[list[Partition]] = [[] for _ in self.gains]
         shed: list[list[Partition]] = [[] for _ in self.gains]
         waiting: list[list[Partition]] = [[] for _ in self.gains]
-        for place, (_, reason) in self.demand.forced.items():
+        for topic_partition, (_, reason) in self.demand.forced.items():
             lists = waiting if reason is MoveReason.NOT_ALLOWED else urgent
-            lists[self.kinds.of(place)].append(place)
-        for place in self.shed:
-            shed[self.kinds.of(place)].append(place)
+            lists[self.kinds.of(topic_partition)].append(topic_partition)
+        for topic_partition in self.shed:
+            shed[self.kinds.of(topic_partition)].append(topic_partition)
         for kind, room in enumerate(self.gains):
             spare = sum(room.values()) - len(shed[kind])
             free = self._give_back(kind, room, spare)
@@ -202,13 +204,13 @@ class _Choice:
                 spare -= dealt
                 rest = ((topic, partition) for partition in partitions[dealt:])
                 self.unplaced |= dict.fromkeys(rest, self._why(kind))
-            for places in (urgent[kind][:spare], shed[kind], waiting[kind]):
+            for topic_partitions in (urgent[kind][:spare], shed[kind], waiting[kind]):
                 # Topic by topic: those who take get an equal part of each.
-                in_order = sorted(places, key=self.kinds.topic_name)
+                in_order = sorted(topic_partitions, key=self.kinds.topic_name)
                 for topic, of_topic in groupby(in_order, key=itemgetter(0)):
                     self._turn_to_least(topic, players)
-                    for place in of_topic:
-                        self._seat(place, players, room)
+                    for topic_partition in of_topic:
+                        self._seat(topic_partition, players, room)
 
     def _give_back(self, kind: int, room: dict[int, int], most: int) -> dict[int, list[int]]:
         """Grant up to `most` free partitions to the members that had them last; returns others."""
@@ -259,17 +261,17 @@ class _Choice:
                 players.clear()
                 players.extend(in_order)
 
-    def _seat(self, place: Partition, players: deque[int], room: dict[int, int]) -> None:
+    def _seat(self, partition: Partition, players: deque[int], room: dict[int, int]) -> None:
         """Give a held partition to the member that is next, if one is."""
         if players:
             member = players.popleft()
-            self.targets[place] = member
+            self.targets[partition] = member
             room[member] -= 1
             if room[member]:
                 players.append(member)
 
-    def _grant(self, place: Partition, member: int) -> None:
-        self.grants.setdefault(member, {}).setdefault(place[0], []).append(place[1])
+    def _grant(self, partition: Partition, member: int) -> None:
+        self.grants.setdefault(member, {}).setdefault(partition[0], []).append(partition[1])
 
     # --- By weight ---
 
@@ -282,18 +284,22 @@ class _Choice:
             for partition in partitions
         }
         weighing = Weighing(self.demand, granted | self.targets, self.shed)
-        found = weighing.balance()
+        balanced = weighing.balance()
         self.obstacles = tuple(weighing.obstacles())
-        self.shed = {place: given for place, given in self.shed.items() if place in found}
+        self.shed = {
+            topic_partition: moved
+            for topic_partition, moved in self.shed.items()
+            if topic_partition in balanced
+        }
         self.grants, self.targets = {}, {}
-        for place, member in found.items():
-            holder = self.demand.holder(place)
+        for topic_partition, member in balanced.items():
+            holder = self.demand.holder(topic_partition)
             if holder == FREE:
-                self._grant(place, member)
+                self._grant(topic_partition, member)
                 continue
-            self.targets[place] = member
-            if place not in self.demand.forced:
-                self.shed.setdefault(place, (holder, MoveReason.BALANCE))
+            self.targets[topic_partition] = member
+            if topic_partition not in self.demand.forced:
+                self.shed.setdefault(topic_partition, (holder, MoveReason.BALANCE))
 
     def _why(self, kind: int) -> Unplaced:
         """Reason for which free partitions of a kind find no member."""

@@ -72,25 +72,25 @@ def _apply_moves(group: SessionGroup, applying: PlanInProgress, most: int) -> in
     moves = list(islice(applying.moves, most))
     applying.draft.add_moves(moves, numbered)
     for move in moves:
-        place = numbered.topics[move.topic], move.partition
+        partition = numbered.topics[move.topic], move.partition
         target = "" if move.target == NOBODY else numbered.member_ids[move.target]
-        if target and group.partition_state(place).is_backed_off:
+        if target and group.partition_state(partition).is_backed_off:
             continue  # Nobody is asked for a while; the end of that calls for a plan.
-        if _counts(group, place, numbered.member_ids[move.source], target):
-            group.planning.targets[place] = target, move.reason
+        if _counts(group, partition, numbered.member_ids[move.source], target):
+            group.planning.targets[partition] = target, move.reason
             group.planning.waiting[target] += 1
         else:
             applying.is_stale = True
     return len(moves)
 
 
-def _counts(group: SessionGroup, place: TopicPartition, source: str, target: str) -> bool:
+def _counts(group: SessionGroup, partition: TopicPartition, source: str, target: str) -> bool:
     """True if a move is still to be done."""
-    if target and not successors.may_get(group, place, target):
+    if target and not successors.may_get(group, partition, target):
         return False
-    open_now = group.handoff(place)
+    open_now = group.handoff(partition)
     if open_now is None:
-        return group.holder(place) == source
+        return group.holder(partition) == source
     return open_now.successor == source  # It was planned anew.
 
 
@@ -104,7 +104,7 @@ class _Grants:
         self._looking = _looking(group)
         self._loads = successors.Loads(group)
         self._grants: list[Grant] = []
-        self._places: list[TopicPartition] = []
+        self._partitions_of: list[TopicPartition] = []
 
     def take(self) -> int:
         """Take a slice; returns how much of it is left."""
@@ -132,7 +132,7 @@ class _Grants:
             applying.draft.add_grant(holdings.rests, topic, member_id, now, now_ms)
             self._grant(member_id, holdings, now)
         if self._grants:
-            written = SessionWritten(group.group_id, tuple(self._places))
+            written = SessionWritten(group.group_id, tuple(self._partitions_of))
             record = PartitionsGranted(group.group_id, tuple(self._grants))
             self._step.out.persist((record,), Unawaited(group.group_id), settled=written)
         return left
@@ -152,8 +152,8 @@ class _Grants:
             return
         looking = self._looking.get(topic, ())
         redirected = _redirect(group, topic, ranges, member, looking, self._step.out)
-        places = list(_places(topic, ranges))
-        still = _still_free(group, holdings, ranges, places, member, applying.room - redirected)
+        partitions = list(_partitions_of(topic, ranges))
+        still = _still_free(group, holdings, ranges, partitions, member, applying.room - redirected)
         count = size_of(still)
         applying.is_stale = applying.is_stale or count + redirected < size_of(ranges)
         applying.room -= count + redirected
@@ -162,23 +162,26 @@ class _Grants:
                 Grant(member_id, topic, still, self._step.numbers.next_tokens(count))
             )
             if still is not ranges:
-                places = list(_places(topic, still))
-            group.note_write_pending(places, member_id)
-            self._places += places
+                partitions = list(_partitions_of(topic, still))
+            group.note_write_pending(partitions, member_id)
+            self._partitions_of += partitions
 
 
-def _places(topic: str, ranges: tuple[Range, ...]) -> Iterator[TopicPartition]:
+def _partitions_of(topic: str, ranges: tuple[Range, ...]) -> Iterator[TopicPartition]:
     for first, last in ranges:
         yield from zip(repeat(topic), range(first, last + 1), strict=False)
 
 
 def _looking(group: SessionGroup) -> dict[str, list[int]]:
     """Partitions that are drained and have no successor."""
-    found: dict[str, list[int]] = {}
-    for place, open_now in group.open_handoffs():
-        if open_now.phase in phases.DRAINING and not group.partition_state(place).writes_pending:
-            found.setdefault(place[0], []).append(place[1])
-    return found
+    draining: dict[str, list[int]] = {}
+    for partition, open_now in group.open_handoffs():
+        if (
+            open_now.phase in phases.DRAINING
+            and not group.partition_state(partition).writes_pending
+        ):
+            draining.setdefault(partition[0], []).append(partition[1])
+    return draining
 
 
 def _redirect(
@@ -203,11 +206,11 @@ def _still_free(
     group: SessionGroup,
     holdings: TopicHoldings,
     ranges: tuple[Range, ...],
-    places: Sequence[TopicPartition],
+    partitions: Sequence[TopicPartition],
     member: SessionMember,
     room: int,
 ) -> tuple[Range, ...]:
-    """Partitions of `ranges`, which `places` names, that a member may be given now."""
+    """Partitions of `ranges`, which `partitions` names, that a member may be given now."""
     declared = member.declares(holdings.topic)
     is_plain = not (holdings.open or holdings.reserved)
     if is_plain and room >= size_of(ranges) and ranges[-1][1] < declared:
@@ -215,17 +218,17 @@ def _still_free(
         holders = holdings.holders
         if all(
             holders[first : last + 1].count("") == last + 1 - first for first, last in ranges
-        ) and group.partition_states.keys().isdisjoint(places):
+        ) and group.partition_states.keys().isdisjoint(partitions):
             return ranges
-    found: list[int] = []
-    for place in places:
+    free: list[int] = []
+    for partition in partitions:
         if (
-            len(found) < room
-            and not group.holder(place)
-            and group.handoff(place) is None
-            and place[1] not in holdings.reserved
-            and not group.partition_state(place).writes_pending
-            and successors.may_have(group, place, member.member_id)
+            len(free) < room
+            and not group.holder(partition)
+            and group.handoff(partition) is None
+            and partition[1] not in holdings.reserved
+            and not group.partition_state(partition).writes_pending
+            and successors.may_have(group, partition, member.member_id)
         ):
-            found.append(place[1])
-    return ranges_of(found)
+            free.append(partition[1])
+    return ranges_of(free)

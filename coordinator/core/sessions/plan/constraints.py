@@ -49,10 +49,10 @@ class Demand:
     moves: list[Move] = field(default_factory=list)
     unplaced: dict[Partition, Unplaced] = field(default_factory=dict)
 
-    def holder(self, place: Partition) -> int:
+    def holder(self, partition: Partition) -> int:
         """The member at which a partition counts; FREE; KEPT."""
-        at = self.state.topics[place[0]].at
-        return at[place[1]] if place[1] < len(at) else FREE
+        at = self.state.topics[partition[0]].at
+        return at[partition[1]] if partition[1] < len(at) else FREE
 
     def load(self, member: int) -> int:
         """Partitions that a member holds and has not to give away."""
@@ -70,7 +70,11 @@ def demand_of(state: PlanInput) -> Demand:
         [Counter() for _ in number_of_kinds],
         [{} for _ in number_of_kinds],
     )
-    singles = {place for place in state.pins if place[1] < state.topics[place[0]].count}
+    singles = {
+        topic_partition
+        for topic_partition in state.pins
+        if topic_partition[1] < state.topics[topic_partition[0]].count
+    }
     for number, topic in enumerate(state.topics):
         singles.update((number, partition) for partition in topic.moving if partition < topic.count)
     singles.update(
@@ -81,17 +85,17 @@ def demand_of(state: PlanInput) -> Demand:
     demand.singles = singles
     for number in kinds.topics:
         _count(demand, number)
-    for place in singles:
-        demand.homes[kinds.segment(place).kind][demand.holder(place)] -= 1
+    for topic_partition in singles:
+        demand.homes[kinds.segment(topic_partition).kind][demand.holder(topic_partition)] -= 1
     for kind in number_of_kinds:
         _force_strays(demand, kind)
     in_order = sorted(singles, key=kinds.order)
-    for place in in_order:
-        if place not in state.pins:
-            _sort_single(demand, place)
-    for place in in_order:
-        if place in state.pins:
-            _pin(demand, place, state.pins[place])
+    for topic_partition in in_order:
+        if topic_partition not in state.pins:
+            _sort_single(demand, topic_partition)
+    for topic_partition in in_order:
+        if topic_partition in state.pins:
+            _pin(demand, topic_partition, state.pins[topic_partition])
     for home, eligible in zip(demand.homes, kinds.eligible, strict=True):
         if state.is_frozen or not eligible:
             for member, count in home.items():
@@ -133,61 +137,65 @@ def _force_strays(demand: Demand, kind: int) -> None:
                 continue
             wrong = {m for m in strays if members[m].leaves or members[m].declares[number] < end}
             if wrong:
-                held = [each for each in enumerate(at[first:end], first) if each[1] in wrong]
+                held = [
+                    place_and_holder
+                    for place_and_holder in enumerate(at[first:end], first)
+                    if place_and_holder[1] in wrong
+                ]
                 for partition, holder in held:
-                    place = number, partition
-                    reason = _why_not(demand, place, holder)
-                    if reason is not None and place not in demand.singles:
-                        demand.forced[place] = holder, reason
+                    topic_partition = number, partition
+                    reason = _why_not(demand, topic_partition, holder)
+                    if reason is not None and topic_partition not in demand.singles:
+                        demand.forced[topic_partition] = holder, reason
                         home[holder] -= 1
 
 
-def _why_not(demand: Demand, place: Partition, holder: int) -> MoveReason | None:
+def _why_not(demand: Demand, partition: Partition, holder: int) -> MoveReason | None:
     """Reason for which a holder may not keep a partition; None: it may."""
     member = demand.state.members[holder]
     if member.leaves:
         return MoveReason.HOLDER_LEAVES
-    if place[1] >= member.declares[place[0]]:
+    if partition[1] >= member.declares[partition[0]]:
         return MoveReason.NO_LONGER_DECLARED
-    return MoveReason.NOT_ALLOWED if (*place, holder) in demand.state.barred else None
+    return MoveReason.NOT_ALLOWED if (*partition, holder) in demand.state.barred else None
 
 
-def _sort_single(demand: Demand, place: Partition) -> None:
+def _sort_single(demand: Demand, partition: Partition) -> None:
     """Sort in a partition with an open hand-off, or from which a member is barred."""
-    holder, kind = demand.holder(place), demand.kinds.of(place)
+    holder, kind = demand.holder(partition), demand.kinds.of(partition)
     if holder == FREE:
-        insort(demand.free[kind].setdefault(place[0], []), place[1])
+        insort(demand.free[kind].setdefault(partition[0], []), partition[1])
     elif holder != KEPT:
-        reason = _why_not(demand, place, holder)
+        reason = _why_not(demand, partition, holder)
         if reason is not None:
-            demand.forced[place] = holder, reason
-        elif place[1] in demand.state.topics[place[0]].moving:
+            demand.forced[partition] = holder, reason
+        elif partition[1] in demand.state.topics[partition[0]].moving:
             demand.fixed[holder] += 1
         else:
             demand.homes[kind][holder] += 1
-            demand.movable.append(place)
+            demand.movable.append(partition)
 
 
-def _pin(demand: Demand, place: Partition, member: int | None) -> None:
+def _pin(demand: Demand, partition: Partition, member: int | None) -> None:
     """Settle a pinned partition: it goes to its member, or waits for it where it is."""
-    holder = demand.holder(place)
+    holder = demand.holder(partition)
     if holder == KEPT:
         return  # For the name of a member that has announced to return.
-    reason = None if holder == FREE else _why_not(demand, place, holder)
+    reason = None if holder == FREE else _why_not(demand, partition, holder)
     if reason is None and (holder == member or (holder != FREE and demand.state.is_frozen)):
         demand.fixed[holder] += 1
-    elif member in demand.kinds.eligible[demand.kinds.of(place)] and _has_room(demand, member):
+    elif member in demand.kinds.eligible[demand.kinds.of(partition)] and _has_room(demand, member):
         demand.fixed[member] += 1
         if holder == FREE:
-            demand.granted.append((place, member))
+            demand.granted.append((partition, member))
         else:
-            demand.moves.append(Move(*place, holder, member, reason or MoveReason.PINNED))
+            demand.moves.append(Move(*partition, holder, member, reason or MoveReason.PINNED))
     elif holder == FREE:
-        demand.unplaced[place] = Unplaced.PINNED
+        demand.unplaced[partition] = Unplaced.PINNED
     elif reason is None or reason is MoveReason.NOT_ALLOWED:
         demand.fixed[holder] += 1  # It stays while nobody else may have it.
     else:
-        demand.moves.append(Move(*place, holder, NOBODY, reason))
+        demand.moves.append(Move(*partition, holder, NOBODY, reason))
 
 
 def _has_room(demand: Demand, member: int) -> bool:

@@ -67,9 +67,9 @@ class _Allocation:
         self.urgent = [sum(map(len, free.values())) for free in demand.free]
         self.wishes = [_wishes(demand, kind) for kind in range(len(demand.free))]
         waiting = [0] * len(self.urgent)
-        for place, (_, reason) in demand.forced.items():
+        for partition, (_, reason) in demand.forced.items():
             counts = waiting if reason is MoveReason.NOT_ALLOWED else self.urgent
-            counts[demand.kinds.of(place)] += 1
+            counts[demand.kinds.of(partition)] += 1
         self.receivers = set(demand.kinds.receivers)
         givers = [
             number
@@ -98,10 +98,10 @@ class _Allocation:
 
     def share(self, member: int) -> FairShare:
         """The bounds of a member's load."""
-        found, least = self.demand.state.members[member], self.demand.fixed[member]
-        most = inf if found.max_partitions is None else max(least, found.max_partitions)
+        shared, least = self.demand.state.members[member], self.demand.fixed[member]
+        most = inf if shared.max_partitions is None else max(least, shared.max_partitions)
         if member in self.receivers:
-            return FairShare(found.capacity, least, most)
+            return FairShare(shared.capacity, least, most)
         return FairShare(0.0, int(most), most)
 
     def _note(self, part: _Part, members: Iterable[int]) -> None:
@@ -137,7 +137,7 @@ class _Allocation:
             for is_within in (True, False)
         ]
         if not part.is_full:
-            above, others = (self.receivers.intersection(each.members) for each in parts)
+            above, others = (self.receivers.intersection(one_part.members) for one_part in parts)
             if above and others:
                 both = tuple(sorted(above)), tuple(sorted(others))
                 self.obstacles.append(Obstacle(*(both if part.has_too_much else both[::-1])))
@@ -149,8 +149,10 @@ def _wishes(demand: Demand, kind: int) -> list[int]:
     if not previous:
         return []
     able = set(demand.kinds.eligible[kind])
-    places = ((number, p) for number, free in demand.free[kind].items() for p in free)
-    return [member for place in places if (member := previous.get(place, NOBODY)) in able]
+    partitions = ((number, p) for number, free in demand.free[kind].items() for p in free)
+    return [
+        member for partition in partitions if (member := previous.get(partition, NOBODY)) in able
+    ]
 
 
 class _Part:
@@ -202,7 +204,7 @@ class _Part:
         self.high = {member: bounds[share].high for member, share in shares.items()}
         self.owed = 0
         if not self.is_full:
-            self.owed = total - sum(self._within(*each) for each in self.load.items())
+            self.owed = total - sum(self._within(*item) for item in self.load.items())
 
     def solve(self) -> set[int] | None:
         """Route what is above and below the bounds; None: all is within them, or all is full.
@@ -416,9 +418,9 @@ class _Part:
         for node in (*self.members, *self.eligible):
             for following, _ in self._arcs(node):
                 before.setdefault(following, []).append(node)
-        found, stack = set(members), list(members)
+        reached, stack = set(members), list(members)
         while stack:
-            new = set(before.get(stack.pop(), ())) - found
-            found |= new
+            new = set(before.get(stack.pop(), ())) - reached
+            reached |= new
             stack += new
-        return found
+        return reached

@@ -65,32 +65,36 @@ class Kinds:
             if partition < topics[number].count:
                 barred.setdefault((number, partition), set()).add(member)
         self._barred = {
-            place: self._kind(
-                tuple(m for m in self.eligible[self.segment(place).kind] if m not in barred[place])
+            topic_partition: self._kind(
+                tuple(
+                    m
+                    for m in self.eligible[self.segment(topic_partition).kind]
+                    if m not in barred[topic_partition]
+                )
             )
-            for place in sorted(barred, key=self.order)
+            for topic_partition in sorted(barred, key=self.order)
         }
 
-    def order(self, place: Partition) -> tuple[str, int]:
+    def order(self, partition: Partition) -> tuple[str, int]:
         """Key that sorts partitions by the names of their topics, whatever the input's order."""
-        return self._state.topics[place[0]].name, place[1]
+        return self._state.topics[partition[0]].name, partition[1]
 
-    def topic_name(self, place: Partition) -> str:
-        return self._state.topics[place[0]].name
+    def topic_name(self, partition: Partition) -> str:
+        return self._state.topics[partition[0]].name
 
-    def tie(self, place: Partition) -> tuple[int, tuple[str, int]]:
+    def tie(self, partition: Partition) -> tuple[int, tuple[str, int]]:
         """Order among partitions that are equal otherwise, whatever the input's order."""
-        order = self.order(place)
+        order = self.order(partition)
         return crc32(f"{order[0]}:{order[1]}".encode()), order
 
-    def segment(self, place: Partition) -> KindSegment:
+    def segment(self, partition: Partition) -> KindSegment:
         """The segment of a declared partition, whether a member is barred from it or not."""
-        segments = self.segments[place[0]]
-        return segments[bisect_right(segments, place[1], key=lambda segment: segment.end)]
+        segments = self.segments[partition[0]]
+        return segments[bisect_right(segments, partition[1], key=lambda segment: segment.end)]
 
-    def of(self, place: Partition) -> int:
-        kind = self._barred.get(place)
-        return self.segment(place).kind if kind is None else kind
+    def of(self, partition: Partition) -> int:
+        kind = self._barred.get(partition)
+        return self.segment(partition).kind if kind is None else kind
 
     def _kind(self, members: tuple[int, ...]) -> int:
         if members not in self._by_members:

@@ -35,8 +35,8 @@ class _Declares(dict[DeclaredTopics, tuple[int, ...]]):
         self._topics = topics
 
     def __missing__(self, declared: DeclaredTopics) -> tuple[int, ...]:
-        found = self[declared] = tuple(declared.counts.get(topic, 0) for topic in self._topics)
-        return found
+        counts = self[declared] = tuple(declared.counts.get(topic, 0) for topic in self._topics)
+        return counts
 
 
 def input_of(group: SessionGroup, now_ms: int) -> tuple[PlanInput, Numbered]:
@@ -139,8 +139,8 @@ def _being_drained(
     A drain is not taken back, so its holder would stop for nothing.
     """
     looking = [
-        (place, open_now.source)
-        for place, open_now in group.open_handoffs()
+        (topic_partition, open_now.source)
+        for topic_partition, open_now in group.open_handoffs()
         if open_now.phase in phases.DRAINING and not open_now.successor
     ]
     if looking:

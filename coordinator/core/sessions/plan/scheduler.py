@@ -296,9 +296,9 @@ def _end_waits(group: SessionGroup, now_ms: int) -> None:
     """End back-offs and delays of partitions that are over, and find the end of the next."""
     names = {member.name for member in group.members.values()}
     ends: list[int] = []
-    for place in list(group.partition_states):
-        ends += group.partition_states[place].end_waits(now_ms, names)
-        group.drop_if_empty(place)
+    for partition in list(group.partition_states):
+        ends += group.partition_states[partition].end_waits(now_ms, names)
+        group.drop_if_empty(partition)
     group.planning.waits_until_ms = min(ends, default=NO_TIME)
 
 
@@ -315,41 +315,41 @@ def open_next(group: SessionGroup, step: Step) -> None:
         return
     room, waiting = budget.Budget(group), planning.waiting
     loads = successors.Loads(group)
-    for place in room.ready[: max(0, room.draining)]:
-        phases.reconcile(group, place, step)
+    for partition in room.ready[: max(0, room.draining)]:
+        phases.reconcile(group, partition, step)
     done = []
     full: set[str] = set()
-    for place, (target, reason) in planning.targets.items():
-        holder = group.members.get(group.holder(place))
-        if group.handoff(place) is not None or group.partition_state(place).writes_pending:
+    for partition, (target, reason) in planning.targets.items():
+        holder = group.members.get(group.holder(partition))
+        if group.handoff(partition) is not None or group.partition_state(partition).writes_pending:
             continue
         if holder is None or holder.is_ended or holder.member_id == target:
-            done.append(place)
-        elif target and not _may_begin(group, place, target, loads):
-            done.append(place)  # Its receiver has changed, or was given others.
+            done.append(partition)
+        elif target and not _may_begin(group, partition, target, loads):
+            done.append(partition)  # Its receiver has changed, or was given others.
             request_plan(group, step)
         elif holder.is_suspect:
             continue
         elif reason is not MoveReason.BALANCE or room.admits(target):
-            done.append(place)
+            done.append(partition)
             if reason is MoveReason.BALANCE:
                 room.take(target)
-                planning.balancing[place] = target
-            phases.open_one(group, place, target, step, reason.value)
+                planning.balancing[partition] = target
+            phases.open_one(group, partition, target, step, reason.value)
             if target:
-                loads.add(place, target)
+                loads.add(partition, target)
         else:
             full.add(target)
             if len(full) >= len(waiting) or not room.is_warm:
                 break  # Moves of balancing come last.
-    for place in done:
-        target, _ = planning.targets.pop(place)
+    for partition in done:
+        target, _ = planning.targets.pop(partition)
         waiting[target] -= 1
         if waiting[target] <= 0:
             del waiting[target]
 
 
 def _may_begin(
-    group: SessionGroup, place: TopicPartition, target: str, loads: successors.Loads
+    group: SessionGroup, partition: TopicPartition, target: str, loads: successors.Loads
 ) -> bool:
-    return successors.may_get(group, place, target) and loads.room_of(group.members[target]) > 0
+    return successors.may_get(group, partition, target) and loads.room_of(group.members[target]) > 0

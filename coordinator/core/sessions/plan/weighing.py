@@ -60,20 +60,24 @@ class Weighing:
         members = demand.state.members
         self.demand, self.members = demand, demand.kinds.receivers
         fixed, homes = _sorted_in(demand, placed, shed)
-        given = demand.state.weights
-        scale = BITS - frexp(max((given.get(p, 1.0) for p in (*fixed, *homes)), default=1.0))[1]
-        weights = {p: int(ldexp(given.get(p, 1.0), scale)) for p in (*fixed, *homes)}
-        self.items = sorted(homes, key=lambda place: (-weights[place], demand.kinds.tie(place)))
-        self.weights = [weights[place] for place in self.items]
-        self.homes = [homes[place] for place in self.items]
+        given_weights = demand.state.weights
+        scale = (
+            BITS - frexp(max((given_weights.get(p, 1.0) for p in (*fixed, *homes)), default=1.0))[1]
+        )
+        weights = {p: int(ldexp(given_weights.get(p, 1.0), scale)) for p in (*fixed, *homes)}
+        self.items = sorted(
+            homes, key=lambda partition: (-weights[partition], demand.kinds.tie(partition))
+        )
+        self.weights = [weights[partition] for partition in self.items]
+        self.homes = [homes[partition] for partition in self.items]
         able = [frozenset(eligible) for eligible in demand.kinds.eligible]
-        self.able = [able[demand.kinds.of(place)] for place in self.items]
+        self.able = [able[demand.kinds.of(partition)] for partition in self.items]
         self.at = [NOBODY] * len(self.items)
         self.load = dict.fromkeys(self.members, 0)
         self.count = dict.fromkeys(self.members, 0)
         self.held: dict[int, set[int]] = {member: set() for member in self.members}
-        for place, member in fixed.items():
-            self.load[member] += weights[place]
+        for partition, member in fixed.items():
+            self.load[member] += weights[partition]
             self.count[member] += 1
         self._put_all(map(placed.get, self.items, self.homes))
         capacity = fsum(members[member].capacity for member in self.members)
@@ -92,8 +96,8 @@ class Weighing:
         if len(self.items) <= SEARCHED:
             self._search()
         return {
-            place: member
-            for place, member, home in zip(self.items, self.at, self.homes, strict=True)
+            partition: member
+            for partition, member, home in zip(self.items, self.at, self.homes, strict=True)
             if member != home
         }
 
@@ -113,7 +117,9 @@ class Weighing:
                     others, partition = takers, self.items[item]
                     break
             above.setdefault((tuple(sorted(others)), partition), []).append(member)
-        return [Obstacle(tuple(sorted(found)), *reason) for reason, found in above.items()]
+        return [
+            Obstacle(tuple(sorted(above_items)), *reason) for reason, above_items in above.items()
+        ]
 
     def _put(self, item: int, member: int) -> None:
         before, weight = self.at[item], self.weights[item]
@@ -164,8 +170,8 @@ class Weighing:
                     self._put(item, member)
                     break
             else:
-                for each, member in loose:
-                    self._put(each, member)
+                for loose_item, member in loose:
+                    self._put(loose_item, member)
                 return
 
     def _level(self, member: int) -> float:
@@ -212,11 +218,11 @@ class Weighing:
 
     def _pairs(self, hot: int, cold: Sequence[int]) -> Iterator[tuple[int, int, int]]:
         """Partitions of a member with the coldest ones that may have each, and their positions."""
-        for given in self.held[hot]:
-            able = self.able[given]
+        for given_item in self.held[hot]:
+            able = self.able[given_item]
             those = (pair for pair in enumerate(cold) if pair[1] in able)
             for position, member in islice(those, TRIED):
-                yield position, member, given
+                yield position, member, given_item
 
     def _step(self, hot: int, cold: int, given: int, taken: int) -> tuple[int, int, int] | None:
         """Change of what is above the bounds, of the moves, and the weight; None: of no use."""
@@ -333,14 +339,18 @@ def _sorted_in(
     homes: dict[Partition, int] = {}
     for number, topic in enumerate(demand.state.topics):
         for partition, holder in enumerate(topic.at[: topic.count]):
-            place = number, partition
-            member = settled.get(place, holder)
-            if place in placed:
-                homes[place] = holder if place in shed and holder in receivers else NOBODY
-            elif place in demand.forced or member not in receivers:
+            topic_partition = number, partition
+            member = settled.get(topic_partition, holder)
+            if topic_partition in placed:
+                homes[topic_partition] = (
+                    holder if topic_partition in shed and holder in receivers else NOBODY
+                )
+            elif topic_partition in demand.forced or member not in receivers:
                 continue
-            elif demand.state.is_frozen or (place in demand.singles and place not in movable):
-                fixed[place] = member
+            elif demand.state.is_frozen or (
+                topic_partition in demand.singles and topic_partition not in movable
+            ):
+                fixed[topic_partition] = member
             else:
-                homes[place] = member
+                homes[topic_partition] = member
     return fixed, homes

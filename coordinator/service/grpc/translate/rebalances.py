@@ -38,7 +38,7 @@ def rebalance_message(
         removed_count=record.removed_count or len(record.removed),
         explanation=explain(record, before),
         cause_code=cause_code(record),
-        advice=[message_of(admin_pb2.Advice, it) for it in new_advice(record, before)],
+        advice=[message_of(admin_pb2.Advice, advice) for advice in new_advice(record, before)],
     )
 
 

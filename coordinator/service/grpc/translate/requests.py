@@ -64,13 +64,16 @@ def translation(
         Malformed: a field is invalid that no command has.
     """
     if (translate := _COMMANDS.get(type(request))) is not None:
-        found = translate(request, new_call_id(), client_host)
-        return [(yield from found) if isinstance(found, Generator) else found]
+        command = translate(request, new_call_id(), client_host)
+        return [(yield from command) if isinstance(command, Generator) else command]
     match request:
         case group_pb2.FindCoordinatorRequest():
             return []
         case group_pb2.HeartbeatBatchRequest():
-            return [_heartbeat(each, new_call_id(), client_host) for each in request.heartbeats]
+            return [
+                _heartbeat(heartbeat, new_call_id(), client_host)
+                for heartbeat in request.heartbeats
+            ]
         case admin_pb2.DescribeGroupsRequest():
             report = request.report_unknown_groups
             return [
@@ -103,19 +106,19 @@ def _join(request: group_pb2.JoinGroupRequest, call_id: CallId, host: str) -> c.
         require_known_member_id=_flag(request, "require_known_member_id"),
         supports_skip_assignment=_flag(request, "supports_skip_assignment"),
         stopped=tuple(
-            StoppedPartition(topic.name, each.partition_index, each.stopped_ms_ago)
+            StoppedPartition(topic.name, partition.partition_index, partition.stopped_ms_ago)
             for topic in request.stopped
-            for each in topic.partitions
+            for partition in topic.partitions
         ),
     )
 
 
 def _sync(request: group_pb2.SyncGroupRequest, call_id: CallId, _: str) -> Work[c.Request]:
     assignments = []
-    for index, each in enumerate(request.assignments):
+    for index, assignment in enumerate(request.assignments):
         if index % PART == PART - 1:
             yield
-        assignments.append((each.member_id, each.assignment))
+        assignments.append((assignment.member_id, assignment.assignment))
     return c.SyncGroup(
         call_id=call_id,
         group_id=request.group_id,
@@ -205,7 +208,8 @@ def _fetch(request: group_pb2.OffsetFetchRequest, call_id: CallId, _: str) -> c.
 
 def _put_documents(request: group_pb2.PutDocumentsRequest, call_id: CallId, _: str) -> c.Request:
     documents = tuple(
-        c.PutDocument(each.name, each.content, each.version) for each in request.documents
+        c.PutDocument(document.name, document.content, document.version)
+        for document in request.documents
     )
     return c.PutDocuments(call_id=call_id, group_id=request.group_id, documents=documents)
 
@@ -298,8 +302,8 @@ _COMMANDS: dict[type[Message], Callable[[Any, CallId, str], c.Request | Work[c.R
 def _check_names(topics: Sequence[Any], field: str = "topics") -> None:
     """Refuse long names of topics; commands do not contain topics without partitions."""
     wrong = (TOPIC.violation(f"{field}[{n}].name", topic.name) for n, topic in enumerate(topics))
-    if found := [violation for violation in wrong if violation is not None]:
-        raise Malformed(found)
+    if violations := [violation for violation in wrong if violation is not None]:
+        raise Malformed(violations)
 
 
 def _optional(message: Any, field: str) -> Any:

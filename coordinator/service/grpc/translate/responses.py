@@ -38,8 +38,10 @@ def response_of(request: Message, replies: Sequence[r.Reply]) -> Message:
 def response_work(request: Message, replies: Sequence[r.Reply]) -> Work[Message]:
     """Translate replies like `response_of`, a slice at a time."""
     row = _RESPONSES.get(type(request))
-    found = _OF_SEVERAL[type(request)](request, replies) if row is None else row(request, *replies)
-    return (yield from found) if isinstance(found, Generator) else found
+    response = (
+        _OF_SEVERAL[type(request)](request, replies) if row is None else row(request, *replies)
+    )
+    return (yield from response) if isinstance(response, Generator) else response
 
 
 def error_code(error: ErrorCode) -> errors_pb2.ErrorCode.ValueType:
@@ -92,7 +94,9 @@ def _fetch_response(request: group_pb2.OffsetFetchRequest, reply: r.FetchReply) 
 
 
 def _documents_response(_: Message, reply: r.DocumentsReply) -> Message:
-    documents = [message_of(group_pb2.Document, each, "group_id") for each in reply.documents]
+    documents = [
+        message_of(group_pb2.Document, document, "group_id") for document in reply.documents
+    ]
     return message_of(group_pb2.FetchDocumentsResponse, reply, "documents", documents=documents)
 
 
@@ -145,13 +149,13 @@ def _rebalances_response(
     for index, record in enumerate(newest_first[: request.limit or None]):
         response.rebalances.append(rebalance_message(record, newest_first[index + 1 :]))
         yield
-    for each in session_journal.journal(
+    for journal_entry in session_journal.journal(
         request.group_id, reply.plans, reply.handoffs, request.limit
     ):
-        if isinstance(each, admin_pb2.Rebalance):
-            response.rebalances.append(each)
+        if isinstance(journal_entry, admin_pb2.Rebalance):
+            response.rebalances.append(journal_entry)
         else:
-            response.session_handoffs.append(each)
+            response.session_handoffs.append(journal_entry)
         yield
     return response
 
@@ -167,8 +171,8 @@ def _here(request: group_pb2.FindCoordinatorRequest, _: Sequence[r.Reply]) -> Me
     return find_response(found_coordinator(request.group_id, NodeInfo(0, "localhost", 0, "")))
 
 
-def find_response(found: FoundCoordinator) -> group_pb2.FindCoordinatorResponse:
-    return message_of(group_pb2.FindCoordinatorResponse, found)
+def find_response(coordinator: FoundCoordinator) -> group_pb2.FindCoordinatorResponse:
+    return message_of(group_pb2.FindCoordinatorResponse, coordinator)
 
 
 # Any: each function takes the request of its row, and its reply or replies.

@@ -80,10 +80,10 @@ def _described(_: Message, reply: o.SessionGroupReply) -> Work[Message]:
     for free in reply.free:
         yield
         for first, last in free.ranges:
-            each = by_name[free.topic].free.add(why=free.why)
-            each.partitions.first, each.partitions.last = first, last
+            free_row = by_name[free.topic].free.add(why=free.why)
+            free_row.partitions.first, free_row.partitions.last = first, last
     for number, handoff in enumerate(reply.handoffs, 1):
-        _add_handoff(response, handoff, tokens[handoff.place[0]])
+        _add_handoff(response, handoff, tokens[handoff.topic_partition[0]])
         if not number % PART:
             yield
     for reservation in reply.reservations:
@@ -133,7 +133,7 @@ def _runs(topic: o.TopicRow) -> Iterator[tuple[int, int]]:
 
 
 def _add_handoff(response: _Response, row: o.HandoffRow, topic: o.TopicRow) -> None:
-    name, partition = row.place
+    name, partition = row.topic_partition
     response.handoffs.add(
         **projection(type(row), _Response.Handoff.DESCRIPTOR)(row),
         topic=name,
@@ -145,7 +145,7 @@ def _add_handoff(response: _Response, row: o.HandoffRow, topic: o.TopicRow) -> N
 def _add_reservation(response: _Response, row: o.ReservationRow) -> None:
     reservation = response.reservations.add(member_name=row.name, until_ms=row.until_ms)
     by_topic: dict[str, list[int]] = {}
-    for topic, partition in row.places:
+    for topic, partition in row.partitions:
         by_topic.setdefault(topic, []).append(partition)
     for topic, partitions in by_topic.items():
         held = reservation.topics.add(name=topic)

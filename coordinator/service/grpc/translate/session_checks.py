@@ -121,18 +121,22 @@ def _of_heartbeat(beat: pb.SessionHeartbeat) -> Parts:
     yield from _held("heartbeat.held.topics", beat.held.topics)
     for number, load in enumerate(beat.loads):
         field = f"heartbeat.loads[{number}]"
-        yield from _place(field, load.topic, load.partition)
+        yield from _partition_path(field, load.topic, load.partition)
         if not math.isfinite(load.weight) or load.weight < 0:
             yield Violation(f"{field}.weight", "must be 0 or more, and finite")
     for number, end in enumerate(beat.log_ends):
-        yield from _place(f"heartbeat.log_ends[{number}]", end.topic, end.partition)
+        yield from _partition_path(f"heartbeat.log_ends[{number}]", end.topic, end.partition)
 
 
 def _of_ack(ack: pb.SessionAck) -> Parts:
-    for number, each in enumerate(ack.partitions):
+    for number, partition in enumerate(ack.partitions):
         field = f"ack.partitions[{number}]"
-        yield from _place(field, each.topic, each.partition)
-        if each.kind not in (pb.SessionAck.RELEASED, pb.SessionAck.READY, pb.SessionAck.REFUSED):
+        yield from _partition_path(field, partition.topic, partition.partition)
+        if partition.kind not in (
+            pb.SessionAck.RELEASED,
+            pb.SessionAck.READY,
+            pb.SessionAck.REFUSED,
+        ):
             yield Violation(f"{field}.kind", "is unknown")
 
 
@@ -148,17 +152,17 @@ def _held(field: str, topics: Iterable[pb.HeldTopic]) -> Parts:
     total = 0
     for t, topic in enumerate(topics):
         yield from _text(f"{field}[{t}].name", topic.name, bounds.TOPIC)
-        for r, each in enumerate(topic.partitions):
-            if each.first < 0 or each.last < each.first or each.first_token < 0:
+        for r, span in enumerate(topic.partitions):
+            if span.first < 0 or span.last < span.first or span.first_token < 0:
                 yield Violation(f"{field}[{t}].partitions[{r}]", "is no range of partitions")
             else:
-                total += each.last - each.first + 1
+                total += span.last - span.first + 1
                 yield None
     if total > MAX_HELD:
         yield Violation(field, f"names more than {MAX_HELD} partitions")
 
 
-def _place(field: str, topic: str, partition: int) -> Parts:
+def _partition_path(field: str, topic: str, partition: int) -> Parts:
     yield from _text(f"{field}.topic", topic, bounds.TOPIC)
     if partition < 0:
         yield Violation(f"{field}.partition", "must not be negative")

@@ -27,7 +27,7 @@ from coordinator.service.refusals import Malformed, Violation
 from coordinator.v1 import errors_pb2
 from coordinator.v1 import session_pb2 as pb
 
-_POLICY = [each.name for each in fields(Policy) if each.name not in ("mode", "on_stall")]
+_POLICY = [field.name for field in fields(Policy) if field.name not in ("mode", "on_stall")]
 PAGE_BYTES = 64 * 1024
 """Size of the largest page of orders: it takes 15 ms, and others are answered after it."""
 RUN = 3_125
@@ -101,7 +101,7 @@ def changes_of(message: pb.GroupPolicy) -> dict[str, Any]:
 
 def policy_message(policy: Policy) -> pb.GroupPolicy:
     """A policy with all its settings but those that have no value."""
-    return settings_message((each.name, getattr(policy, each.name)) for each in fields(Policy))
+    return settings_message((field.name, getattr(policy, field.name)) for field in fields(Policy))
 
 
 def settings_message(settings: Iterable[tuple[str, object]]) -> pb.GroupPolicy:
@@ -187,23 +187,23 @@ _ACKS = {
 }
 
 
-def _ack(each: pb.SessionAck.Partition) -> q.PartitionAck:
+def _ack(partition: pb.SessionAck.Partition) -> q.PartitionAck:
     return q.PartitionAck(
-        each.topic,
-        each.partition,
-        _ACKS[each.kind],
-        each.token,
-        each.handoff_id,
-        each.position if each.HasField("position") else NO_OFFSET,
-        each.reason[:REASON],
+        partition.topic,
+        partition.partition,
+        _ACKS[partition.kind],
+        partition.token,
+        partition.handoff_id,
+        partition.position if partition.HasField("position") else NO_OFFSET,
+        partition.reason[:REASON],
     )
 
 
 def _held(topics: Iterable[pb.HeldTopic]) -> Iterator[tuple[str, int, int]]:
     for topic in topics:
-        for each in topic.partitions:
-            for partition in range(each.first, each.last + 1):
-                yield topic.name, partition, each.first_token + partition - each.first
+        for span in topic.partitions:
+            for partition in range(span.first, span.last + 1):
+                yield topic.name, partition, span.first_token + partition - span.first
 
 
 # --- What they are told ---
@@ -254,9 +254,9 @@ def _ack_of(told: HeartbeatAck, epoch: int) -> pb.SessionResponse:
     return pb.SessionResponse(heartbeat_ack=message)
 
 
-def _topics_of(places: Sequence[TopicPartition]) -> Iterator[pb.HeldTopic]:
-    for topic, each in groupby(sorted(places), key=itemgetter(0)):
-        ranges = ranges_of(partition for _, partition in each)
+def _topics_of(partitions: Sequence[TopicPartition]) -> Iterator[pb.HeldTopic]:
+    for topic, partitions_of_topic in groupby(sorted(partitions), key=itemgetter(0)):
+        ranges = ranges_of(partition for _, partition in partitions_of_topic)
         yield pb.HeldTopic(
             name=topic, partitions=[pb.PartitionRange(first=p, last=q) for p, q in ranges]
         )
@@ -303,24 +303,24 @@ def _page(orders: Orders, epoch: int) -> tuple[pb.Orders, int]:
 
 def _runs(partitions: Sequence[OrderedPartition]) -> Iterator[list[OrderedPartition]]:
     run: list[OrderedPartition] = []
-    for each in partitions:
-        if run and (len(run) == RUN or not _follows(run[-1], each)):
+    for order in partitions:
+        if run and (len(run) == RUN or not _follows(run[-1], order)):
             yield run
             run = []
-        run.append(each)
+        run.append(order)
     if run:
         yield run
 
 
-def _follows(before: OrderedPartition, each: OrderedPartition) -> bool:
+def _follows(before: OrderedPartition, order: OrderedPartition) -> bool:
     return (
-        each.topic == before.topic
-        and each.partition == before.partition + 1
-        and each.order is before.order
-        and each.token == (before.token + 1 if before.token else 0)
-        and each.handoff_id == before.handoff_id
-        and each.remaining_ms == before.remaining_ms
-        and each.position == before.position
+        order.topic == before.topic
+        and order.partition == before.partition + 1
+        and order.order is before.order
+        and order.token == (before.token + 1 if before.token else 0)
+        and order.handoff_id == before.handoff_id
+        and order.remaining_ms == before.remaining_ms
+        and order.position == before.position
     )
 
 
@@ -334,8 +334,8 @@ def _range(run: Sequence[OrderedPartition]) -> pb.Orders.Range:
         handoff_id=first.handoff_id,
         remaining_ms=first.remaining_ms,
     )
-    if any(each.offset != NO_OFFSET for each in run):
-        message.committed_offsets.extend(each.offset for each in run)
+    if any(order.offset != NO_OFFSET for order in run):
+        message.committed_offsets.extend(order.offset for order in run)
     if first.position != NO_OFFSET:
         message.position = first.position
     return message

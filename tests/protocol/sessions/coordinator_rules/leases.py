@@ -62,11 +62,11 @@ async def stream_end_is_no_death(group: GroupTrial) -> None:
 async def commits_do_not_renew(group: GroupTrial) -> None:
     """Commits are accepted until the lease ends, and do not renew it."""
     a, b = await group.pair()
-    place = a.active[0]
+    partition = a.active[0]
     silent_s = await a.fall_silent()
     accepted = 0
     while len(b.active) < 3:
-        error = await a.commit(place, accepted)
+        error = await a.commit(partition, accepted)
         if error != "NONE":
             group.check(error == "UNKNOWN_MEMBER_ID", f"then it is UNKNOWN_MEMBER_ID, not {error}")
             break

@@ -49,8 +49,8 @@ async def leave_with_drain(group: GroupTrial) -> None:
         all(0 < a.orders[p].remaining_ms <= 20_000 for p in mine), "within the leaver's time"
     )
     group.check(a.go_away is None, "it is a member while it drains")
-    for place in mine:
-        await a.ack(place)
+    for partition in mine:
+        await a.ack(partition)
     await group.until(lambda: a.go_away == pb.GoAway.DRAINED, "then it gets GoAway(DRAINED)")
     await group.until(lambda: b.active == [0, 1, 2], "the other one has everything")
     group.check(b.held[theirs] == before[theirs], "what it had, it had throughout")

@@ -68,11 +68,11 @@ async def evicted_as_gone(group: GroupTrial) -> None:
     ends."""
     group.policy.lease_ms = group.lease_ms = 10 * group.lease_ms
     a, b = await group.pair()
-    place, token = next(iter(a.held.items()))
+    partition, token = next(iter(a.held.items()))
     error = await group.evict(a.name, gone=True)
     group.check(error == "NONE", f"it is evicted (was {error})")
     await group.until(lambda: b.active == [0, 1, 2], "the other one has everything")
-    took_s = b.orders[place].at_s - max(a.sent.values(), default=a.heard_s)
+    took_s = b.orders[partition].at_s - max(a.sent.values(), default=a.heard_s)
     group.check(took_s < group.lease_s, f"without waiting for the lease: {took_s:.2f} s")
     await group.until(lambda: a.last.has_ended, "its stream ends")
     refused = a.refused
@@ -80,7 +80,7 @@ async def evicted_as_gone(group: GroupTrial) -> None:
         refused is not None and refused.error_code == errors_pb2.UNKNOWN_MEMBER_ID,
         "with UNKNOWN_MEMBER_ID",
     )
-    error = await a.commit(place, 1, token=token)
+    error = await a.commit(partition, 1, token=token)
     group.check(error == "UNKNOWN_MEMBER_ID", f"its commits are UNKNOWN_MEMBER_ID (was {error})")
 
 

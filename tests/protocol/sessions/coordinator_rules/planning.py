@@ -99,8 +99,8 @@ async def no_longer_declared(group: GroupTrial) -> None:
     a.partitions = 2
     await a.attach()
     await group.until(lambda: a.with_order(DRAIN) == [2, 3], "the surplus is to be drained")
-    for place in (2, 3):
-        await a.ack(place)
+    for partition in (2, 3):
+        await a.ack(partition)
     await asyncio.sleep(0.5)
     await a.beat_and_hear()
     group.check(a.active == [0, 1], "it keeps the rest, and gets the surplus no more")

@@ -17,46 +17,46 @@ cases: Cases[GroupTrial] = Cases()
 async def warm_then_drain(group: GroupTrial) -> None:
     """Warm: the next holder prepares without a token while the old one works; READY, then drain,
     then grant."""
-    a, b, place = await group.warming()
-    group.check(b.orders[place].token == 0, "WARM carries no token")
+    a, b, partition = await group.warming()
+    group.check(b.orders[partition].token == 0, "WARM carries no token")
     await a.beat_and_hear()
     group.check(a.active == [0, 1], "the holder hears nothing of it")
-    error = await b.commit(place, 1)
+    error = await b.commit(partition, 1)
     group.check(error == "INVALID_REQUEST", f"a commit without token is INVALID_REQUEST: {error}")
-    group.check(await a.commit(place, 70) == "NONE", "the holder commits")
-    handoff_id = b.orders[place].handoff_id
-    await b.ack(place, "READY")
-    await group.until(lambda: a.with_order(DRAIN) == [place], "then the holder is to drain")
-    group.check(a.orders[place].handoff_id == handoff_id, "under the same hand-off id")
-    await a.ack(place, position=70)
-    await group.until(lambda: b.active == [place], "then the next one has it")
-    group.check(b.orders[place].offset == 70, "from the committed offset")
+    group.check(await a.commit(partition, 70) == "NONE", "the holder commits")
+    handoff_id = b.orders[partition].handoff_id
+    await b.ack(partition, "READY")
+    await group.until(lambda: a.with_order(DRAIN) == [partition], "then the holder is to drain")
+    group.check(a.orders[partition].handoff_id == handoff_id, "under the same hand-off id")
+    await a.ack(partition, position=70)
+    await group.until(lambda: b.active == [partition], "then the next one has it")
+    group.check(b.orders[partition].offset == 70, "from the committed offset")
 
 
 @cases("6")
 async def ready_counts_for_its_handoff(group: GroupTrial) -> None:
     """READY counts only under the open hand-off's id; a resumed member finds the order again."""
-    a, b, place = await group.warming()
-    handoff_id = b.orders[place].handoff_id
-    await b.ack(place, "READY", handoff_id=handoff_id + 1_000)
-    await a.ack(place, "READY", handoff_id=handoff_id)
+    a, b, partition = await group.warming()
+    handoff_id = b.orders[partition].handoff_id
+    await b.ack(partition, "READY", handoff_id=handoff_id + 1_000)
+    await a.ack(partition, "READY", handoff_id=handoff_id)
     await b.beat_and_hear()
     await a.beat_and_hear()
     group.check(not a.with_order(DRAIN), "another id, or another member, does not count")
     attached = await b.attach()
     group.check(not attached.orders.HasField("based_on"), "the answer is the whole")
-    group.check(b.orders[place].handoff_id == handoff_id, "the whole names the same hand-off")
-    await b.ack(place, "READY")
-    await group.until(lambda: a.with_order(DRAIN) == [place], "the right id counts")
+    group.check(b.orders[partition].handoff_id == handoff_id, "the whole names the same hand-off")
+    await b.ack(partition, "READY")
+    await group.until(lambda: a.with_order(DRAIN) == [partition], "the right id counts")
 
 
 @cases("6")
 async def holder_dies_while_warming(group: GroupTrial) -> None:
     """A holder that dies in PREPARE: the next one has it when the lease ends, READY or not."""
-    a, b, place = await group.warming()
+    a, b, partition = await group.warming()
     silent_s = await a.fall_silent()
-    await group.until(lambda: place in b.active, "the next one has it", 3 * group.lease_s + 10)
-    group.not_before(b.orders[place].at_s, silent_s, group.lease_s, "it moves")
+    await group.until(lambda: partition in b.active, "the next one has it", 3 * group.lease_s + 10)
+    group.not_before(b.orders[partition].at_s, silent_s, group.lease_s, "it moves")
 
 
 @cases("6")
@@ -64,13 +64,15 @@ async def warming_takes_too_long(group: GroupTrial) -> None:
     """A member that is never READY: its hand-off ends when the phase's time is up, plans in between
     give it no more, and the holder keeps its token."""
     group.policy.warm_timeout_ms = group.lease_ms
-    a, b, place = await group.warming()
-    tokens, first = dict(a.held), b.orders[place]
+    a, b, partition = await group.warming()
+    tokens, first = dict(a.held), b.orders[partition]
     group.check(first.remaining_ms <= group.lease_ms, "the order has the time that is left")
     await asyncio.sleep(group.lease_s / 2)
     await group.attached("w-c", 2, capacity=0.0)  # A reason for a plan.
     await group.until(
-        lambda: b.orders.get(place) is None or b.orders[place].handoff_id != first.handoff_id,
+        lambda: (
+            b.orders.get(partition) is None or b.orders[partition].handoff_id != first.handoff_id
+        ),
         "the hand-off ends",
         group.lease_s / 2 + 10,
     )
@@ -81,10 +83,10 @@ async def warming_takes_too_long(group: GroupTrial) -> None:
 @cases("6")
 async def refusal_backs_off(group: GroupTrial) -> None:
     """A refusal puts the pair off for ten seconds and more: no loop of orders and refusals."""
-    a, b, place = await group.warming()
+    a, b, partition = await group.warming()
     tokens = dict(a.held)
     b.refuses = True
-    await b.ack(place, "REFUSED", reason="no room")
+    await b.ack(partition, "REFUSED", reason="no room")
     await asyncio.sleep(1.5)
     await b.beat_and_hear()
     orders = [each for _, each in b.history if each.order == WARM]
@@ -120,53 +122,55 @@ async def free_in_warm_mode(group: GroupTrial) -> None:
 async def copy_prepares_from_the_position(group: GroupTrial) -> None:
     """Copy: drain first; then the next holder prepares up to the released position, and is active
     at READY."""
-    a, b, place = await _copying(group, position=70)
-    group.check(b.orders[place].position == 70, "the order has the released position")
-    group.check(b.orders[place].token == 0, "and no token")
-    group.check(await a.commit(place, 71) != "NONE", "the old token has ended")
-    await b.ack(place, "READY")
-    await group.until(lambda: b.active == [place], "READY makes it active")
+    a, b, partition = await _copying(group, position=70)
+    group.check(b.orders[partition].position == 70, "the order has the released position")
+    group.check(b.orders[partition].token == 0, "and no token")
+    group.check(await a.commit(partition, 71) != "NONE", "the old token has ended")
+    await b.ack(partition, "READY")
+    await group.until(lambda: b.active == [partition], "READY makes it active")
 
 
 @cases("6")
 async def copy_loses_its_successor(group: GroupTrial) -> None:
     """The next holder dies while it copies: another one prepares from the same position."""
-    _a, b, place = await _copying(group, position=70)
+    _a, b, partition = await _copying(group, position=70)
     others = [await group.attached(name, 2, capacity=1.0) for name in ("w-c",)]
     await b.leave("NOW")
     await group.until(
-        lambda: any(place in {**m.orders} for m in [_a, *others]), "another one is to have it"
+        lambda: any(partition in {**m.orders} for m in [_a, *others]), "another one is to have it"
     )
-    chosen = next(m for m in [_a, *others] if place in m.orders)
-    ordered = chosen.orders[place]
+    chosen = next(m for m in [_a, *others] if partition in m.orders)
+    ordered = chosen.orders[partition]
     if ordered.order == WARM:
         group.check(ordered.position == 70, "from the same position")
-        await chosen.ack(place, "READY")
-    await group.until(lambda: place in chosen.active, "and becomes its holder")
+        await chosen.ack(partition, "READY")
+    await group.until(lambda: partition in chosen.active, "and becomes its holder")
 
 
 @cases("6")
 async def copy_from_a_dead_holder(group: GroupTrial) -> None:
     """A holder that dies in its drain: the next one copies from the committed offset."""
     group.policy.mode = pb.GroupPolicy.COPY
-    a, b, place = await group.handing_over()
-    group.check(await a.commit(place, 42) == "NONE", "its last commit")
+    a, b, partition = await group.handing_over()
+    group.check(await a.commit(partition, 42) == "NONE", "its last commit")
     silent_s = await a.fall_silent()
-    await group.until(lambda: place in b.orders, "the next one is to copy", 3 * group.lease_s + 10)
-    ordered = b.orders[place]
+    await group.until(
+        lambda: partition in b.orders, "the next one is to copy", 3 * group.lease_s + 10
+    )
+    ordered = b.orders[partition]
     group.not_before(ordered.at_s, silent_s, group.lease_s, "it is ordered")
     group.check(ordered.order == WARM, "it prepares first")
     group.check(ordered.position == 42, f"from the committed offset: {ordered.position}")
-    await b.ack(place, "READY")
-    await group.until(lambda: place in b.active, "READY makes it active")
+    await b.ack(partition, "READY")
+    await group.until(lambda: partition in b.active, "READY makes it active")
 
 
 async def _copying(group: GroupTrial, position: int) -> tuple[ScriptedMember, ScriptedMember, int]:
     group.policy.mode = pb.GroupPolicy.COPY
-    a, b, place = await group.handing_over()
-    await a.ack(place, position=position)
-    await group.until(lambda: b.with_order(WARM) == [place], "the next one is to prepare")
-    return a, b, place
+    a, b, partition = await group.handing_over()
+    await a.ack(partition, position=position)
+    await group.until(lambda: b.with_order(WARM) == [partition], "the next one is to prepare")
+    return a, b, partition
 
 
 async def _both_attached(group: GroupTrial) -> tuple[ScriptedMember, ScriptedMember, int]:

@@ -49,29 +49,31 @@ async def commits_need_the_token(group: GroupTrial) -> None:
     """A commit counts under the token of the holding: another is FENCED_TOKEN, none is
     INVALID_REQUEST, an unknown member is UNKNOWN_MEMBER_ID."""
     a, b = await group.pair()
-    place, token = next(iter(a.held.items()))
-    group.check(await a.commit(place, 5) == "NONE", "the holder's token counts")
-    group.check(await a.commit(place, 6, token=token + 1_000) == "FENCED_TOKEN", "another: fenced")
-    error = await b.commit(place, 6, token=token)
+    partition, token = next(iter(a.held.items()))
+    group.check(await a.commit(partition, 5) == "NONE", "the holder's token counts")
+    group.check(
+        await a.commit(partition, 6, token=token + 1_000) == "FENCED_TOKEN", "another: fenced"
+    )
+    error = await b.commit(partition, 6, token=token)
     group.check(error == "FENCED_TOKEN", f"another member's is fenced (was {error})")
     group.check(group.last_holder == (a.member_id, a.name), "the error names the holder")
-    error = await group.commit(a.member_id, place, 6, None)
+    error = await group.commit(a.member_id, partition, 6, None)
     group.check(error == "INVALID_REQUEST", f"without a token: INVALID_REQUEST (was {error})")
-    error = await group.commit("nobody", place, 6, token)
+    error = await group.commit("nobody", partition, 6, token)
     group.check(error == "UNKNOWN_MEMBER_ID", f"of nobody: UNKNOWN_MEMBER_ID (was {error})")
-    error = await group.commit("", place, 6, None)
+    error = await group.commit("", partition, 6, None)
     group.check(error != "NONE", "an outsider does not commit while there are members")
 
 
 @cases("8")
 async def commits_end_with_the_release(group: GroupTrial) -> None:
     """After RELEASED was taken in, nothing under that token is accepted."""
-    a, _, place = await group.handing_over()
-    token = a.held[place]
-    group.check(await a.commit(place, 70) == "NONE", "accepted before the release")
-    await a.ack(place, position=70)
+    a, _, partition = await group.handing_over()
+    token = a.held[partition]
+    group.check(await a.commit(partition, 70) == "NONE", "accepted before the release")
+    await a.ack(partition, position=70)
     await a.beat_and_hear()
-    error = await a.commit(place, 71, token=token)
+    error = await a.commit(partition, 71, token=token)
     group.check(error == "FENCED_TOKEN", f"fenced after it (was {error})")
 
 

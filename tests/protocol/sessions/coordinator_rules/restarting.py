@@ -26,9 +26,9 @@ async def restart_keeps_holdings(group: GroupTrial) -> None:
         group.check(attached.session_id == session, f"{member.name} has the same session")
         tokens = {p: member.orders[p].token for p in member.active}
         group.check(tokens == held, f"{member.name} holds what it held, under the same tokens")
-    place = a.active[0]
-    group.check(a.orders[place].offset == 7, "the committed offset is there")
-    group.check(await a.commit(place, 8) == "NONE", "it commits under the old token")
+    partition = a.active[0]
+    group.check(a.orders[partition].offset == 7, "the committed offset is there")
+    group.check(await a.commit(partition, 8) == "NONE", "it commits under the old token")
     told = len(a.all_orders), len(b.all_orders)
     for _ in range(4):
         await a.beat_and_hear()
@@ -53,16 +53,16 @@ async def restart_grants_a_lease(group: GroupTrial) -> None:
 @cases("6")
 async def restart_in_a_drain(group: GroupTrial) -> None:
     """A drain that is open stays ordered, and RELEASED of its token hands the partition over."""
-    a, b, place = await group.handing_over()
-    token = a.held[place]
+    a, b, partition = await group.handing_over()
+    token = a.held[partition]
     await group.restart()
     await group.back(b)
     await group.back(a)
-    group.check(a.with_order(DRAIN) == [place], "the drain stays ordered")
-    group.check(a.orders[place].token == token, "under the same token")
-    await a.ack(place, position=1)
-    await group.until(lambda: b.active == [place], "the next one has it")
-    group.check(b.held[place] > token, "under a higher token")
+    group.check(a.with_order(DRAIN) == [partition], "the drain stays ordered")
+    group.check(a.orders[partition].token == token, "under the same token")
+    await a.ack(partition, position=1)
+    await group.until(lambda: b.active == [partition], "the next one has it")
+    group.check(b.held[partition] > token, "under a higher token")
 
 
 @cases("6")
@@ -71,16 +71,16 @@ async def restart_while_forced(group: GroupTrial) -> None:
     every acknowledgement lists it, until it is free."""
     group.policy.drain_timeout_ms = 500
     group.policy.lease_ms = group.lease_ms = 4 * group.lease_ms
-    a, b, place = await group.handing_over()
-    await group.until(lambda: a.orders[place].order == LOST, "it is LOST when the time is up")
+    a, b, partition = await group.handing_over()
+    await group.until(lambda: a.orders[partition].order == LOST, "it is LOST when the time is up")
     restarted_s = await group.restart()
     await group.back(b)
     await group.back(a)
-    group.check(a.orders[place].order == LOST, "it is LOST after the restart")
+    group.check(a.orders[partition].order == LOST, "it is LOST after the restart")
     ack = await a.beat_and_hear()
-    group.check(listed(ack) == [place], "the first acknowledgement lists it")
-    await group.until(lambda: place in b.active, "the next one has it", 3 * group.lease_s + 10)
-    took_s = b.orders[place].at_s - restarted_s
+    group.check(listed(ack) == [partition], "the first acknowledgement lists it")
+    await group.until(lambda: partition in b.active, "the next one has it", 3 * group.lease_s + 10)
+    took_s = b.orders[partition].at_s - restarted_s
     group.check(took_s < 2 * group.lease_s, f"a lease later: it took {took_s:.2f} s")
 
 

@@ -16,10 +16,10 @@ def check(history: list[Line], dump: list[Line]) -> Iterator[str]:
         last[line["shard"]] = line
         if before is None:
             continue
-        place = f"shard {line['shard']}, entry {line['sequence']}"
+        entry = f"shard {line['shard']}, entry {line['sequence']}"
         if line["epoch"] < before["epoch"]:
-            yield f"{place}: epoch {line['epoch']} comes after {before['epoch']}"
+            yield f"{entry}: epoch {line['epoch']} comes after {before['epoch']}"
         if line["sequence"] - before["sequence"] not in (0, 1):
-            yield f"{place} comes after entry {before['sequence']}"
+            yield f"{entry} comes after entry {before['sequence']}"
         if line["log_offset"] != before["log_offset"] + 1:
-            yield f"{place}: offset {line['log_offset']} comes after {before['log_offset']}"
+            yield f"{entry}: offset {line['log_offset']} comes after {before['log_offset']}"

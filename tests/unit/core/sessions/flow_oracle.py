@@ -94,16 +94,18 @@ def optimum(state: PlanInput, price: Price) -> tuple[int, int, int]:
     """Partitions without a holder, cost of loads, and moves of the best plan."""
     flow, members = SimpleMinCostFlow(), range(len(state.members))
     sink, nowhere = len(members), len(members) + 1
-    places = [(t, p) for t, topic in enumerate(state.topics) for p in range(topic.count)]
+    partitions = [(t, p) for t, topic in enumerate(state.topics) for p in range(topic.count)]
     fixed = _fixed(state)
     free = [
         (topic, partition, holder)
-        for topic, partition in places
+        for topic, partition in partitions
         if (holder := state.topics[topic].at[partition]) != KEPT
         and not _is_fixed(state, topic, partition, holder)
     ]
-    a_cost = len(places) + 1
-    never = a_cost * (1 + 2 * max(price(m, len(places)) for m in members)) * (len(places) + 1)
+    a_cost = len(partitions) + 1
+    never = (
+        a_cost * (1 + 2 * max(price(m, len(partitions)) for m in members)) * (len(partitions) + 1)
+    )
     moves = []
     for node, (topic, partition, holder) in enumerate(free, nowhere + 1):
         flow.set_node_supply(node, 1)
@@ -119,7 +121,7 @@ def optimum(state: PlanInput, price: Price) -> tuple[int, int, int]:
         if not _receives(state, member):
             continue
         most = state.members[member].max_partitions
-        for unit in range(fixed[member] + 1, 1 + (len(places) if most is None else most)):
+        for unit in range(fixed[member] + 1, 1 + (len(partitions) if most is None else most)):
             cost = price(member, unit)
             arc = flow.add_arc_with_capacity_and_unit_cost(member, sink, 1, a_cost * cost)
             costs.append((arc, cost))

@@ -98,9 +98,9 @@ class Member:
     def held(self) -> tuple[tuple[str, int, int], ...]:
         """Its claims: without what it has given up, whether or not that was heard."""
         return tuple(
-            (*place, order.token)
-            for place, order in sorted(self.orders.items())
-            if order.token and (place, order.token) not in self.given_up
+            (*partition, order.token)
+            for partition, order in sorted(self.orders.items())
+            if order.token and (partition, order.token) not in self.given_up
         )
 
     def beat(self, **fields: Any) -> None:
@@ -110,15 +110,15 @@ class Member:
             q.SessionHeartbeat(stream_id=self.stream, group_id=GROUP, number=self.number, **fields)
         )
 
-    def ack(self, place: tuple[str, int], kind: str = "released", **fields: Any) -> None:
-        order = self.orders.get(place)
+    def ack(self, partition: tuple[str, int], kind: str = "released", **fields: Any) -> None:
+        order = self.orders.get(partition)
         if order is not None:
             fields.setdefault("token", order.token)
             fields.setdefault("handoff_id", order.handoff_id)
-        each = q.PartitionAck(*place, q.AckKind(kind), **fields)
+        each = q.PartitionAck(*partition, q.AckKind(kind), **fields)
         if kind != "ready":
-            self.clock.stops((place,))
-            self.given_up.add((place, fields.get("token", 0)))
+            self.clock.stops((partition,))
+            self.given_up.add((partition, fields.get("token", 0)))
         self.world.send(q.SessionAck(stream_id=self.stream, group_id=GROUP, partitions=(each,)))
 
     def leave(self, kind: str, within_ms: int = 0) -> None:
@@ -138,7 +138,9 @@ class Member:
         self.beats = False
         self.world.send(q.StreamEnded(stream_id=self.stream, group_id=GROUP))
 
-    def commit(self, offset: int, *places: tuple[str, int], token: int | None = None) -> Any:
+    def commit(
+        self, offset: int, *topic_partitions: tuple[str, int], token: int | None = None
+    ) -> Any:
         partitions = tuple(
             PartitionCommit(
                 topic,
@@ -148,7 +150,7 @@ class Member:
                 if token is not None
                 else getattr(self.orders.get((topic, partition)), "token", 0),
             )
-            for topic, partition in places
+            for topic, partition in topic_partitions
         )
         call = self.world.new_call()
         self.world.send(
@@ -173,11 +175,11 @@ class Member:
         if orders.based_on < 0:
             self.orders.clear()
         for each in orders.partitions:
-            place = each.topic, each.partition
+            partition = each.topic, each.partition
             if each.order is Order.LOST and not each.token:
-                self.orders.pop(place, None)
+                self.orders.pop(partition, None)
             else:
-                self.orders[place] = each
+                self.orders[partition] = each
         self.clock.hears(orders, self.orders)
 
 
@@ -229,12 +231,12 @@ class World:
 
     def ask_again(self) -> None:
         """End the back-offs of members that have refused a partition."""
-        for place in list(self.group.partition_states):
-            self.group.partition_states[place].refusals.by_name.clear()
+        for partition in list(self.group.partition_states):
+            self.group.partition_states[partition].refusals.by_name.clear()
 
-    def move(self, place: tuple[str, int], to: Member) -> None:
+    def move(self, partition: tuple[str, int], to: Member) -> None:
         """Have a partition handed over, as a plan would."""
-        self.group.planning.targets[place] = to.member_id, MoveReason.PINNED
+        self.group.planning.targets[partition] = to.member_id, MoveReason.PINNED
         self.send(PlanDue(GROUP))
 
     # --- Log ---
@@ -395,12 +397,12 @@ class World:
 
     def _nobody_else_works_on(self, records: list[Record]) -> None:
         """Check that no other member works on what is granted, by its own clock."""
-        for place, member_id in _grants(records):
+        for partition, member_id in _grants(records):
             for other in self.members:
                 if other.reply is None or other.member_id == member_id:
                     continue
-                assert not other.clock.works_on(place, self.now), (
-                    f"at {self.now} {member_id} is granted {place}; {other.name} works on it"
+                assert not other.clock.works_on(partition, self.now), (
+                    f"at {self.now} {member_id} is granted {partition}; {other.name} works on it"
                 )
 
     def _take(self, stream: CallId) -> None:
@@ -421,9 +423,9 @@ class World:
                 self._release_drained(member)
 
     def _release_drained(self, member: Member) -> None:
-        for place, order in list(member.orders.items()):
+        for partition, order in list(member.orders.items()):
             if order.order is Order.DRAIN or (order.order is Order.LOST and order.token):
-                member.ack(place)
+                member.ack(partition)
 
 
 def _grants(records: list[Record]) -> Iterator[tuple[tuple[str, int], str]]:
@@ -470,6 +472,6 @@ def handing_over(policy: Policy = POLICY) -> tuple[World, Member, Member, tuple[
     """Two members; at 5,100 the one with two partitions begins to hand one over to the other."""
     world, a, b = g2(policy)
     world.to(5_100)
-    place = a.active[0]
-    world.move(place, b)
-    return world, a, b, place
+    partition = a.active[0]
+    world.move(partition, b)
+    return world, a, b, partition

@@ -42,47 +42,51 @@ class OwnClock:
     def acknowledged(self, ack: HeartbeatAck, now_ms: int) -> None:
         """A heartbeat was acknowledged."""
         sent_ms = self._sent.get(ack.number, 0)
-        for place, token in self._tokens.items():
-            if place in ack.expiring:
-                self._not_renewed.add((place, token))
-            elif (place, token) not in self._not_renewed and self._is_valid(place, now_ms):
-                self._renewed[place] = max(self._renewed[place], sent_ms)
+        for partition, token in self._tokens.items():
+            if partition in ack.expiring:
+                self._not_renewed.add((partition, token))
+            elif (partition, token) not in self._not_renewed and self._is_valid(partition, now_ms):
+                self._renewed[partition] = max(self._renewed[partition], sent_ms)
         self._newest_ms = max(self._newest_ms, sent_ms)
 
     def hears(self, message: Orders, orders: Mapping[TopicPartition, OrderedPartition]) -> None:
         """Take a message in; `orders`: all that count from now on."""
         is_answer = message.based_on < 0
         sent_ms = self._sent.get(max(message.answers, 0), 0) if is_answer else self._newest_ms
-        for place, each in orders.items():
+        for partition, each in orders.items():
             if each.order is Order.LOST:
-                self._ended.add((place, each.token))
-            if self._tokens.get(place) != each.token:
-                self._renewed[place] = max(sent_ms, self._newest_ms)
-            elif is_answer and (place, each.token) not in self._not_renewed:
-                self._renewed[place] = max(self._renewed[place], sent_ms)
-        self._tokens = {place: each.token for place, each in orders.items() if each.token}
+                self._ended.add((partition, each.token))
+            if self._tokens.get(partition) != each.token:
+                self._renewed[partition] = max(sent_ms, self._newest_ms)
+            elif is_answer and (partition, each.token) not in self._not_renewed:
+                self._renewed[partition] = max(self._renewed[partition], sent_ms)
+        self._tokens = {partition: each.token for partition, each in orders.items() if each.token}
 
-    def stops(self, places: Iterable[TopicPartition]) -> None:
+    def stops(self, partitions: Iterable[TopicPartition]) -> None:
         """The process has stopped to work on partitions."""
-        self._ended |= {(place, self._tokens[place]) for place in places if place in self._tokens}
+        self._ended |= {
+            (partition, self._tokens[partition])
+            for partition in partitions
+            if partition in self._tokens
+        }
 
     def stops_all(self) -> None:
         """The process has stopped to work at all."""
         self.stops(tuple(self._tokens))
 
-    def works_on(self, place: TopicPartition, now_ms: int) -> bool:
+    def works_on(self, partition: TopicPartition, now_ms: int) -> bool:
         """True if it may have an effect on a partition."""
-        token = self._tokens.get(place)
+        token = self._tokens.get(partition)
         if token is None:
             return False
-        return (place, token) not in self._ended and self._is_valid(place, now_ms)
+        return (partition, token) not in self._ended and self._is_valid(partition, now_ms)
 
     def facts(self) -> tuple[object, ...]:
         """All that decides what may be worked on, for comparisons of states."""
-        renewed = {place: self._renewed[place] for place in self._tokens}
+        renewed = {partition: self._renewed[partition] for partition in self._tokens}
         ended = {each for each in self._ended if self._tokens.get(each[0]) == each[1]}
         listed = {each for each in self._not_renewed if self._tokens.get(each[0]) == each[1]}
         return renewed, self._tokens, ended, listed, self._newest_ms
 
-    def _is_valid(self, place: TopicPartition, now_ms: int) -> bool:
-        return now_ms - self._renewed[place] < self.suspended_ms
+    def _is_valid(self, partition: TopicPartition, now_ms: int) -> bool:
+        return now_ms - self._renewed[partition] < self.suspended_ms

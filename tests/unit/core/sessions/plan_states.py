@@ -172,11 +172,11 @@ def random_state(
     for _ in range(0 if plain else random.choice([0, 0, 0, 1, 4])):
         topic = random.randrange(len(topics))
         if topics[topic].count:
-            place = topic, random.randrange(topics[topic].count)
-            barred.add((*place, random.randrange(count)))
+            topic_partition = topic, random.randrange(topics[topic].count)
+            barred.add((*topic_partition, random.randrange(count)))
             # A pin to a member that is full waits until it is not: that is no plan's end.
             if random.random() < 0.4 and all(m.max_partitions is None for m in made):
-                pins[place] = random.choice([None, random.randrange(count)])
+                pins[topic_partition] = random.choice([None, random.randrange(count)])
     previous = {
         (number, partition): random.randrange(count)
         for number, topic in enumerate(topics)

@@ -84,7 +84,9 @@ def test_a_plan_tells_which_partitions_only_some_members_declare() -> None:
         PartlyDeclared("u", 0, 1, (b.member_id,), 1),
     )
     assert f"t-4…5 is declared only by {member_of(b.member_id)}." in explain_plan(plan)
-    assert {place for place in a.active if place[0] == "t"} <= {("t", p) for p in range(4)}
+    assert {partition for partition in a.active if partition[0] == "t"} <= {
+        ("t", p) for p in range(4)
+    }
     world.restart()
     assert world.group.journal.plans[-1] == plan
 

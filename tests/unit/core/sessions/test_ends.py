@@ -15,13 +15,13 @@ WARM = with_policy(mode=Mode.WARM)
 COPY = with_policy(mode=Mode.COPY)
 
 
-def order(member, place):
-    found = member.orders.get(place)
+def order(member, partition):
+    found = member.orders.get(partition)
     return None if found is None else found.order
 
 
-def phase(world, place):
-    handoff = world.group.handoff(place)
+def phase(world, partition):
+    handoff = world.group.handoff(partition)
     return None if handoff is None else handoff.phase
 
 
@@ -38,145 +38,147 @@ def die(world, member):
 
 @pytest.mark.parametrize("policy", [with_policy(), WARM], ids=["drain", "prepare"])
 def test_a_dead_holder_is_followed_with_the_record_of_its_end(policy):
-    world, a, b, place = handing_over(policy)
+    world, a, b, partition = handing_over(policy)
     die(world, a)
-    assert place in b.active, "no window between"
+    assert partition in b.active, "no window between"
 
 
 @pytest.mark.parametrize("policy", [with_policy(), WARM], ids=["drain", "prepare"])
 def test_a_holder_that_leaves_is_followed_with_the_record_of_its_end(policy):
-    _world, a, b, place = handing_over(policy)
+    _world, a, b, partition = handing_over(policy)
     a.leave("now")
-    assert place in b.active
+    assert partition in b.active
 
 
 def test_a_holder_that_dies_in_a_drain_is_copied_from_the_committed_offset():
-    world, a, b, place = handing_over(COPY)
-    a.commit(60, place)
+    world, a, b, partition = handing_over(COPY)
+    a.commit(60, partition)
     die(world, a)
-    assert phase(world, place) is Phase.COPY
-    assert (order(b, place), b.orders[place].position) == (Order.WARM, 60)
-    b.ack(place, "ready")
-    assert place in b.active
-    assert b.orders[place].offset == 60
+    assert phase(world, partition) is Phase.COPY
+    assert (order(b, partition), b.orders[partition].position) == (Order.WARM, 60)
+    b.ack(partition, "ready")
+    assert partition in b.active
+    assert b.orders[partition].offset == 60
 
 
 def test_a_copy_goes_to_somebody_with_a_stream():
-    world, a, b, place = handing_over(COPY)
+    world, a, b, partition = handing_over(COPY)
     c = world.member("w-c", {"t": 3}).attach()
     b.cut()
-    a.ack(place, position=70)
-    assert order(b, place) is None
-    assert (order(c, place), c.orders[place].position) == (Order.WARM, 70)
+    a.ack(partition, position=70)
+    assert order(b, partition) is None
+    assert (order(c, partition), c.orders[partition].position) == (Order.WARM, 70)
 
 
 def test_a_dead_holder_of_a_copy_has_nothing_to_end():
-    world, a, b, place = handing_over(COPY)
-    a.ack(place, position=70)
+    world, a, b, partition = handing_over(COPY)
+    a.ack(partition, position=70)
     die(world, a)
-    assert phase(world, place) is Phase.COPY
-    b.ack(place, "ready")
-    assert place in b.active
+    assert phase(world, partition) is Phase.COPY
+    b.ack(partition, "ready")
+    assert partition in b.active
 
 
 def test_after_an_end_by_time_nobody_follows_before_the_delay():
-    world, a, b, place = handing_over(with_policy(handover_delay_ms=2_000))
+    world, a, b, partition = handing_over(with_policy(handover_delay_ms=2_000))
     end_ms = die(world, a)
-    assert world.group.holder(place) == ""
+    assert world.group.holder(partition) == ""
     world.to(end_ms + 1_999)
-    assert place not in b.active
+    assert partition not in b.active
     world.to(end_ms + 2_100)
-    assert place in b.active
+    assert partition in b.active
 
 
 def test_after_force_nobody_follows_before_the_delay_unless_it_was_acknowledged():
-    world, a, b, place = handing_over(with_policy(handover_delay_ms=2_000))
+    world, a, b, partition = handing_over(with_policy(handover_delay_ms=2_000))
     world.to(45_000)
-    assert world.group.holder(place) == ""
+    assert world.group.holder(partition) == ""
     world.to(46_999)
-    assert world.group.holder(place) == ""
+    assert world.group.holder(partition) == ""
     world.to(47_100)
-    assert world.group.holder(place) != ""
+    assert world.group.holder(partition) != ""
 
-    world, a, b, place = handing_over(with_policy(handover_delay_ms=2_000))
+    world, a, b, partition = handing_over(with_policy(handover_delay_ms=2_000))
     world.to(36_000)
-    a.ack(place)
-    assert place in b.active
+    a.ack(partition)
+    assert partition in b.active
 
 
 def test_after_force_nobody_waits_for_the_delay_if_sinks_check_tokens():
-    world, a, b, place = handing_over(with_policy(handover_delay_ms=2_000, sinks_check_tokens=True))
+    world, a, b, partition = handing_over(
+        with_policy(handover_delay_ms=2_000, sinks_check_tokens=True)
+    )
     world.to(35_100)
-    assert place in b.active
-    b.ack(place)
+    assert partition in b.active
+    b.ack(partition)
     b.leave("now")
     world.to(35_300)
-    assert place in a.active
+    assert partition in a.active
 
 
 def test_kept_is_what_no_drain_takes_away():
-    world, a, b, place = handing_over()
+    world, a, b, partition = handing_over()
     other = next(each for each in a.active)
     a.leave("return", 60_000)
-    assert place in b.active, "what was being drained goes on"
+    assert partition in b.active, "what was being drained goes on"
     assert world.group.topics["t"].reserved.keys() == {other[1]}
 
-    world, a, b, place = handing_over(WARM)
-    assert order(b, place) is Order.WARM
+    world, a, b, partition = handing_over(WARM)
+    assert order(b, partition) is Order.WARM
     a.leave("return", 60_000)
-    assert order(b, place) is None
-    assert world.group.topics["t"].reserved.keys() == {place[1], other[1]}
+    assert order(b, partition) is None
+    assert world.group.topics["t"].reserved.keys() == {partition[1], other[1]}
 
 
 # --- A record is in flight meanwhile ---
 
 
 def test_a_switch_in_flight_and_the_end_of_its_holder_give_one_token():
-    world, a, b, place = handing_over()
+    world, a, b, partition = handing_over()
     world.hold()
-    a.ack(place)
+    a.ack(partition)
     die(world, a)
     world.release()
-    assert place in b.active
+    assert partition in b.active
     told = [
         each.token
         for _, orders in b.told
         for each in orders.partitions
-        if (each.topic, each.partition) == place and each.order is Order.ACTIVE
+        if (each.topic, each.partition) == partition and each.order is Order.ACTIVE
     ]
     assert len(told) == 1, "its grant did not change under its hands"
 
 
 def test_a_switch_in_flight_is_not_inherited_by_another_process_of_the_name():
-    world, a, b, place = handing_over(WARM)
-    other = next(each for each in a.active if each != place)
+    world, a, b, partition = handing_over(WARM)
+    other = next(each for each in a.active if each != partition)
     heir = world.member(a.name, {"t": 3}, "i-2").attach()
     world.hold()
-    a.ack(place)
+    a.ack(partition)
     a.leave("now")
     world.release()
-    assert place in b.active
+    assert partition in b.active
     assert heir.active == [other]
 
 
 def test_a_force_in_flight_and_the_end_of_its_holder():
-    world, a, b, place = handing_over()
+    world, a, b, partition = handing_over()
     world.to(35_050)
     world.hold()
     a.beats = False
     world.to(45_000)
     world.release()
-    assert place in b.active
+    assert partition in b.active
     assert a.member_id not in world.group.members
 
 
 def test_a_copy_in_flight_and_the_end_of_its_holder():
-    world, a, b, place = handing_over(COPY)
+    world, a, b, partition = handing_over(COPY)
     world.hold()
-    a.ack(place, position=70)
+    a.ack(partition, position=70)
     a.leave("now")
     world.release()
-    assert (order(b, place), b.orders[place].position) == (Order.WARM, 70)
+    assert (order(b, partition), b.orders[partition].position) == (Order.WARM, 70)
 
 
 def test_a_grant_in_flight_to_a_member_that_ends_frees_it_at_once():
@@ -199,69 +201,69 @@ def test_a_grant_in_flight_to_a_member_that_ends_frees_it_at_once():
 
 
 def test_a_successor_that_leaves_is_replaced_while_the_drain_goes_on():
-    world, a, b, place = handing_over()
+    world, a, b, partition = handing_over()
     c = world.member("w-c", {"t": 3}).attach()
-    left_ms = a.orders[place].remaining_ms
+    left_ms = a.orders[partition].remaining_ms
     world.to(7_000)
     b.leave("drain", 20_000)
-    a.ack(place)
-    assert place in c.active
+    a.ack(partition)
+    assert partition in c.active
     assert left_ms == 30_000
 
 
 def test_a_preparing_successor_that_leaves_is_replaced_under_a_new_id():
-    world, a, b, place = handing_over(WARM)
+    world, a, b, partition = handing_over(WARM)
     c = world.member("w-c", {"t": 3}).attach()
-    old = b.orders[place].handoff_id
+    old = b.orders[partition].handoff_id
     world.to(7_000)
     b.leave("drain", 20_000)
-    assert order(b, place) is None
-    assert order(c, place) is Order.WARM
-    assert c.orders[place].handoff_id > old
-    b.ack(place, "ready", handoff_id=old)
-    assert order(a, place) is Order.ACTIVE
+    assert order(b, partition) is None
+    assert order(c, partition) is Order.WARM
+    assert c.orders[partition].handoff_id > old
+    b.ack(partition, "ready", handoff_id=old)
+    assert order(a, partition) is Order.ACTIVE
 
 
 def test_a_preparation_that_takes_too_long_goes_to_another_with_its_full_time():
-    world, a, b, place = handing_over(WARM)
+    world, a, b, partition = handing_over(WARM)
     c = world.member("w-c", {"t": 3}).attach()
     at_ms = 5_100 + 1_800_000
     world.to(at_ms - 1)
-    assert order(b, place) is Order.WARM
+    assert order(b, partition) is Order.WARM
     world.to(at_ms)
-    assert order(b, place) is None
-    assert c.orders[place].remaining_ms == 1_800_000
-    assert order(a, place) is Order.ACTIVE
+    assert order(b, partition) is None
+    assert c.orders[partition].remaining_ms == 1_800_000
+    assert order(a, partition) is Order.ACTIVE
 
 
 def test_the_successor_stays_prepared_while_the_holder_drains():
-    _world, a, b, place = handing_over(WARM)
-    b.ack(place, "ready")
-    assert (order(a, place), order(b, place)) == (Order.DRAIN, Order.WARM)
+    _world, a, b, partition = handing_over(WARM)
+    b.ack(partition, "ready")
+    assert (order(a, partition), order(b, partition)) == (Order.DRAIN, Order.WARM)
     b.attach()
-    assert order(b, place) is Order.WARM, "also after it has come back"
-    a.ack(place)
-    assert place in b.active
+    assert order(b, partition) is Order.WARM, "also after it has come back"
+    a.ack(partition)
+    assert partition in b.active
 
 
 def test_a_simple_drain_tells_its_successor_nothing():
-    _world, a, b, place = handing_over()
-    assert order(a, place) is Order.DRAIN
-    assert order(b, place) is None
+    _world, a, b, partition = handing_over()
+    assert order(a, partition) is Order.DRAIN
+    assert order(b, partition) is None
 
 
 def test_a_copy_has_an_end_although_the_log_refuses_the_end_of_its_holder():
-    world, a, b, place = handing_over(COPY)
+    world, a, b, partition = handing_over(COPY)
     world.to(6_000)
     world.hold()
     a.leave("now")
     world.cut_and_refuse_the_last()
-    assert phase(world, place) is Phase.COPY
-    assert world.group.handoff(place).deadline_ms == 6_000 + 1_800_000
-    b.ack(place, "ready")
+    assert phase(world, partition) is Phase.COPY
+    assert world.group.handoff(partition).deadline_ms == 6_000 + 1_800_000
+    b.ack(partition, "ready")
     world.release()
     world.to(7_100)
-    assert place in b.active
+    assert partition in b.active
     assert a.end is not None
 
 
@@ -269,22 +271,22 @@ def test_a_copy_has_an_end_although_the_log_refuses_the_end_of_its_holder():
 
 
 def test_a_leaver_bounds_the_phases_that_are_open():
-    world, a, _b, place = handing_over()
+    world, a, _b, partition = handing_over()
     world.to(6_000)
     a.leave("drain", 4_000)
     world.to(10_000)
-    assert order(a, place) is Order.LOST
+    assert order(a, partition) is Order.LOST
 
 
 def test_preparing_gets_half_of_the_time_that_a_leaver_has():
-    world, a, _b, place = handing_over(WARM)
+    world, a, _b, partition = handing_over(WARM)
     world.to(6_000)
     a.leave("drain", 20_000)
     world.to(15_999)
-    assert order(a, place) is Order.ACTIVE
+    assert order(a, partition) is Order.ACTIVE
     world.to(16_000)
-    assert order(a, place) is Order.DRAIN, "without READY"
-    assert a.orders[place].remaining_ms == 10_000
+    assert order(a, partition) is Order.DRAIN, "without READY"
+    assert a.orders[partition].remaining_ms == 10_000
 
 
 def test_the_end_of_a_leavers_time_forces_and_never_frees():
@@ -329,28 +331,28 @@ def test_a_new_owner_runs_the_time_of_a_leaver_once_more_in_full():
 
 
 def test_no_commit_counts_once_a_forced_switch_is_decided():
-    world, a, b, place = handing_over()
+    world, a, b, partition = handing_over()
     world.to(44_900)
-    assert a.commit(5, place) == [ErrorCode.NONE]
+    assert a.commit(5, partition) == [ErrorCode.NONE]
     world.hold()
     world.to(45_000)
-    assert a.commit(6, place) == [ErrorCode.FENCED_TOKEN]
+    assert a.commit(6, partition) == [ErrorCode.FENCED_TOKEN]
     world.release()
-    assert b.orders[place].offset == 5
+    assert b.orders[partition].offset == 5
 
 
 def test_no_commit_counts_under_a_token_that_is_being_replaced():
     world, a, _b = g2()
     world.to(1_000)
-    place = a.active[0]
-    token = a.orders.pop(place).token
+    partition = a.active[0]
+    token = a.orders.pop(partition).token
     world.hold()
     reply = a.reply
     a.attach()
     a.reply = reply
-    assert a.commit(5, place, token=token) == [ErrorCode.FENCED_TOKEN]
+    assert a.commit(5, partition, token=token) == [ErrorCode.FENCED_TOKEN]
     world.release()
-    assert a.commit(5, place) == [ErrorCode.NONE]
+    assert a.commit(5, partition) == [ErrorCode.NONE]
 
 
 # --- Restarts ---
@@ -365,47 +367,47 @@ def restart(world, *members):
 @pytest.mark.parametrize("policy", [with_policy(), WARM, COPY], ids=["simple", "warm", "copy"])
 @pytest.mark.parametrize("at", ["opened", "ready", "released"])
 def test_a_handoff_is_carried_to_its_end_by_the_next_owner(policy, at):
-    world, a, b, place = handing_over(policy)
+    world, a, b, partition = handing_over(policy)
     if at != "opened" and policy is WARM:
-        b.ack(place, "ready")
+        b.ack(partition, "ready")
     if at == "released" and policy is not WARM:
-        a.ack(place, position=70)
-    before = phase(world, place)
+        a.ack(partition, position=70)
+    before = phase(world, partition)
     restart(world, a, b)
-    assert phase(world, place) is before
-    if phase(world, place) is Phase.PREPARE:
-        b.ack(place, "ready")
-    if phase(world, place) is Phase.DRAIN:
-        a.ack(place, position=70)
-    if phase(world, place) is Phase.COPY:
-        assert b.orders[place].position == 70
-        b.ack(place, "ready")
-    assert place in b.active
-    assert place not in a.active
+    assert phase(world, partition) is before
+    if phase(world, partition) is Phase.PREPARE:
+        b.ack(partition, "ready")
+    if phase(world, partition) is Phase.DRAIN:
+        a.ack(partition, position=70)
+    if phase(world, partition) is Phase.COPY:
+        assert b.orders[partition].position == 70
+        b.ack(partition, "ready")
+    assert partition in b.active
+    assert partition not in a.active
 
 
 def test_a_successor_that_ended_with_the_old_owner_is_replaced():
     """The end was durable; that the hand-off has another successor was not."""
-    world, a, b, place = handing_over(COPY)
-    a.ack(place, position=70)
+    world, a, b, partition = handing_over(COPY)
+    a.ack(partition, position=70)
     world.hold()
     b.leave("now")
     ended, world.held = world.held, []
     world._append(*ended)
     restart(world, a)
     world.to(world.now + 200)
-    assert place in a.active
+    assert partition in a.active
 
 
 def test_a_phase_runs_once_more_in_full():
-    world, a, b, place = handing_over()
+    world, a, b, partition = handing_over()
     world.to(20_000)
     restart(world, a, b)
-    assert a.orders[place].remaining_ms == 30_000
+    assert a.orders[partition].remaining_ms == 30_000
     world.to(49_999)
-    assert order(a, place) is Order.DRAIN
+    assert order(a, partition) is Order.DRAIN
     world.to(50_000)
-    assert order(a, place) is Order.LOST
+    assert order(a, partition) is Order.LOST
 
 
 # --- Records that come too late ---
@@ -413,14 +415,16 @@ def test_a_phase_runs_once_more_in_full():
 
 def test_records_count_for_the_grant_that_they_name_alone():
     """The first record that becomes durable counts, whatever was in flight beside it."""
-    world, a, b, place = handing_over()
-    old = world.group.token(place)
-    a.ack(place)
+    world, a, b, partition = handing_over()
+    old = world.group.token(partition)
+    a.ack(partition)
     group = world.group
-    token = group.token(place)
-    group.apply(r.PartitionSwitched("g", *place, a.member_id, token + 10, ended_token=old))
-    group.apply(r.PhaseEntered("g", *place, Phase.DRAIN, 99, a.member_id, token=old))
-    stolen = r.Grant(a.member_id, place[0], ((place[1], place[1]),), token + 11, a.member_id)
+    token = group.token(partition)
+    group.apply(r.PartitionSwitched("g", *partition, a.member_id, token + 10, ended_token=old))
+    group.apply(r.PhaseEntered("g", *partition, Phase.DRAIN, 99, a.member_id, token=old))
+    stolen = r.Grant(
+        a.member_id, partition[0], ((partition[1], partition[1]),), token + 11, a.member_id
+    )
     group.apply(r.PartitionsGranted("g", (stolen,)))
-    assert (group.holder(place), group.token(place)) == (b.member_id, token)
-    assert group.handoff(place) is None
+    assert (group.holder(partition), group.token(partition)) == (b.member_id, token)
+    assert group.handoff(partition) is None

@@ -22,13 +22,13 @@ WARM = with_policy(mode=Mode.WARM)
 COPY = with_policy(mode=Mode.COPY)
 
 
-def order(member, place):
-    found = member.orders.get(place)
+def order(member, partition):
+    found = member.orders.get(partition)
     return None if found is None else found.order
 
 
-def phase(world, place):
-    handoff = world.group.handoff(place)
+def phase(world, partition):
+    handoff = world.group.handoff(partition)
     return None if handoff is None else handoff.phase
 
 
@@ -39,16 +39,16 @@ def test_nothing_is_told_before_its_record_is_durable():
     world, a, b = g2()
     world.to(5_050)
     world.hold()
-    place = a.active[0]
-    world.move(place, b)
-    assert order(a, place) is Order.ACTIVE
+    partition = a.active[0]
+    world.move(partition, b)
+    assert order(a, partition) is Order.ACTIVE
     world.release()
-    assert order(a, place) is Order.DRAIN
+    assert order(a, partition) is Order.DRAIN
     world.hold()
-    a.ack(place)
-    assert place not in b.active
+    a.ack(partition)
+    assert partition not in b.active
     world.release()
-    assert place in b.active
+    assert partition in b.active
 
 
 def test_a_heartbeat_may_not_have_seen_the_newest_grant():
@@ -74,30 +74,30 @@ def test_claims_that_are_made_up_leave_nothing_behind():
 
 
 def test_a_forced_record_that_is_late_counts_from_the_last_renewal():
-    world, a, b, place = handing_over()
+    world, a, b, partition = handing_over()
     world.to(35_050)
     world.hold()
     world.to(37_999)
-    assert order(a, place) is Order.DRAIN
-    assert all(place not in ack.expiring for _, ack in a.acks)
+    assert order(a, partition) is Order.DRAIN
+    assert all(partition not in ack.expiring for _, ack in a.acks)
     heard = world.group.members[a.member_id].last_beat_ms
     world.release()
-    assert order(a, place) is Order.LOST
+    assert order(a, partition) is Order.LOST
     world.to(heard + 9_999)
-    assert place not in b.active
+    assert partition not in b.active
     world.to(heard + 10_000)
-    assert place in b.active
+    assert partition in b.active
     assert len(a.active) == 1
 
 
 def test_commits_count_until_the_switch():
-    world, a, b, place = handing_over()
+    world, a, b, partition = handing_over()
     world.to(36_000)
-    assert a.commit(5, place) == [ErrorCode.NONE]
-    token = a.orders[place].token
+    assert a.commit(5, partition) == [ErrorCode.NONE]
+    token = a.orders[partition].token
     world.to(46_000)
-    assert place in b.active
-    assert a.commit(6, place, token=token) == [ErrorCode.FENCED_TOKEN]
+    assert partition in b.active
+    assert a.commit(6, partition, token=token) == [ErrorCode.FENCED_TOKEN]
 
 
 @pytest.mark.parametrize("is_atomic", [False, True])
@@ -128,25 +128,25 @@ def test_a_partition_without_a_token_is_refused_by_itself(is_atomic):
 
 
 def test_a_successor_that_declares_the_partition_no_more_is_not_waited_for():
-    world, a, b, place = handing_over(WARM)
+    world, a, b, partition = handing_over(WARM)
     world.to(6_000)
-    b.attach(topics=(("t", place[1]),))
-    assert phase(world, place) is None
-    assert place in a.active
-    assert order(b, place) is None
+    b.attach(topics=(("t", partition[1]),))
+    assert phase(world, partition) is None
+    assert partition in a.active
+    assert order(b, partition) is None
 
 
 def test_three_refusals_leave_a_partition_alone_for_a_while():
     world, a = g1()
     world.to(1_000)
-    place = ("t", 0)
+    partition = ("t", 0)
     for attempt in range(3):
-        a.ack(place, "refused", reason="no disk")
+        a.ack(partition, "refused", reason="no disk")
         world.ask_again()
         world.to(world.now + 1_100)
-        assert (place in a.active) is (attempt < 2)
+        assert (partition in a.active) is (attempt < 2)
     world.to(world.now + 10_000)
-    assert place in a.active
+    assert partition in a.active
 
 
 def test_three_that_will_not_prepare_end_a_hand_off_and_nobody_else_is_asked():
@@ -155,15 +155,15 @@ def test_three_that_will_not_prepare_end_a_hand_off_and_nobody_else_is_asked():
     world.to(200)
     others = [world.member(f"w-{name}", {"t": 1}).attach() for name in "bcdef"]
     world.to(5_000)
-    place = ("t", 0)
-    world.move(place, others[0])
+    partition = ("t", 0)
+    world.move(partition, others[0])
     for _ in range(3):
-        (asked,) = (each for each in others if order(each, place) is Order.WARM)
-        asked.ack(place, "refused", token=0)
-    assert world.group.handoff(place) is None
-    assert place in a.active
+        (asked,) = (each for each in others if order(each, partition) is Order.WARM)
+        asked.ack(partition, "refused", token=0)
+    assert world.group.handoff(partition) is None
+    assert partition in a.active
     (event,) = (each for each in world.events if isinstance(each, PartitionRefused))
-    assert (event.topic, event.partition, event.wait_ms) == (*place, 10_000)
+    assert (event.topic, event.partition, event.wait_ms) == (*partition, 10_000)
 
 
 def test_nobody_is_asked_for_what_a_leaver_holds_after_three_refusals_in_a_row():
@@ -172,60 +172,60 @@ def test_nobody_is_asked_for_what_a_leaver_holds_after_three_refusals_in_a_row()
     world.to(200)
     others = [world.member(f"w-{name}", {"t": 1}).attach() for name in "bcdef"]
     world.to(5_000)
-    place = ("t", 0)
+    partition = ("t", 0)
     a.leave("drain", 60_000)
     world.to(5_100)
     for _ in range(3):
-        (asked,) = (each for each in others if order(each, place) is Order.WARM)
-        asked.ack(place, "refused", token=0)
+        (asked,) = (each for each in others if order(each, partition) is Order.WARM)
+        asked.ack(partition, "refused", token=0)
         refused_at = world.now
         world.to(refused_at + 100)
-    assert phase(world, place) is None
+    assert phase(world, partition) is None
     world.to(refused_at + 9_999)
-    assert phase(world, place) is None
+    assert phase(world, partition) is None
     world.to(refused_at + 10_100)
-    assert phase(world, place) is Phase.PREPARE
+    assert phase(world, partition) is Phase.PREPARE
 
 
 def test_refusals_with_a_hand_over_between_them_are_not_in_a_row():
     world, a = g1()
     world.to(1_000)
-    place = ("t", 0)
+    partition = ("t", 0)
     for kind in ("refused", "refused", "released", "refused"):
-        assert place in a.active
-        a.ack(place, kind)
+        assert partition in a.active
+        a.ack(partition, kind)
         world.ask_again()
         world.to(world.now + 1_100)
-    assert place in a.active
+    assert partition in a.active
 
 
 @pytest.mark.parametrize("cause", ["its time is up", "it shall not have it"])
 def test_copy_goes_to_another_one_if_the_first_is_not_ready(cause):
-    world, a, b, place = handing_over(with_policy(mode=Mode.COPY, warm_timeout_ms=60_000))
-    a.ack(place, position=70)
+    world, a, b, partition = handing_over(with_policy(mode=Mode.COPY, warm_timeout_ms=60_000))
+    a.ack(partition, position=70)
     if cause == "its time is up":
         world.to(5_100 + 60_000 - 1)
-        assert (order(b, place), order(a, place)) == (Order.WARM, None)
+        assert (order(b, partition), order(a, partition)) == (Order.WARM, None)
         world.to(5_100 + 60_000)
     else:
-        b.attach(topics=(("t", place[1]),))
-    assert (order(b, place), order(a, place)) == (None, Order.WARM)
-    assert phase(world, place) is Phase.COPY
-    assert a.orders[place].position == 70
-    a.ack(place, "ready")
-    assert place in a.active
+        b.attach(topics=(("t", partition[1]),))
+    assert (order(b, partition), order(a, partition)) == (None, Order.WARM)
+    assert phase(world, partition) is Phase.COPY
+    assert a.orders[partition].position == 70
+    a.ack(partition, "ready")
+    assert partition in a.active
 
 
 def test_copy_without_another_one_to_ask_leaves_the_partition_free_when_its_time_is_up():
-    world, a, b, place = handing_over(with_policy(mode=Mode.COPY, warm_timeout_ms=60_000))
-    a.ack(place)
+    world, a, b, partition = handing_over(with_policy(mode=Mode.COPY, warm_timeout_ms=60_000))
+    a.ack(partition)
     a.leave("now")
     world.to(5_100 + 60_000 - 1)
-    assert phase(world, place) is Phase.COPY
+    assert phase(world, partition) is Phase.COPY
     world.to(5_100 + 60_000)
-    assert (phase(world, place), world.group.holder(place)) == (None, "")
+    assert (phase(world, partition), world.group.holder(partition)) == (None, "")
     world.to(5_100 + 61_100)
-    assert place in b.active
+    assert partition in b.active
 
 
 # --- Leases ---
@@ -256,15 +256,15 @@ def test_a_node_that_stood_still_grants_a_quarter_once():
 
 @pytest.mark.parametrize("failure", [AppendFailure.UNAVAILABLE, AppendFailure.AMBIGUOUS])
 def test_a_refusal_stands_while_the_switch_is_tried_again(failure):
-    world, a, b, place = handing_over()
-    a.commit(70, place)
+    world, a, b, partition = handing_over()
+    a.commit(70, partition)
     world.hold()
-    a.ack(place)
-    assert a.commit(80, place) == [ErrorCode.FENCED_TOKEN]
+    a.ack(partition)
+    assert a.commit(80, partition) == [ErrorCode.FENCED_TOKEN]
     world.release(failing=failure)
-    assert a.commit(80, place) == [ErrorCode.FENCED_TOKEN]
+    assert a.commit(80, partition) == [ErrorCode.FENCED_TOKEN]
     world.to(world.now + 2_000)
-    assert b.orders[place].offset == 70
+    assert b.orders[partition].offset == 70
 
 
 def test_outsiders_compare_and_set_every_partition_while_the_group_has_members():
@@ -293,17 +293,17 @@ def outside(world: World, *commits: PartitionCommit, **fields) -> ErrorCode:
 
 def test_outsiders_do_not_move_the_offset_of_a_live_holder_without_its_token():
     world, a, _ = g2()
-    topic, partition = place = a.active[0]
-    a.commit(5, place)
-    token = a.orders[place].token
+    topic, partition = topic_partition = a.active[0]
+    a.commit(5, topic_partition)
+    token = a.orders[topic_partition].token
     back = PartitionCommit(topic, partition, 1, expected=5)
     assert outside(world, back) is ErrorCode.UNKNOWN_MEMBER_ID
     files = PartitionCommit("other", 0, 7, expected=-1)
     assert outside(world, files, back) is ErrorCode.UNKNOWN_MEMBER_ID
     assert outside(world, replace(back, token=token - 1)) is ErrorCode.UNKNOWN_MEMBER_ID
-    assert world.group.offsets[place].offset == 5
+    assert world.group.offsets[topic_partition].offset == 5
     assert outside(world, replace(back, offset=6, token=token)) is ErrorCode.NONE
-    assert world.group.offsets[place].offset == 6
+    assert world.group.offsets[topic_partition].offset == 6
 
 
 def test_a_reset_that_requires_an_empty_group_is_refused_while_there_are_members():
@@ -322,19 +322,19 @@ def test_outsiders_move_the_offset_of_a_partition_that_nobody_holds():
 
 def test_a_decision_of_a_sink_moves_offsets_forwards_for_their_holders():
     world, a, _ = g2()
-    topic, partition = place = a.active[0]
-    a.commit(5, place)
+    topic, partition = topic_partition = a.active[0]
+    a.commit(5, topic_partition)
     decided = PartitionCommit("__manifests", 0, 1, expected=-1)
     back = PartitionCommit(topic, partition, 1, expected=5)
     assert outside(world, decided, back) is ErrorCode.UNKNOWN_MEMBER_ID
     assert outside(world, decided, replace(back, offset=9)) is ErrorCode.NONE
-    assert world.group.offsets[place].offset == 9
+    assert world.group.offsets[topic_partition].offset == 9
 
 
 def test_a_drain_is_not_redirected_to_its_holder():
-    world, a, b, place = handing_over()
+    world, a, b, partition = handing_over()
     out = Outcome()
-    phases.redirect(world.group, place, a.member_id, out)
+    phases.redirect(world.group, partition, a.member_id, out)
     assert not out.writes
-    phases.redirect(world.group, place, b.member_id, out)
+    phases.redirect(world.group, partition, b.member_id, out)
     assert out.writes

@@ -20,92 +20,92 @@ from coordinator.core.sessions.partition import Release
 from tests.unit.core.sessions.kit import GROUP, g2, handing_over
 
 
-def _stranger(world, a, b, place):
+def _stranger(world, a, b, partition):
     world.group.names["w-x"] = a.member_id
 
 
-def _no_lease(world, a, b, place):
+def _no_lease(world, a, b, partition):
     world.group.members[b.member_id].last_beat_ms = NO_TIME
 
 
-def _no_token(world, a, b, place):
-    world.group.topics["t"].tokens[place[1]] = 0
+def _no_token(world, a, b, partition):
+    world.group.topics["t"].tokens[partition[1]] = 0
 
 
-def _one_token_twice(world, a, b, place):
-    world.group.topics["t"].tokens[b.active[0][1]] = a.orders[place].token
+def _one_token_twice(world, a, b, partition):
+    world.group.topics["t"].tokens[b.active[0][1]] = a.orders[partition].token
 
 
-def _wrong_index(world, a, b, place):
-    world.group.held[b.member_id]["t"].add(place[1])
+def _wrong_index(world, a, b, partition):
+    world.group.held[b.member_id]["t"].add(partition[1])
 
 
-def _nobody_prepares(world, a, b, place):
-    world.group.preparing[a.member_id] = {place}
+def _nobody_prepares(world, a, b, partition):
+    world.group.preparing[a.member_id] = {partition}
 
 
-def _reserved_and_held(world, a, b, place):
-    world.group.topics["t"].reserved[place[1]] = Reservation("w-x")
+def _reserved_and_held(world, a, b, partition):
+    world.group.topics["t"].reserved[partition[1]] = Reservation("w-x")
 
 
-def _released_before(world, a, b, place):
-    world.group.state_to_change(place).release = Release(a.orders[place].token - 1)
+def _released_before(world, a, b, partition):
+    world.group.state_to_change(partition).release = Release(a.orders[partition].token - 1)
 
 
-def _no_id(world, a, b, place):
-    world.group.handoff(place).handoff_id = 0
+def _no_id(world, a, b, partition):
+    world.group.handoff(partition).handoff_id = 0
 
 
-def _no_end(world, a, b, place):
-    world.group.handoff(place).deadline_ms = NO_TIME
+def _no_end(world, a, b, partition):
+    world.group.handoff(partition).deadline_ms = NO_TIME
 
 
-def _to_itself(world, a, b, place):
-    world.group.handoff(place).successor = a.member_id
+def _to_itself(world, a, b, partition):
+    world.group.handoff(partition).successor = a.member_id
 
 
-def _ended_and_not_written(world, a, b, place):
+def _ended_and_not_written(world, a, b, partition):
     world.group.members[b.member_id].is_ended = True
 
 
-def _undecided(world, a, b, place):
-    world.group.state_to_change(place).release = Release(a.orders[place].token)
+def _undecided(world, a, b, partition):
+    world.group.state_to_change(partition).release = Release(a.orders[partition].token)
 
 
-def _overdue(world, a, b, place):
-    world.group.handoff(place).is_overdue = True
+def _overdue(world, a, b, partition):
+    world.group.handoff(partition).is_overdue = True
 
 
-def _free(world, a, b, place):
-    world.group._set(place, "", 0)
+def _free(world, a, b, partition):
+    world.group._set(partition, "", 0)
 
 
-def _never_lands(world, a, b, place):
-    world.group.note_write_pending((place,))
+def _never_lands(world, a, b, partition):
+    world.group.note_write_pending((partition,))
 
 
-def _other_state(world, a, b, place):
+def _other_state(world, a, b, partition):
     world.group.state = world.group.state.__class__("Empty")
 
 
-def _no_lease_timer(world, a, b, place):
+def _no_lease_timer(world, a, b, partition):
     world.shard._group_timers.sessions.cancel_for_key(b.member_id)
 
 
-def _no_phase_timer(world, a, b, place):
+def _no_phase_timer(world, a, b, partition):
     world.shard._group_timers.handoffs.cancel_for_key(GROUP)
 
 
-def _no_plan_timer(world, a, b, place):
+def _no_plan_timer(world, a, b, partition):
     world.group.planning.requested_at_ms = world.now
     world.group.state = world.group.current_state()
 
 
-def _token_to_come(world, a, b, place):
+def _token_to_come(world, a, b, partition):
     world.shard.machine.numbers.last_token = 1
 
 
-def _stream_of_nobody(world, a, b, place):
+def _stream_of_nobody(world, a, b, partition):
     world.group.members[b.member_id].stream_id = None
 
 
@@ -137,10 +137,10 @@ DAMAGES = {
 
 @pytest.mark.parametrize(("damage", "message"), DAMAGES.items())
 def test_damage_is_found(damage, message):
-    world, a, b, place = handing_over()
+    world, a, b, partition = handing_over()
     world.to(6_000)
     world.shard.check()
-    damage(world, a, b, place)
+    damage(world, a, b, partition)
     with pytest.raises(InvariantViolated, match=message):
         world.shard.check()
 
@@ -150,21 +150,21 @@ def _said(world, member, *orders, based_on=1):
 
 
 def test_what_is_told_is_in_the_log():
-    world, a, b, place = handing_over()
-    token = a.orders[place].token
-    _said(world, a, OrderedPartition(*place, Order.DRAIN, token))
+    world, a, b, partition = handing_over()
+    token = a.orders[partition].token
+    _said(world, a, OrderedPartition(*partition, Order.DRAIN, token))
     for each in (
-        OrderedPartition(*place, Order.ACTIVE, token),
-        OrderedPartition(*place, Order.DRAIN, token + 1),
-        OrderedPartition(*place, Order.WARM, handoff_id=1),
-        OrderedPartition(*place, Order.LOST, token),
-        OrderedPartition(*place, Order.LOST),
+        OrderedPartition(*partition, Order.ACTIVE, token),
+        OrderedPartition(*partition, Order.DRAIN, token + 1),
+        OrderedPartition(*partition, Order.WARM, handoff_id=1),
+        OrderedPartition(*partition, Order.LOST, token),
+        OrderedPartition(*partition, Order.LOST),
     ):
         with pytest.raises(InvariantViolated, match="is told"):
             _said(world, a, each)
     with pytest.raises(InvariantViolated, match="is not told of"):
         _said(world, a, based_on=-1)
-    ack = ToMember(HeartbeatAck(1, (place,)), None)
+    ack = ToMember(HeartbeatAck(1, (partition,)), None)
     with pytest.raises(InvariantViolated, match="are forced"):
         world.witness.told(GROUP, a.member_id, ack)
     with pytest.raises(InvariantViolated, match="has left"):
@@ -172,21 +172,21 @@ def test_what_is_told_is_in_the_log():
 
 
 def test_a_commit_that_may_not_be_is_noticed():
-    world, a, b, place = handing_over()
+    world, a, b, partition = handing_over()
     accepted = a.world.replies
     for member_id, token, why in (
-        (b.member_id, a.orders[place].token, "does not hold"),
+        (b.member_id, a.orders[partition].token, "does not hold"),
         (a.member_id, 99, "is another"),
         ("nobody", 99, "has ended"),
     ):
         commit = CommitOffsets(
             call_id=world.new_call(),
             group_id=GROUP,
-            partitions=(PartitionCommit(*place, 5, token=token),),
+            partitions=(PartitionCommit(*partition, 5, token=token),),
             member_id=member_id,
         )
         world.witness.before(world.shard, commit)
-        a.commit(6, place)
+        a.commit(6, partition)
         reply = accepted[max(accepted)]
         with pytest.raises(InvariantViolated, match=why):
             world.witness.replied(commit.call_id, reply)
@@ -194,12 +194,12 @@ def test_a_commit_that_may_not_be_is_noticed():
 
 def test_a_token_is_given_once():
     world, a, b = g2()
-    place = a.active[0]
-    for holder, token in ((b.member_id, a.orders[place].token), (a.member_id, 1)):
+    partition = a.active[0]
+    for holder, token in ((b.member_id, a.orders[partition].token), (a.member_id, 1)):
         world, a, b = g2()
-        place = a.active[-1]
-        world.group.topics["t"].holders[place[1]] = holder
-        world.group.topics["t"].tokens[place[1]] = token
+        partition = a.active[-1]
+        world.group.topics["t"].holders[partition[1]] = holder
+        world.group.topics["t"].tokens[partition[1]] = token
         with pytest.raises(InvariantViolated, match="token"):
             world.witness._tokens.follow([world.group])
 
@@ -209,7 +209,7 @@ def test_who_may_still_work_is_not_followed_by_another():
     world.to(4_000)
     a.cut()
     world.shard.machine.context.streams.clear()
-    place = a.active[0]
+    partition = a.active[0]
     world.to(11_499)
-    assert a.clock.works_on(place, 11_499)
-    assert not a.clock.works_on(place, 11_500)
+    assert a.clock.works_on(partition, 11_499)
+    assert not a.clock.works_on(partition, 11_500)

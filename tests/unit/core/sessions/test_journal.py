@@ -33,8 +33,8 @@ def test_a_plan_tells_how_many_members_had_refused():
     world, a, b = g2()
     world.to(5_000)
     assert plans(world)[-1].refusing_members == 0
-    for place in sorted(a.active)[:2]:
-        a.ack(place, "refused")
+    for partition in sorted(a.active)[:2]:
+        a.ack(partition, "refused")
     world.to(6_500)
     assert plans(world)[-1].refusing_members == 1
     assert not set(a.active) & set(b.active)
@@ -60,14 +60,14 @@ def test_after_a_death_partitions_rested_since_their_holder_was_last_heard():
 
 def test_a_commit_shows_that_its_holder_still_worked():
     world, a, _ = g2()
-    place = a.active[0]
+    partition = a.active[0]
     world.to(5_000)
     a.beats = False
     world.to(6_000)
-    a.commit(5, place)
+    a.commit(5, partition)
     world.to(15_100)
     stops = {first: move.stop for move in plans(world)[-1].moves for first, _ in move.partitions}
-    assert stops[place[1]] == j.Stop(j.StoppedBy.LAST_HEARD, 6_000, 7_500)
+    assert stops[partition[1]] == j.Stop(j.StoppedBy.LAST_HEARD, 6_000, 7_500)
 
 
 def test_a_member_that_was_not_heard_by_this_owner():
@@ -83,11 +83,11 @@ def test_a_member_that_was_not_heard_by_this_owner():
 
 
 def test_a_handoff_by_consent():
-    world, a, b, place = handing_over()
+    world, a, b, partition = handing_over()
     world.to(6_000)
-    a.commit(5, place)
+    a.commit(5, partition)
     world.to(6_500)
-    a.ack(place, position=70)
+    a.ack(partition, position=70)
     (line,) = lines(world)
     assert (line.source, line.mode, line.reason) == (a.member_id, "simple", "pinned")
     assert (line.opened_at_ms, line.drain_at_ms, line.forced_at_ms) == (5_100, 5_100, -1)
@@ -100,11 +100,11 @@ def test_a_handoff_by_consent():
 
 
 def test_a_handoff_tells_where_the_next_holder_began():
-    world, a, _, place = handing_over()
-    a.commit(60, place)
+    world, a, _, partition = handing_over()
+    a.commit(60, partition)
     world.hold()
-    a.commit(65, place)  # On its way when its member releases the partition.
-    a.ack(place, position=70)
+    a.commit(65, partition)  # On its way when its member releases the partition.
+    a.ack(partition, position=70)
     world.release()
     (line,) = lines(world)
     assert (line.position, line.start_offset) == (70, 65)
@@ -116,20 +116,20 @@ def test_a_handoff_tells_where_the_next_holder_began():
 
 
 def test_a_handoff_by_force():
-    world, a, _, place = handing_over()
+    world, a, _, partition = handing_over()
     world.to(45_000)
     (line,) = lines(world)
     assert (line.drain_at_ms, line.forced_at_ms, line.ended_at_ms) == (5_100, 35_100, 45_000)
     assert line.outcome is j.HandoffOutcome.FORCED
     assert line.was_forced
     assert line.stop == j.Stop(j.StoppedBy.FORCED, 5_100, 45_000)
-    del a, place
+    del a, partition
 
 
 def test_a_handoff_whose_holder_answers_to_force():
-    world, a, _, place = handing_over()
+    world, a, _, partition = handing_over()
     world.to(36_000)
-    a.ack(place)
+    a.ack(partition)
     (line,) = lines(world)
     assert line.outcome is j.HandoffOutcome.RELEASED
     assert line.was_forced
@@ -151,29 +151,29 @@ def test_a_handoff_whose_holder_dies_or_leaves():
 
 
 def test_a_copy_rests_until_its_successor_is_ready():
-    world, a, b, place = handing_over(with_policy(mode=Mode.COPY))
+    world, a, b, partition = handing_over(with_policy(mode=Mode.COPY))
     world.to(6_000)
-    a.ack(place, position=70)
+    a.ack(partition, position=70)
     world.to(9_000)
-    b.ack(place, "ready")
+    b.ack(partition, "ready")
     (line,) = lines(world)
     assert (line.released_at_ms, line.ended_at_ms, line.position) == (6_000, 9_000, 70)
     assert line.stop.rest_ms(line.ended_at_ms) == (3_000, 3_900)
 
 
 def test_a_preparation_that_nobody_ended_is_abandoned():
-    world, _, _, place = handing_over(with_policy(mode=Mode.WARM))
+    world, _, _, partition = handing_over(with_policy(mode=Mode.WARM))
     world.to(5_100 + 1_800_000)
     (line,) = lines(world)
     assert line.outcome is j.HandoffOutcome.ABANDONED
     assert line.stop is None
     assert world.group.journal.handoffs[0].phase is Phase.HELD
-    del place
+    del partition
 
 
 def test_the_journal_outlives_its_owner():
-    world, a, b, place = handing_over()
-    a.ack(place)
+    world, a, b, partition = handing_over()
+    a.ack(partition)
     before = plans(world), lines(world)
     world.restart()
     assert (plans(world), lines(world)) == before
@@ -249,11 +249,11 @@ def test_a_member_that_stands_still_is_counted_from_its_last_commit_if_that_is_k
 
 def test_a_partition_that_is_given_up_without_an_order_is_counted_from_its_last_commit():
     world, a, b = g2()
-    place = a.active[0]
+    partition = a.active[0]
     world.to(3_000)
-    a.commit(5, place)
+    a.commit(5, partition)
     world.to(9_000)
-    a.ack(place)
+    a.ack(partition)
     world.to(9_200)
     (move,) = [move for plan in plans(world)[1:] for move in plan.moves]
     assert move.stop == j.Stop(j.StoppedBy.RELEASED, 3_000, 9_000)

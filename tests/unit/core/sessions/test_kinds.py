@@ -83,8 +83,8 @@ def test_offsets_policy_and_tokens_outlive_the_members():
     world, a, b = g2()
     world.to(1_000)
     for member in (a, b):
-        place = member.active[0]
-        member.commit(7, place)
+        partition = member.active[0]
+        member.commit(7, partition)
         member.leave("now")
     highest = world.shard.machine.numbers.last_token
     policy = world.group.policy

@@ -91,14 +91,14 @@ def test_an_end_that_the_log_cannot_take_for_long_is_written_when_it_can():
 
 
 def test_a_switch_that_the_log_refuses_is_decided_again_later_and_not_at_once():
-    world, a, b, place = handing_over()
+    world, a, b, partition = handing_over()
     world.hold()
-    a.ack(place)
+    a.ack(partition)
     world.release(failing=AppendFailure.TOO_LARGE)
-    assert place not in b.active
-    assert a.commit(80, place) == [ErrorCode.FENCED_TOKEN]
+    assert partition not in b.active
+    assert a.commit(80, partition) == [ErrorCode.FENCED_TOKEN]
     world.to(world.now + RETRY_MS)
-    assert place in b.active
+    assert partition in b.active
 
 
 def test_commits_and_acks_do_not_renew():
@@ -252,12 +252,12 @@ def test_a_new_owner_counts_the_lease_alone_from_the_first_heartbeat():
 
 
 def test_the_successor_of_a_dead_member_waits_for_the_delay_too():
-    world, a, b, place = handing_over(with_policy(handover_delay_ms=2_000))
+    world, a, b, partition = handing_over(with_policy(handover_delay_ms=2_000))
     a.beats = False
     world.to(16_999)
-    assert place not in b.active
+    assert partition not in b.active
     world.to(17_200)
-    assert place in b.active
+    assert partition in b.active
 
 
 def test_a_new_owner_waits_for_the_delay_of_an_end_that_it_has_not_seen():

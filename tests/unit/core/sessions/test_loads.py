@@ -15,11 +15,11 @@ from tests.unit.core.sessions.kit import POLICY, Member, World
 
 
 def draining(member: Member) -> list[TopicPartition]:
-    return [place for place, order in member.orders.items() if order.order is Order.DRAIN]
+    return [partition for partition, order in member.orders.items() if order.order is Order.DRAIN]
 
 
 def warming(member: Member) -> list[TopicPartition]:
-    return [place for place, order in member.orders.items() if order.order is Order.WARM]
+    return [partition for partition, order in member.orders.items() if order.order is Order.WARM]
 
 
 def test_grants_that_the_log_has_not_taken_yet_count_in_the_next_plan():
@@ -53,11 +53,11 @@ def test_partitions_that_lose_their_successor_at_once_know_of_each_other(mode):
     successors = [each.successor for _, each in world.group.open_handoffs()]
     assert sorted(map(successors.count, (c.member_id, d.member_id))) == [3, 9]
     a.releases = c.releases = d.releases = True
-    for place in draining(a):
-        a.ack(place)
+    for partition in draining(a):
+        a.ack(partition)
     for member in (c, d):
-        for place in warming(member):
-            member.ack(place, "ready")
+        for partition in warming(member):
+            member.ack(partition, "ready")
     world.to(9_000)
     assert (len(c.active), len(d.active)) == (3, 9)
 
@@ -79,8 +79,8 @@ def test_of_many_that_lose_their_successor_the_plan_decides():
     world.to(6_600)
     named = [each.successor for _, each in world.group.open_handoffs()]
     assert [named.count(member.member_id) for member in others] == [100, 100]
-    for place in draining(a):
-        a.ack(place)
+    for partition in draining(a):
+        a.ack(partition)
     assert [len(member.active) for member in others] == [100, 100]
 
 
@@ -93,6 +93,6 @@ def test_a_move_is_not_begun_if_its_receiver_was_given_others_meanwhile():
     assert len(draining(a)) == 2
     world.move(a.active[0], b)
     assert len(draining(a)) == 2
-    for place in draining(a):
-        a.ack(place)
+    for partition in draining(a):
+        a.ack(partition)
     assert len(b.active) == 2

@@ -90,49 +90,49 @@ def test_a_stream_that_ends_during_the_admission_leaves_a_suspect():
 @pytest.mark.parametrize("token", [0, 1, 99])
 def test_a_claim_under_another_token_is_lost_and_granted_anew_under_a_new_one(token):
     world, a, b = g2()
-    place, other = a.active
+    partition, other = a.active
     before = {each: a.orders[each].token for each in a.active}
     highest = world.shard.machine.numbers.last_token
-    claims = ((*place, token), (*other, before[other]))
+    claims = ((*partition, token), (*other, before[other]))
     a.attach(held=claims)
-    assert a.orders[place].token > highest
+    assert a.orders[partition].token > highest
     assert a.orders[other].token == before[other]
     assert len(b.active) == 1
-    assert a.commit(5, place, token=before[place]) == [ErrorCode.FENCED_TOKEN]
+    assert a.commit(5, partition, token=before[partition]) == [ErrorCode.FENCED_TOKEN]
 
 
 def test_a_claim_of_a_heartbeat_under_another_token_is_granted_anew():
     world, a, _b = g2()
-    place, other = a.active
-    before = a.orders[place].token
-    claims = ((*place, before + 50), (*other, a.orders[other].token))
+    partition, other = a.active
+    before = a.orders[partition].token
+    claims = ((*partition, before + 50), (*other, a.orders[other].token))
     a.beat(held=claims, applied=a.told[-1][1].version)
-    assert a.orders[place].token > before
-    assert world.group.token(place) == a.orders[place].token
+    assert a.orders[partition].token > before
+    assert world.group.token(partition) == a.orders[partition].token
 
 
 def test_a_claim_under_another_token_does_not_release_what_is_drained():
-    world, a, b, place = handing_over()
-    a.attach(held=((*place, 99),))
-    assert world.group.holder(place) == a.member_id
-    assert a.orders[place].order is Order.DRAIN
-    assert place not in b.active
+    world, a, b, partition = handing_over()
+    a.attach(held=((*partition, 99),))
+    assert world.group.holder(partition) == a.member_id
+    assert a.orders[partition].order is Order.DRAIN
+    assert partition not in b.active
 
 
 def test_a_resume_waits_for_records_about_what_it_does_not_claim():
     world, a, b = g2()
     world.to(5_100)
-    place = a.active[0]
-    token = a.orders[place].token
+    partition = a.active[0]
+    token = a.orders[partition].token
     world.hold()
-    world.move(place, b)
-    a.clock.stops((place,))
-    a.attach(held=[h for h in a.held if h[:2] != place])
+    world.move(partition, b)
+    a.clock.stops((partition,))
+    a.attach(held=[h for h in a.held if h[:2] != partition])
     assert a.reply is None
     world.release()
     assert a.reply.error is ErrorCode.NONE
-    assert place in b.active, "it was draining: released"
-    assert b.orders[place].token != token
+    assert partition in b.active, "it was draining: released"
+    assert b.orders[partition].token != token
 
 
 def test_an_attach_that_was_overtaken_takes_nothing_from_the_newer_stream():
@@ -143,22 +143,22 @@ def test_an_attach_that_was_overtaken_takes_nothing_from_the_newer_stream():
     overtaken = a.attach(topics=topics).stream  # It is on record first, and answered then.
     a.attach(topics=topics)
     world.deaf.add(a.stream)
-    place = a.active[0]
-    world.move(place, b)
+    partition = a.active[0]
+    world.move(partition, b)
     world.release()
     world.to(5_200)
     assert world.replies[overtaken].error is ErrorCode.FENCED_INSTANCE_ID
     world.deaf.clear()
     a.beat()
-    assert a.orders[place].order is Order.DRAIN
+    assert a.orders[partition].order is Order.DRAIN
     assert world.group.members[a.member_id].mailbox.version == a.told[-1][1].version
 
 
 def test_an_unclaimed_partition_that_drains_counts_as_released():
-    _world, a, b, place = handing_over()
-    a.clock.stops((place,))
-    a.attach(held=[h for h in a.held if h[:2] != place])
-    assert place in b.active
+    _world, a, b, partition = handing_over()
+    a.clock.stops((partition,))
+    a.attach(held=[h for h in a.held if h[:2] != partition])
+    assert partition in b.active
 
 
 def test_another_caller_gets_no_session_and_disturbs_nobody():
@@ -212,7 +212,7 @@ def test_a_return_with_other_topics_is_on_record_and_planned():
     assert (record.rack, record.revision, record.deployment) == ("r", "2", "d")
     assert record.capacity == 2.0
     world.to(5_000)
-    assert [place for place in a.active if place[0] == "u"] == [("u", 0), ("u", 1)]
+    assert [partition for partition in a.active if partition[0] == "u"] == [("u", 0), ("u", 1)]
 
 
 def test_a_grant_that_was_not_told_yet_is_not_granted_anew():

@@ -87,7 +87,7 @@ def test_names_that_are_back_get_their_own_from_before_their_leases_ended():
     world.member("w-c", {"t": 8}).attach(capacity=0.0)  # The group is not empty meanwhile.
     world.to(20_000)
     held = {member.name: member.active for member in members}
-    assert [len(places) for places in held.values()] == [4, 4]
+    assert [len(partitions) for partitions in held.values()] == [4, 4]
     for member in members:
         member.beat()
         member.cut()
@@ -179,37 +179,37 @@ def test_a_process_that_comes_while_the_end_is_written_is_a_member_when_it_is():
 
 
 def test_what_is_drained_goes_on_and_the_rest_is_inherited():
-    world, a, b, place = handing_over()
-    rest = [each for each in a.active if each != place]
+    world, a, b, partition = handing_over()
+    rest = [each for each in a.active if each != partition]
     heir = world.member(a.name, {"t": 3}, "i-2").attach()
     a.leave("now")
-    assert place in b.active
+    assert partition in b.active
     assert heir.active == rest
 
 
 def test_what_the_old_one_prepared_is_ordered_anew():
-    world, a, b, place = handing_over(with_policy(mode=Mode.WARM))
-    before = b.orders[place]
+    world, a, b, partition = handing_over(with_policy(mode=Mode.WARM))
+    before = b.orders[partition]
     assert before.order is Order.WARM
     world.to(6_100)
     heir = world.member(b.name, {"t": 3}, "i-2").attach()
     b.leave("now")
-    after = heir.orders[place]
+    after = heir.orders[partition]
     assert after.order is Order.WARM
     assert after.handoff_id != before.handoff_id
     assert after.remaining_ms == before.remaining_ms - 1_000, "no change gives more time"
-    heir.ack(place, "ready")
-    assert a.orders[place].order is Order.DRAIN
+    heir.ack(partition, "ready")
+    assert a.orders[partition].order is Order.DRAIN
 
 
 # --- Members that announce to return ---
 
 
 def test_a_return_keeps_what_is_held_and_passes_on_what_is_drained():
-    world, a, b, place = handing_over()
-    kept = [each for each in a.active if each != place]
+    world, a, b, partition = handing_over()
+    kept = [each for each in a.active if each != partition]
     a.leave("return", 60_000)
-    assert place in b.active
+    assert partition in b.active
     world.to(20_000)
     plans = world.group.planning.planned_at_ms
     again = world.member(a.name, {"t": 3}, "i-2").attach()
@@ -305,7 +305,7 @@ def test_a_process_of_the_name_waits_for_the_delay_with_a_new_owner_of_the_shard
 @pytest.mark.parametrize("is_compacted", [False, True])
 def test_a_member_that_returns_has_stopped_and_no_owner_of_the_shard_delays_it(is_compacted):
     world, a, b = g2(with_policy(handover_delay_ms=20_000))
-    places = a.active
+    partitions = a.active
     world.to(5_000)
     a.leave("return", 60_000)
     if is_compacted:
@@ -314,7 +314,7 @@ def test_a_member_that_returns_has_stopped_and_no_owner_of_the_shard_delays_it(i
     b.attach()
     world.to(6_000)
     again = world.member(a.name, {"t": 3}, "i-2").attach()
-    assert again.active == places
+    assert again.active == partitions
 
 
 def test_what_was_kept_for_a_name_is_free_without_a_delay_when_its_time_is_up():

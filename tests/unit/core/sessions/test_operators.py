@@ -68,14 +68,14 @@ def test_a_group_is_described_with_its_holders_and_tokens():
 
 
 def test_a_description_says_what_a_handoff_waits_for():
-    world, a, b, place = handing_over()
+    world, a, b, partition = handing_over()
     world.to(6_000)
     [row] = describe(world).handoffs
-    assert (row.place, row.phase) == (place, Phase.DRAIN)
+    assert (row.topic_partition, row.phase) == (partition, Phase.DRAIN)
     assert (row.source, row.successor, row.waits_for) == (a.member_id, b.member_id, a.member_id)
     assert row.deadline_ms == 35_100
     world.hold()
-    a.ack(place)
+    a.ack(partition)
     assert describe(world).handoffs[0].waits_for == ""
 
 
@@ -113,7 +113,7 @@ def test_kept_partitions_are_listed_with_their_name():
     world.to(5_000)
     a.leave("return", 60_000)
     told = describe(world)
-    assert [(row.name, row.places, row.until_ms) for row in told.reservations] == [
+    assert [(row.name, row.partitions, row.until_ms) for row in told.reservations] == [
         (a.name, held, 65_000)
     ]
     assert not told.free
@@ -220,12 +220,12 @@ def test_a_policy_may_come_before_the_first_member_and_outlives_a_restart():
 
 
 def test_nobody_is_waited_for_to_prepare_who_is_evicted():
-    world, a, b, place = handing_over(with_policy(mode=Mode.WARM))
-    assert b.orders[place].order is Order.WARM
+    world, a, b, partition = handing_over(with_policy(mode=Mode.WARM))
+    assert b.orders[partition].order is Order.WARM
     ask(world, o.EvictMember, member_id=b.member_id)
-    assert world.group.handoff(place) is None
-    assert place not in b.orders
-    assert place in a.active
+    assert world.group.handoff(partition) is None
+    assert partition not in b.orders
+    assert partition in a.active
 
 
 def test_an_eviction_goes_on_after_a_restart():
@@ -352,9 +352,9 @@ def test_a_policy_out_of_bounds_is_refused():
 
 
 def test_checked_tokens_free_what_is_forced_at_once():
-    world, a, b, place = handing_over()
+    world, a, b, partition = handing_over()
     world.to(36_000)
     assert describe(world).handoffs[0].phase is Phase.FORCED
     ask(world, o.SetGroupPolicy, changes=(("sinks_check_tokens", True),))
-    assert place in b.active
-    assert place not in a.active
+    assert partition in b.active
+    assert partition not in a.active

@@ -57,8 +57,8 @@ def test_parts_are_of_one_version_in_order_and_only_the_last_is_none() -> None:
     assert world.shard.take(member.stream, world.now) is None
     assert len({(part.version, part.based_on, part.answers) for part in parts}) == 1
     assert [part.is_part for part in parts] == [True, True, True, False]
-    places = [(each.topic, each.partition) for part in parts for each in part.partitions]
-    assert places == member.active
+    partitions = [(each.topic, each.partition) for part in parts for each in part.partitions]
+    assert partitions == member.active
 
 
 def test_the_answer_to_an_attach_is_the_first_part() -> None:
@@ -76,7 +76,7 @@ def test_what_changes_between_two_parts_is_in_the_next_difference() -> None:
     first = next_part(world, member)
     other = world.member("w-b", TOPICS).attach()
     world.to(world.now + 1_200)
-    moved = [place for place in member.active if world.group.handoff(place) is not None]
+    moved = [partition for partition in member.active if world.group.handoff(partition) is not None]
     assert moved, "some of them are drained for the other one"
     parts = [next_part(world, member) for _ in range(3)]
     assert {part.version for part in parts} == {first.version}

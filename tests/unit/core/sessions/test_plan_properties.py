@@ -121,11 +121,11 @@ def _check_moves(state: PlanInput, made: Plan) -> None:
     is_equal = len({(member.capacity, member.declares) for member in members}) == 1
     paths: list[Move] = []
     for move in made.moves:
-        place = move.topic, move.partition
+        partition = move.topic, move.partition
         if move.reason in (MoveReason.BALANCE, MoveReason.ABOVE_MAXIMUM):
-            assert place not in state.pins
+            assert partition not in state.pins
             assert move.partition not in state.topics[move.topic].moving
-            assert not must_go(state, *place, move.source)
+            assert not must_go(state, *partition, move.source)
         if move.reason is MoveReason.BALANCE:
             paths.append(move)
         else:

@@ -262,14 +262,14 @@ def test_a_previous_holder_gets_its_share_and_no_more(
 def test_every_plan_is_allowed_and_final(state: PlanInput) -> None:
     made = plan(state)
     at = after(state, made)
-    places = [(t, p) for t, topic in enumerate(state.topics) for p in range(topic.count)]
-    for topic, partition in places:
+    partitions = [(t, p) for t, topic in enumerate(state.topics) for p in range(topic.count)]
+    for topic, partition in partitions:
         before, now = state.topics[topic].at[partition], at[topic][partition]
         if now != before and now >= 0:
             assert may_have(state, now, topic, partition)
     counts = loads(state, at)
     for number, member in enumerate(state.members):
-        gained = any(at[t][p] == number != state.topics[t].at[p] for t, p in places)
+        gained = any(at[t][p] == number != state.topics[t].at[p] for t, p in partitions)
         if gained and member.max_partitions is not None:
             assert counts[number] <= member.max_partitions
     again = PlanInput(
@@ -293,7 +293,7 @@ NEVER = (99, 99, 99, 99)
 
 def best(state: PlanInput, made: Plan) -> tuple[Cost, Cost]:
     """Costs of the best assignment of all, and of the plan."""
-    places = [(t, p) for t, topic in enumerate(state.topics) for p in range(topic.count)]
+    partitions = [(t, p) for t, topic in enumerate(state.topics) for p in range(topic.count)]
     members = state.members
 
     def choices(topic: int, partition: int) -> list[int]:
@@ -309,13 +309,13 @@ def best(state: PlanInput, made: Plan) -> tuple[Cost, Cost]:
     def gains(number: int, at: tuple[int, ...]) -> bool:
         return any(
             member == number != state.topics[topic].at[partition]
-            for (topic, partition), member in zip(places, at, strict=True)
+            for (topic, partition), member in zip(partitions, at, strict=True)
         )
 
     def cost(at: tuple[int, ...]) -> Cost:
         counts = [0] * len(members)
         free = above = moves = squares = 0
-        for (topic, partition), member in zip(places, at, strict=True):
+        for (topic, partition), member in zip(partitions, at, strict=True):
             before = state.topics[topic].at[partition]
             moves += before >= 0 and member != before
             free += member < 0
@@ -332,8 +332,8 @@ def best(state: PlanInput, made: Plan) -> tuple[Cost, Cost]:
         return free, above, squares, moves
 
     now = after(state, made)
-    of_plan = tuple(now[topic][partition] for topic, partition in places)
-    return min(map(cost, product(*(choices(t, p) for t, p in places)))), cost(of_plan)
+    of_plan = tuple(now[topic][partition] for topic, partition in partitions)
+    return min(map(cost, product(*(choices(t, p) for t, p in partitions)))), cost(of_plan)
 
 
 @settings(max_examples=400, deadline=None)

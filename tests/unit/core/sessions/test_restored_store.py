@@ -110,18 +110,18 @@ def test_claims_that_the_log_confirms_go_on_after_a_store_was_put_back():
 
 def test_a_hand_off_waits_for_nobody_to_act_after_a_store_was_put_back():
     world, a, b = g2()
-    place = a.active[0]
-    world.move(place, b)
+    partition = a.active[0]
+    world.move(partition, b)
     world.restart()
     b.attach()
     a.attach()
     world.member("w-c", {"t": 1}).attach(epoch=9, is_ahead=True)
-    a.ack(place)
-    assert world.group.holder(place) == ""
+    a.ack(partition)
+    assert world.group.holder(partition) == ""
     world.to(10_000)
-    assert world.group.holder(place) == ""
+    assert world.group.holder(partition) == ""
     world.to(11_300)
-    assert world.group.holder(place)
+    assert world.group.holder(partition)
 
 
 def test_a_plan_that_was_being_computed_when_a_store_proved_to_be_put_back_is_made_again():

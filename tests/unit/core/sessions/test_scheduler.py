@@ -16,19 +16,19 @@ from tests.unit.core.sessions.kit import Member, World, g1, g2, handing_over, wi
 
 
 def draining(member: Member) -> list[tuple[str, int]]:
-    return [place for place, order in member.orders.items() if order.order is Order.DRAIN]
+    return [partition for partition, order in member.orders.items() if order.order is Order.DRAIN]
 
 
 def warming(member: Member) -> list[tuple[str, int]]:
-    return [place for place, order in member.orders.items() if order.order is Order.WARM]
+    return [partition for partition, order in member.orders.items() if order.order is Order.WARM]
 
 
 def settle(world: World, *members: Member) -> None:
     """Answer every DRAIN until there are none."""
     while any(member.stream and draining(member) for member in members):
         for member in members:
-            for place in draining(member):
-                member.ack(place)
+            for partition in draining(member):
+                member.ack(partition)
 
 
 def planned_at(world: World, until_ms: int, from_ms: int) -> list[int]:
@@ -141,7 +141,7 @@ def test_an_arrival_with_a_new_topic_is_not_waited_for():
     world.to(5_000)
     b = world.member("w-b", {"t": 4, "u": 2}).attach()
     world.to(5_100)
-    assert [place for place in b.active if place[0] == "u"] == [("u", 0), ("u", 1)]
+    assert [partition for partition in b.active if partition[0] == "u"] == [("u", 0), ("u", 1)]
 
 
 def test_fewer_than_expected_are_waited_for_no_longer_than_the_delay():
@@ -239,8 +239,8 @@ def test_moves_to_a_receiver_that_was_without_a_stream_for_a_moment_are_planned_
     b.beats = True
     b.attach()
     for at in range(6_300, 20_000, 100):
-        for place in warming(b):
-            b.ack(place, "ready")
+        for partition in warming(b):
+            b.ack(partition, "ready")
         settle(world, a)
         world.to(at)
     assert (len(a.active), len(b.active)) == (6, 6)
@@ -274,41 +274,41 @@ def test_a_grant_that_was_not_written_is_planned_again():
 
 
 def test_a_partition_that_is_drained_for_nobody_gets_a_successor_by_record():
-    world, a, b, place = handing_over()
+    world, a, b, partition = handing_over()
     b.leave("now")
     c = world.member("w-c", {"t": 3}).attach()
     world.to(6_500)
-    open_now = world.group.handoff(place)
+    open_now = world.group.handoff(partition)
     assert (open_now.phase, open_now.successor) == (Phase.DRAIN, c.member_id)
     assert any(getattr(record, "successor", "") == c.member_id for record in world.records)
-    assert a.orders[place].remaining_ms == 29_900
+    assert a.orders[partition].remaining_ms == 29_900
     world.to(35_099)
-    assert a.orders[place].order is Order.DRAIN
+    assert a.orders[partition].order is Order.DRAIN
     world.to(35_100)
-    assert a.orders[place].order is Order.LOST, "no plan gives it more time"
+    assert a.orders[partition].order is Order.LOST, "no plan gives it more time"
 
 
 def test_a_back_off_that_is_over_is_over():
-    world, _, b, place = handing_over(with_policy(mode=Mode.WARM))
-    b.ack(place, "refused")
+    world, _, b, partition = handing_over(with_policy(mode=Mode.WARM))
+    b.ack(partition, "refused")
     assert not warming(b)
-    world.to(world.group.partition_state(place).refusals.by_name[b.name].until_ms + 1_100)
-    world.move(place, b)
-    assert warming(b) == [place]
+    world.to(world.group.partition_state(partition).refusals.by_name[b.name].until_ms + 1_100)
+    world.move(partition, b)
+    assert warming(b) == [partition]
 
 
 def test_back_offs_of_members_that_are_gone_are_forgotten():
-    world, a, b, place = handing_over(with_policy(mode=Mode.WARM))
-    b.ack(place, "refused")
+    world, a, b, partition = handing_over(with_policy(mode=Mode.WARM))
+    b.ack(partition, "refused")
     b.leave("now")
-    over_ms = world.group.partition_state(place).refusals.by_name[b.name].until_ms
+    over_ms = world.group.partition_state(partition).refusals.by_name[b.name].until_ms
     world.to(over_ms - 1)
-    assert b.name in world.group.partition_state(place).refusals.by_name, (
+    assert b.name in world.group.partition_state(partition).refusals.by_name, (
         "it may come again meanwhile"
     )
     world.to(over_ms + 5_000)
     assert a.active
-    assert not world.group.partition_state(place).refusals.by_name
+    assert not world.group.partition_state(partition).refusals.by_name
 
 
 # --- Budgets ---
@@ -335,7 +335,7 @@ def test_a_member_prepares_two_at_a_time_and_what_is_ready_counts_no_more():
     world.to(6_100)
     assert (len(warming(b)), len(warming(c))) == (2, 2)
     b.ack(warming(b)[0], "ready")
-    preparing = [world.group.handoff(place) for place in warming(b)]
+    preparing = [world.group.handoff(partition) for partition in warming(b)]
     assert [each.phase for each in preparing].count(Phase.PREPARE) == 2
     assert not any(each.is_ready for each in preparing if each.phase is Phase.PREPARE)
 
@@ -347,8 +347,8 @@ def test_not_more_are_drained_than_the_budget_allows_however_many_are_ready():
     b = world.member("w-b", {"t": 20}).attach()
     world.to(6_100)
     for _ in range(5):
-        for place in warming(b):
-            b.ack(place, "ready")
+        for partition in warming(b):
+            b.ack(partition, "ready")
     assert len(draining(a)) == 2, "a tenth of twenty"
     ready = [p for p, each in world.group.open_handoffs() if each.phase is Phase.PREPARE]
     assert len(ready) > 2

@@ -24,8 +24,8 @@ def kept():
 
 
 def copying():
-    world, a, b, place = handing_over(with_policy(mode=Mode.COPY))
-    a.ack(place, position=70)
+    world, a, b, partition = handing_over(with_policy(mode=Mode.COPY))
+    a.ack(partition, position=70)
     return world, a, b
 
 
@@ -37,8 +37,8 @@ def forced():
 
 def apart():
     """Tokens that are not consecutive."""
-    world, a, b, place = handing_over()
-    a.ack(place)
+    world, a, b, partition = handing_over()
+    a.ack(partition)
     return world, a, b
 
 
@@ -76,17 +76,17 @@ def test_an_id_of_a_handoff_is_never_used_again():
         b.attach()
         world.to(world.now + 200)
         giver, taker = (a, b) if len(a.active) > 1 else (b, a)
-        place = giver.active[0]
-        world.move(place, taker)
-        ids.append(giver.orders[place].handoff_id)
-        giver.ack(place)
+        partition = giver.active[0]
+        world.move(partition, taker)
+        ids.append(giver.orders[partition].handoff_id)
+        giver.ack(partition)
         compacted(world)
     assert ids[0] < ids[1]
 
 
 def test_the_last_handoff_is_in_the_floor():
-    world, a, _, place = handing_over()
-    a.ack(place)
+    world, a, _, partition = handing_over()
+    a.ack(partition)
     assert TokenFloor(4, 1) in world.shard.records()
 
 

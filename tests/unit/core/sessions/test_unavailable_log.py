@@ -40,7 +40,7 @@ outages = pytest.mark.parametrize("begin_outage", [away, full, without_followers
 @outages
 def test_a_member_that_is_heard_again_while_the_log_is_unavailable_lives_on(begin_outage):
     world, a, _b = g2()
-    held = {place: a.orders[place].token for place in a.active}
+    held = {partition: a.orders[partition].token for partition in a.active}
     world.to(5_000)
     a.beats = False
     begin_outage(world)
@@ -50,10 +50,10 @@ def test_a_member_that_is_heard_again_while_the_log_is_unavailable_lives_on(begi
     world.to(41_000)
     a.beat(whole=True)
     assert a.acks[-1][0] == 41_000
-    assert {place: a.orders[place].token for place in a.active} == held
+    assert {partition: a.orders[partition].token for partition in a.active} == held
     end_outage(world)
     world.to(60_000)
-    assert {place: a.orders[place].token for place in a.active} == held
+    assert {partition: a.orders[partition].token for partition in a.active} == held
     assert ends(world) == []
 
 
@@ -220,7 +220,7 @@ def test_a_process_that_waits_for_the_name_inherits_when_the_log_is_back():
     world, a, _b = g2()
     world.to(5_000)
     a.beats = False
-    places = a.active
+    partitions = a.active
     heir = world.member(a.name, a.topics, "i-new").attach(started_at_ms=5_000)
     world.is_away = True
     world.to(30_000)
@@ -228,7 +228,7 @@ def test_a_process_that_waits_for_the_name_inherits_when_the_log_is_back():
     assert not world.group.members[a.member_id].is_ended
     world.is_away = False
     world.to(31_200)
-    assert heir.active == places
+    assert heir.active == partitions
 
 
 def test_a_process_that_has_stopped_to_wait_for_the_name_is_forgotten():
@@ -264,15 +264,15 @@ def test_a_delay_is_counted_from_the_end_that_stands():
 
 
 def test_a_hand_off_of_a_silent_holder_goes_on_when_the_log_is_back():
-    world, a, b, place = handing_over()
+    world, a, b, partition = handing_over()
     a.beats = False
     world.is_away = True
     world.to(60_000)
-    assert a.orders[place].order is Order.DRAIN
-    assert world.group.holder(place) == a.member_id
+    assert a.orders[partition].order is Order.DRAIN
+    assert world.group.holder(partition) == a.member_id
     world.is_away = False
     world.to(62_000)
-    assert place in b.active
+    assert partition in b.active
 
 
 def test_a_new_owner_asks_nothing_of_the_last_one():
