@@ -16,7 +16,7 @@ TIMEOUT_S = 3.0
 """Limit for connecting, and for each response."""
 
 
-def tls_trouble(address: str, credentials: Credentials) -> str:
+def tls_failure(address: str, credentials: Credentials) -> str:
     """The TLS problem and its remedy as a sentence; empty if TLS does not seem to be the problem.
 
     Blocks for up to `TIMEOUT_S` per step.

@@ -24,10 +24,10 @@ def spelled(partitions: Iterable[tuple[str, int]]) -> str:
     )
 
 
-def spelled_by(told: Iterable[tuple[tuple[str, int], str]]) -> list[tuple[str, str]]:
+def spelled_by(pairs: Iterable[tuple[tuple[str, int], str]]) -> list[tuple[str, str]]:
     """Partitions of which the same is told, in a few words, and what: by the first of each."""
     groups: dict[str, list[tuple[str, int]]] = {}
-    for partition, claimed in sorted(told):
+    for partition, claimed in sorted(pairs):
         groups.setdefault(claimed, []).append(partition)
     return [(spelled(some), claim) for claim, some in groups.items()]
 

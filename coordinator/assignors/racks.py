@@ -31,10 +31,10 @@ def place_near(
         For each item, its owner. Items stay with the owner in `slots` where that costs
         nothing.
     """
-    room = Counter(rack for owner in slots if (rack := rack_of[owner]) is not None)
-    known = frozenset(room)
+    free_by_rack = Counter(rack for owner in slots if (rack := rack_of[owner]) is not None)
+    known = frozenset(free_by_rack)
     classes = [racks & known for racks in near]
-    flow = _most_near(classes, slots, rack_of, room)
+    flow = _most_near(classes, slots, rack_of, free_by_rack)
 
     owners: list[int | None] = [None] * len(slots)
     free = Counter(slots)
@@ -66,12 +66,12 @@ def _most_near(
     classes: Sequence[Class],
     slots: Sequence[int],
     rack_of: Sequence[str | None],
-    room: Counter[str],
+    free_by_rack: Counter[str],
 ) -> Counter[tuple[Class, str]]:
     """Number of items of each class in each rack: a maximum flow that starts from `slots`."""
     flow: Counter[tuple[Class, str]] = Counter()
     unplaced = Counter(classes)
-    spare = room.copy()
+    spare = free_by_rack.copy()
     for racks, owner in zip(classes, slots, strict=True):
         rack = rack_of[owner]
         if rack is not None and rack in racks:

@@ -74,14 +74,14 @@ def _show(sources: Sources) -> Output:
     rows = []
     shown = {**settings.values(), "store": settings.storage.shown_store}
     for name, value in shown.items():
-        told = SETTINGS[name]
-        unit = told.bounds.unit if told.bounds is not None else ""
+        description = SETTINGS[name]
+        unit = description.bounds.unit if description.bounds is not None else ""
         rows.append(
             SettingRow(
                 setting=name,
                 value=value,
                 source=origins[name],
-                default=told.default,
+                default=description.default,
                 unit=unit or None,
             )
         )
@@ -96,13 +96,15 @@ def _check(sources: Sources) -> Output:
     errors = problems(sources)
     warnings: list[str] = []
     remarks: list[str] = []
-    told = ""
+    summary = ""
     if not errors:
         settings, origins = load(sources)
         warnings, remarks = _warnings(settings), _remarks(settings)
         _look_at_database(settings, warnings, remarks)
         set_count = sum(origin != "default" for origin in origins.values())
-        told = f"{set_count} settings are given, {len(origins) - set_count} have their defaults: "
+        summary = (
+            f"{set_count} settings are given, {len(origins) - set_count} have their defaults: "
+        )
         try:
             load_security(settings.security, settings.serving, settings.kafka)
         except CannotSecure as error:
@@ -116,7 +118,7 @@ def _check(sources: Sources) -> Output:
         lines = [f"coordinator: {error}" for error in errors]
         return Output(ProblemRow, rows, text="", notes=lines, has_failed=True)
     lines = [
-        f"{told}all are valid",
+        f"{summary}all are valid",
         *(f"warning: {warning}" for warning in warnings),
         *(f"note: {remark}" for remark in remarks),
     ]

@@ -87,8 +87,8 @@ def resolve(options: argparse.Namespace) -> None:
         setattr(options, key, getattr(options, key) or environment.get(_variable(flag), ""))
     for flag in _SWITCHES:
         key = _key(flag)
-        told = environment.get(_variable(flag), "").lower() in ("true", "1", "yes")
-        setattr(options, key, bool(getattr(options, key) or told))
+        flag_value = environment.get(_variable(flag), "").lower() in ("true", "1", "yes")
+        setattr(options, key, bool(getattr(options, key) or flag_value))
     nodes = None
     if options.bootstrap.startswith(STORES):
         from coordinator.client.embedding import embedded

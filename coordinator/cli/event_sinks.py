@@ -13,7 +13,7 @@ from coordinator.observe.metrics import Metrics
 from coordinator.runtime.watchers import Watchers
 from coordinator.storage.store_files import STORE_BACK, STORE_GONE
 
-TOLD_EVERY_S = 1.0
+LOG_EVERY_S = 1.0
 
 
 class RefusalLog:
@@ -28,23 +28,23 @@ class RefusalLog:
 
     def __init__(self, logger: Any) -> None:
         self._logger = logger
-        self._untold: dict[str, tuple[int, str, str, Context]] = {}
+        self._unsent: dict[str, tuple[int, str, str, Context]] = {}
         """Methods of which a line was written less than a second ago: refusals since, the newest's
         peer, reason and context, which has its request id."""
 
     def refused(self, method: str, peer: str, reason: str) -> None:
-        if method in self._untold:
-            self._untold[method] = self._untold[method][0] + 1, peer, reason, copy_context()
+        if method in self._unsent:
+            self._unsent[method] = self._unsent[method][0] + 1, peer, reason, copy_context()
             return
         self._logger.warning("request_refused", method=method, peer=peer, what=reason)
         self._rest(method)
 
     def _rest(self, method: str) -> None:
-        self._untold[method] = 0, "", "", copy_context()
-        asyncio.get_running_loop().call_later(TOLD_EVERY_S, self._tell, method)
+        self._unsent[method] = 0, "", "", copy_context()
+        asyncio.get_running_loop().call_later(LOG_EVERY_S, self._tell, method)
 
     def _tell(self, method: str) -> None:
-        count, peer, reason, context = self._untold.pop(method)
+        count, peer, reason, context = self._unsent.pop(method)
         if count:
             about = {"method": method, "peer": peer, "what": reason, "refused": count}
             context.run(self._logger.warning, "request_refused", **about)
@@ -82,10 +82,10 @@ class EventSinks:
         """Log what has gone wrong, with the error if there is one."""
         self._logger.error("trouble", what=reason, exc_info=error)
 
-    def store_trouble(self, event: str, words: str) -> None:
+    def store_failure(self, event: str, reason: str) -> None:
         """Log what has happened to the store: see `open_stores`. Called in a thread."""
         log = self._logger.info if event == STORE_BACK else self._logger.error
-        log(event, what=words)
+        log(event, what=reason)
         if event in (STORE_GONE, STORE_BACK):
             self.on_store(event == STORE_BACK)
 

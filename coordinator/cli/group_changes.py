@@ -95,8 +95,8 @@ def delete(admin: GroupAdmin, options: argparse.Namespace) -> Output:
             error = f"Consumer group {quoted(group_id)} has members: stop them first."
         elif code not in (None, DONE):
             error = f"Consumer group {quoted(group_id)} is not deleted: {advice_of(code or '')}."
-        told = None if error is None else code
-        deleted.append(rows.DeletedGroupRow(group=group_id, error=error, error_code=told))
+        reported = None if error is None else code
+        deleted.append(rows.DeletedGroupRow(group=group_id, error=error, error_code=reported))
     return Output(rows.DeletedGroupRow, deleted)
 
 

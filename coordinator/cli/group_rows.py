@@ -28,7 +28,7 @@ _SOFTWARE = (
 )
 _WAITED_FOR = "True if the running rebalance waits for this member."
 _HEARD = (
-    "When the member was last heard, epoch milliseconds; null: the group does not wait for it, or "
+    "When the member was last seen, epoch milliseconds; null: the group does not wait for it, or "
     "it has a member id and has not joined."
 )
 _SINCE = "Start of the current phase of the rebalance, epoch milliseconds; null: none runs."
@@ -53,7 +53,7 @@ class AwaitedMemberRow:
     consumer_id: str = column("Member id.")
     client_id: str | None = column("Client id; null: the member has not joined yet, or has none.")
     host: str | None = column("Address; null: the member has not joined yet.")
-    last_heard_ms: int | None = column(_HEARD)
+    last_seen_ms: int | None = column(_HEARD)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,7 +106,7 @@ class PartitionRow:
     state: str = column(_STATE, None, is_state=True)
     rebalancing_since_ms: int | None = column(_SINCE, None)
     waited_for: bool = column(_WAITED_FOR, None)
-    last_heard_ms: int | None = column(_HEARD, None)
+    last_seen_ms: int | None = column(_HEARD, None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -171,7 +171,7 @@ class MemberRow:
     state: str = column(_STATE, None, is_state=True)
     rebalancing_since_ms: int | None = column(_SINCE, None)
     waited_for: bool = column(_WAITED_FOR, None)
-    last_heard_ms: int | None = column(_HEARD, None)
+    last_seen_ms: int | None = column(_HEARD, None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -127,7 +127,7 @@ def partition_rows(admin: GroupAdmin, seen: GroupView, logs: LogOffsets) -> list
             state=group.group_state,
             rebalancing_since_ms=seen.since_ms,
             waited_for=awaited is not None,
-            last_heard_ms=_heard(awaited),
+            last_seen_ms=_heard(awaited),
             **(known.get(key, {}) if key is not None else {}),
         )
 
@@ -161,7 +161,7 @@ def summary_row(admin: GroupAdmin, seen: GroupView, logs: LogOffsets) -> rows.Gr
                 consumer_id=member.member_id,
                 client_id=member.client_id or None,
                 host=member.client_host or None,
-                last_heard_ms=_heard(member),
+                last_seen_ms=_heard(member),
             )
             for member in seen.awaited.values()
         ),
@@ -192,13 +192,13 @@ def member_rows(seen: GroupView) -> Iterator[rows.MemberRow]:
             state=group.group_state,
             rebalancing_since_ms=seen.since_ms,
             waited_for=awaited is not None,
-            last_heard_ms=_heard(awaited),
+            last_seen_ms=_heard(awaited),
         )
 
 
 def _session_members(seen: GroupView, session: SessionView) -> Iterator[rows.MemberRow]:
     held = {m.member_id: partitions_in(m.member_assignment) or () for m in seen.group.members}
-    for member in session.told.members:
+    for member in session.described.members:
         owned = held.get(member.member_id, ())
         yield rows.SessionMemberRow(
             group=seen.group.group_id,
@@ -210,12 +210,12 @@ def _session_members(seen: GroupView, session: SessionView) -> Iterator[rows.Mem
             assignment=_by_topic(owned),
             client_software=None,
             leader=False,
-            state=session.told.group_state,
+            state=session.described.group_state,
             rebalancing_since_ms=None,
             waited_for=any(
-                handoff.waits_for == member.member_id for handoff in session.told.handoffs
+                handoff.waits_for == member.member_id for handoff in session.described.handoffs
             ),
-            last_heard_ms=None if member.last_heard_ms < 0 else member.last_heard_ms,
+            last_seen_ms=None if member.last_seen_ms < 0 else member.last_seen_ms,
             **session_views.member_columns(member),
         )
 
@@ -236,7 +236,7 @@ def _instance(member: MemberDescription) -> str | None:
 
 def _heard(awaited: Phase.Member | None) -> int | None:
     """Time of the last sign of an awaited member, epoch ms; None for one that has not joined."""
-    return awaited.last_heard_ms if awaited is not None and awaited.client_host else None
+    return awaited.last_seen_ms if awaited is not None and awaited.client_host else None
 
 
 # --- Sentences ----------------------------------------------------------------------------------
@@ -281,14 +281,14 @@ def sentences(seen: GroupView) -> Iterator[str]:
 
 def short_logs(listed: Iterable[rows.PartitionRow]) -> Iterator[str]:
     """Partitions whose logs end before what is committed."""
-    told = [
+    sentences = [
         f"The log of {printable(f'{row.topic}-{row.partition}')} ends at {row.log_end_offset}, and "
         f"{row.current_offset} is committed: it was made anew or has lost rows, and rows below "
         "that offset are not worked on. 'coordinator groups reset-offsets' sets another."
         for row in listed
         if row.log_is_short
     ]
-    return _first(told, "partitions")
+    return _first(sentences, "partitions")
 
 
 def unassigned_topics(group: GroupDescription) -> Iterator[str]:
@@ -304,20 +304,20 @@ def unassigned_topics(group: GroupDescription) -> Iterator[str]:
         with suppress(ConsumerProtocolError):
             for topic in set(decode_subscription(member.member_metadata).topics) - assigned:
                 wanted.setdefault(topic, []).append(quoted(_instance(member) or member.member_id))
-    told = [
+    sentences = [
         f"In consumer group {quoted(group.group_id)} nobody is assigned {quoted(topic)}, which "
         f"{listed(names)} subscribed to: it has no partitions, or a static member has come back "
         "with a new subscription, which the next rebalance takes in."
         for topic, names in sorted(wanted.items())
     ]
-    return _first(told, "topics")
+    return _first(sentences, "topics")
 
 
-def _first(told: Sequence[str], of: str) -> Iterator[str]:
+def _first(sentences: Sequence[str], of: str) -> Iterator[str]:
     """The first sentences of many."""
-    yield from told[:NAMED_MAX]
-    if len(told) > NAMED_MAX:
-        yield f"So it is with {len(told) - NAMED_MAX} more {of}."
+    yield from sentences[:NAMED_MAX]
+    if len(sentences) > NAMED_MAX:
+        yield f"So it is with {len(sentences) - NAMED_MAX} more {of}."
 
 
 def _declared_differently(group: GroupDescription) -> Iterator[str]:
@@ -334,12 +334,14 @@ def _declared_differently(group: GroupDescription) -> Iterator[str]:
         undeclared if group.leader in declared else None,
     )
     head = f"In consumer group {quoted(group.group_id)}"
-    return _first([f"{head} {printable(words, SENTENCE_MAX)}." for words in differing], "topics")
+    return _first(
+        [f"{head} {printable(sentence, SENTENCE_MAX)}." for sentence in differing], "topics"
+    )
 
 
 def _named(member: Phase.Member, now_ms: int) -> str:
     if not member.client_host:
         return f"{quoted(member.member_id)} (has not joined yet)"
-    heard = spell(max(0, now_ms - member.last_heard_ms))
+    last_seen = spell(max(0, now_ms - member.last_seen_ms))
     name = quoted(member.client_id or member.member_id)
-    return f"{name} on {printable(member.client_host)} (heard {heard} ago)"
+    return f"{name} on {printable(member.client_host)} (seen {last_seen} ago)"

@@ -51,7 +51,7 @@ async def serve_kafka(
         server.topics,
         tls=None if tls is None else lambda: tls.context,
         guard=security.guard,
-        most=room_for(config.kafka_max_connections, warn),
+        most=raise_descriptor_limit(config.kafka_max_connections, warn),
         on_failure=failure,
         on_full=full,
     )
@@ -61,7 +61,7 @@ async def serve_kafka(
     return f"{config.kafka_address[0]}:{port}"
 
 
-def room_for(connections: int, warn: Callable[[str], None]) -> int:
+def raise_descriptor_limit(connections: int, warn: Callable[[str], None]) -> int:
     """Raise the limit of file descriptors as far as so many connections need it.
 
     Returns:

@@ -166,8 +166,8 @@ def _print(shard: ShardId, loaded: Loaded, options: argparse.Namespace) -> None:
 def _line(fields: dict[str, Any]) -> str:
     """A record for people: shard, position, kind and group, then its other fields."""
     shard, record, group = (fields.pop(key) for key in ("shard", "record", "group_id"))
-    told = " ".join(f"{key}={as_json(value)}" for key, value in fields.items())
-    return printable(f"{shard}  {record}  {group}  {told}", None)
+    text = " ".join(f"{key}={as_json(value)}" for key, value in fields.items())
+    return printable(f"{shard}  {record}  {group}  {text}", None)
 
 
 RENDERERS: dict[str, Callable[[dict[str, Any]], str]] = {
@@ -207,8 +207,8 @@ def _verify(options: argparse.Namespace) -> int:
             )
             for report in reports
         ]
-        told = f"{len(rows)} shards, {sum(report.records for report in reports)} records"
-        sound = f"{options.data_dir} is sound: {told}."
+        summary = f"{len(rows)} shards, {sum(report.records for report in reports)} records"
+        sound = f"{options.data_dir} is sound: {summary}."
         return Output(
             VerifiedShard,
             rows,

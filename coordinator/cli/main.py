@@ -130,10 +130,10 @@ def _run(arguments: list[str]) -> int:
         arguments = [*arguments[1:], "--help"]
     options = parser_for(arguments).parse_args(_with_intervals(arguments))
     options.arguments = arguments
-    from coordinator.cli.output import refused_in_words
+    from coordinator.cli.output import reason_of_refusal
 
     try:
-        return refused_in_words(options, lambda: _resolve_and_run(options))
+        return reason_of_refusal(options, lambda: _resolve_and_run(options))
     except Exception as error:
         if isinstance(error, ImportError) and error.name == "timer":
             print(f"coordinator: {error}", file=sys.stderr)  # A file of the user's is in the way.

@@ -65,7 +65,7 @@ def run(options: argparse.Namespace) -> int:
 def _evict(admin: GroupAdmin, options: argparse.Namespace) -> Output:
     group = admin.describe_session_group(options.group)
     member_id = _member_id(group, options.member)
-    told = admin.evict_member(
+    response = admin.evict_member(
         options.group,
         member_id=member_id,
         member_name="" if member_id else options.member,
@@ -74,9 +74,9 @@ def _evict(admin: GroupAdmin, options: argparse.Namespace) -> Output:
     )
     row = EvictedRow(
         group=options.group,
-        member_id=told.member_id or None,
-        name=told.member_name or None,
-        partitions=told.partition_count,
+        member_id=response.member_id or None,
+        name=response.member_name or None,
+        partitions=response.partition_count,
         gone=options.gone,
         executed=options.execute,
     )

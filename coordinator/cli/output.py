@@ -70,40 +70,40 @@ def show(options: argparse.Namespace, action: Callable[[], Output]) -> int:
             print(CLEAR, end="")
         return _print(options, output)
 
-    status = refused_in_words(options, once)
+    status = reason_of_refusal(options, once)
     if every_s is None or status == WRONG_USAGE:
         return status
     try:
         while True:
             time.sleep(every_s)
-            refused_in_words(options, once)
+            reason_of_refusal(options, once)
     except KeyboardInterrupt:
         return DONE
 
 
-def refused_in_words(options: argparse.Namespace, run: Callable[[], int]) -> int:
+def reason_of_refusal(options: argparse.Namespace, run: Callable[[], int]) -> int:
     """Run a command or a part of it; a refusal is printed as a sentence. Bugs are raised."""
     try:
         return run()
     except Exception as error:
         from coordinator.cli.refusals import refusal  # It imports gRPC.
 
-        if (told := refusal(error, options)) is None:
+        if (reason := refusal(error, options)) is None:
             raise
-        complain(told)
+        complain(reason)
         return WRONG_USAGE if isinstance(error, WrongUsage) else REFUSED
 
 
 def show_each(options: argparse.Namespace, rows: Iterable[Any]) -> None:  # Any: dataclasses.
     """Print rows as they come: a line of JSON each, or an item of a YAML list."""
     for row in rows:
-        told = plain(row)
-        print(as_json(told) if options.output == "json" else as_yaml([told]), flush=True)
+        plain_row = plain(row)
+        print(as_json(plain_row) if options.output == "json" else as_yaml([plain_row]), flush=True)
 
 
-def complain(words: object) -> None:
+def complain(reason: object) -> None:
     """Print an error on standard error, as one line."""
-    print(f"coordinator: {printable(str(words), None)}", file=sys.stderr)
+    print(f"coordinator: {printable(str(reason), None)}", file=sys.stderr)
 
 
 def has_colour(options: argparse.Namespace) -> bool:
@@ -146,7 +146,7 @@ def _print(options: argparse.Namespace, output: Output) -> int:
     if text := rendered(output, options.output, colour=has_colour(options), width=width):
         print(text, flush=True)
     if options.output == "table":
-        for words in (*([] if output.rows else [output.empty]), *output.notes):
-            if words:
-                print(printable_lines(words), file=sys.stderr)
+        for sentence in (*([] if output.rows else [output.empty]), *output.notes):
+            if sentence:
+                print(printable_lines(sentence), file=sys.stderr)
     return output.status

@@ -37,9 +37,9 @@ class Parser(argparse.ArgumentParser):
     """Parser of the command and of every subcommand."""
 
     def __init__(self, **how: Any) -> None:  # Any: argparse's own arguments.
-        told = how.get("description") or ""
-        if told and not told.endswith((".", "\n")):
-            how["description"] = f"{told[0].upper()}{told[1:]}."
+        description = how.get("description") or ""
+        if description and not description.endswith((".", "\n")):
+            how["description"] = f"{description[0].upper()}{description[1:]}."
         super().__init__(**{"allow_abbrev": False, "formatter_class": Formatter, **how})
 
     def announce(self) -> None:
@@ -89,8 +89,8 @@ class Parser(argparse.ArgumentParser):
 
         if match := _VALUE.search(message):
             form = _FORMS.get(match[1])
-            told = f"{match[2]} is not {form}" if form else f"{match[2]} is not valid"
-            message = message[: match.start()] + told
+            reason = f"{match[2]} is not {form}" if form else f"{match[2]} is not valid"
+            message = message[: match.start()] + reason
         message = message.removeprefix("argument ")
         self.exit(
             WRONG_USAGE,

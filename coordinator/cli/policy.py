@@ -103,9 +103,9 @@ def _settings(group: str, policy: GroupPolicy, notes: list[str]) -> Output:
 
 
 def _plain(default: object) -> int | str | bool | None:
-    told = default.value if isinstance(default, Enum) else default
-    assert told is None or isinstance(told, int | str)
-    return told
+    plain_value = default.value if isinstance(default, Enum) else default
+    assert plain_value is None or isinstance(plain_value, int | str)
+    return plain_value
 
 
 # --- Values -------------------------------------------------------------------------------------

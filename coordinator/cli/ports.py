@@ -49,14 +49,14 @@ def addresses(settings: Settings, *, node: int = 0, shift: int = 0) -> Iterator[
         shift: added to the ports that are given.
     """
     config = settings.serving
-    for setting, told in (
+    for setting, address in (
         ("listen", config.listen_address),
         ("metrics_listen", config.metrics_address),
         ("console_listen", config.console_address),
         ("kafka_listen", settings.kafka.kafka_address),
     ):
-        if told is not None:
-            host, port = told
+        if address is not None:
+            host, port = address
             yield ListenAddress(setting, host, port + shift if port else 0, node)
 
 

@@ -74,8 +74,8 @@ def blocking(group: str, phase: Phase, now_ms: int) -> list[Blocking]:
             client_id=member.client_id or None,
             host=member.client_host or None,
             consumer_id=member.member_id,
-            last_heard_ms=_known(member.last_heard_ms),
-            silent_ms=None if member.last_heard_ms < 0 else max(0, now_ms - member.last_heard_ms),
+            last_seen_ms=_known(member.last_seen_ms),
+            silent_ms=None if member.last_seen_ms < 0 else max(0, now_ms - member.last_seen_ms),
             is_leader=member.is_leader,
         )
         for member in phase.awaited

@@ -13,7 +13,7 @@ import grpc
 
 from coordinator.client.errors import CoordinatorError
 from coordinator.core.errors import ErrorCode, advice
-from coordinator.handshake import tls_trouble
+from coordinator.handshake import tls_failure
 from coordinator.operator.admin import GroupAdmin
 from coordinator.operator.nodes import TIMEOUT_S
 from coordinator.operator.session_admin import GroupNotFound
@@ -97,14 +97,14 @@ def complaint(options: argparse.Namespace, error: grpc.RpcError) -> str:
         return f"no answer from {nodes} within {TIMEOUT_S:g} s"
     if code is grpc.StatusCode.UNAVAILABLE:
         first = options.bootstrap.split(",")[0]
-        why = "" if through else tls_trouble(first, options.credentials)
+        why = "" if through else tls_failure(first, options.credentials)
         return f"no answer from {nodes}: {why or _of_transport(details)}"
     return f"no answer from {nodes}: {details}"
 
 
 def _of_transport(details: str) -> str:
-    told = _PREFIX.sub("", details)
-    return next((words for known, words in _TRANSPORT if known.search(details)), told)
+    reason = _PREFIX.sub("", details)
+    return next((meaning for known, meaning in _TRANSPORT if known.search(details)), reason)
 
 
 def not_there(subject: str, name: object, known: Sequence[object], *, plural: str = "") -> str:
@@ -125,12 +125,12 @@ def group_names(admin: GroupAdmin) -> list[str] | None:
 
 def no_such_group(error: GroupNotFound, known: Sequence[str] | None) -> str:
     """The sentence for a group that does not exist, with groups that do, the nearest first."""
-    told = str(error).removesuffix(".")
+    reason = str(error).removesuffix(".")
     if known is None:
-        return f"{told}."
+        return f"{reason}."
     if not known:
-        return f"{told}: there are no groups."
-    return f"{told}; the groups are {nearest(error.group_id, known)}."
+        return f"{reason}: there are no groups."
+    return f"{reason}; the groups are {nearest(error.group_id, known)}."
 
 
 def nearest(name: object, known: Sequence[object]) -> str:

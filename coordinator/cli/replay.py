@@ -47,7 +47,7 @@ def _run_again(path: Path) -> Output:
         before.append(record)
         del before[:-JOURNAL_LENGTH]
     table = rendered(Output(Explained, rows), "table")
-    differences = "".join(f"Difference: {words}\n" for words in replayed.differences)
+    differences = "".join(f"Difference: {difference}\n" for difference in replayed.differences)
     verdict = "; ".join(replayed.differences) or "the same state"
     summary = f"{replayed.inputs} inputs, {replayed.checked} states compared: {verdict}"
     print(printable(summary, None), file=sys.stderr)  # Programs read rows from standard output.

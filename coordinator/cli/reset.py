@@ -104,12 +104,12 @@ def execute(
     Raises:
         LookupError: a member has joined, or an offset has moved.
     """
-    told = {p: of_reset(datetime.now(UTC)) for p in new}
+    resets = {p: of_reset(datetime.now(UTC)) for p in new}
     refused = admin.commit(
         group,
         new,
         expected={p: seen.get(p, -1) for p in new},
-        metadata=told,
+        metadata=resets,
         requires_empty=True,
     )
     if not refused:

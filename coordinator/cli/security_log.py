@@ -49,7 +49,7 @@ def log_security(
         until = datetime.fromtimestamp(security.not_after_s, UTC)
         logger.info("tls", certificate_expires=until.isoformat(), mutual=security.tls.is_mutual)
         security.check_expiry()
-        kafka = settings.kafka.kafka_told_address
+        kafka = settings.kafka.kafka_advertised_address
         own = settings.serving.advertised_host or settings.serving.listen_address[0]
         for host in dict.fromkeys([own, *([] if kafka is None else [kafka[0]])]):
             if not security.tls.material.is_for(host):

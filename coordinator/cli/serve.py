@@ -17,7 +17,7 @@ from coordinator.cli.notify import notify
 from coordinator.cli.pages import Pages
 from coordinator.cli.ports import addresses, troubles
 from coordinator.cli.security_log import log_security
-from coordinator.cli.stopping import Parent, told_to_stop
+from coordinator.cli.stopping import Parent, stop_event
 from coordinator.observe.kafka_metrics import KafkaStats
 from coordinator.observe.logs import configure
 from coordinator.observe.metrics import Metrics
@@ -73,7 +73,7 @@ async def _serve(
         settings = settings.changed(node_id=1 + secrets.randbelow(2**31 - 1))
     try:
         tracer, end_traces = _tracer(settings.observe, settings.serving.listen)
-        stores = await open_stores(settings.storage, sinks.flushed, sinks.store_trouble)
+        stores = await open_stores(settings.storage, sinks.flushed, sinks.store_failure)
         token = await _reserve(stores, settings, security, parent)
         if token is None:
             logger.info("enough_nodes")
@@ -84,7 +84,7 @@ async def _serve(
         return CANNOT_START
     peers = Peers(settings.cluster.node_id, replace(security.credentials(), token=token))
     planner = PlannerProcess()
-    stopping, id_taken = told_to_stop(parent), asyncio.Event()
+    stopping, id_taken = stop_event(parent), asyncio.Event()
     node = Node(
         settings,
         watchers=sinks.watchers(),
@@ -245,9 +245,9 @@ def _metrics_of(server: CoordinatorServer, pauses: ShortPauses, security: Securi
 async def _load(server: CoordinatorServer, stopping: asyncio.Event) -> bool:
     """Load all shards; False if the node was told to stop meanwhile."""
     loading = asyncio.create_task(server.load())
-    told = asyncio.create_task(stopping.wait())
-    await asyncio.wait((loading, told), return_when=asyncio.FIRST_COMPLETED)
-    told.cancel()
+    stop_task = asyncio.create_task(stopping.wait())
+    await asyncio.wait((loading, stop_task), return_when=asyncio.FIRST_COMPLETED)
+    stop_task.cancel()
     if not loading.done():
         loading.cancel()
         return False

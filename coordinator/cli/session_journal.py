@@ -41,15 +41,15 @@ def _rests(plans: Sequence[Rebalance]) -> Iterator[PartitionLane]:
     for plan in plans:
         ended_ms = plan.ended_at_ms
         for move in plan.session_plan.moves:
-            rested_ms = max(move.unowned_ms_min, move.unowned_ms_max)
-            if rested_ms > 0:
+            idle_ms = max(move.unowned_ms_min, move.unowned_ms_max)
+            if idle_ms > 0:
                 count = sum(some.last - some.first + 1 for some in move.partitions)
                 yield PartitionLane(
                     partitions_of(move.topic, move.partitions, count),
                     move.from_member_id,
                     move.to_member_id,
                     "rest",
-                    ended_ms - rested_ms,
+                    ended_ms - idle_ms,
                     *(-1, -1, -1),
                     ended_ms,
                 )

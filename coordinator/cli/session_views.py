@@ -30,7 +30,7 @@ class SessionView:
     columns: values of the columns of `SessionPartitionRow` that classic groups do not have.
     """
 
-    told: SessionGroup
+    described: SessionGroup
     members: dict[str, SessionGroup.Member]
     columns: dict[TopicPartition, dict[str, Any]] = field(default_factory=dict)
 
@@ -38,13 +38,13 @@ class SessionView:
     def of(cls, admin: GroupAdmin, group_id: str) -> SessionView | None:
         """Ask for a group; None if it is gone, or has become a classic one."""
         try:
-            told = admin.describe_session_group(group_id)
+            described = admin.describe_session_group(group_id)
         except LookupError as error:
             if isinstance(error, GroupNotFound) or "classic" in str(error):
                 return None
             raise
-        seen = cls(told, {member.member_id: member for member in told.members})
-        seen.columns.update(_columns(told))
+        seen = cls(described, {member.member_id: member for member in described.members})
+        seen.columns.update(_columns(described))
         return seen
 
     def name(self, member_id: str) -> str:
@@ -53,8 +53,8 @@ class SessionView:
         return member_of(member_id) if member is None else name_of_member(member)
 
 
-def _columns(told: SessionGroup) -> Iterator[tuple[TopicPartition, dict[str, Any]]]:
-    for topic in told.topics:
+def _columns(described: SessionGroup) -> Iterator[tuple[TopicPartition, dict[str, Any]]]:
+    for topic in described.topics:
         for holding in topic.holdings:
             span = holding.partitions
             for number in range(span.first, span.last + 1):
@@ -63,7 +63,7 @@ def _columns(told: SessionGroup) -> Iterator[tuple[TopicPartition, dict[str, Any
         for free in topic.free:
             for number in range(free.partitions.first, free.partitions.last + 1):
                 yield TopicPartition(topic.name, number), {"phase": "free", "why": free.why}
-    for reservation in told.reservations:
+    for reservation in described.reservations:
         for held in reservation.topics:
             for span in held.partitions:
                 for number in range(span.first, span.last + 1):
@@ -75,7 +75,7 @@ def _columns(told: SessionGroup) -> Iterator[tuple[TopicPartition, dict[str, Any
                             "phase_ends_ms": reservation.until_ms,
                         },
                     )
-    for handoff in told.handoffs:
+    for handoff in described.handoffs:
         yield (
             TopicPartition(handoff.topic, handoff.partition),
             {
@@ -118,33 +118,33 @@ def settings_of(policy: GroupPolicy) -> dict[str, int | str | bool]:
 
 def sentences(seen: SessionView) -> Iterator[str]:
     """Sentences about what is open in a group, and who is waited for; none if it rests."""
-    told = seen.told
-    head = f"Consumer group {quoted(told.group_id)}"
-    if told.next_plan_ms >= 0 and told.group_state == "Assigning":
-        left_ms = max(0, told.next_plan_ms - told.now_ms)
+    described = seen.described
+    head = f"Consumer group {quoted(described.group_id)}"
+    if described.next_plan_ms >= 0 and described.group_state == "Assigning":
+        left_ms = max(0, described.next_plan_ms - described.now_ms)
         yield f"{head} is Assigning: the next plan is due in {spell(left_ms)}."
-    if told.handoffs:
-        open_ = _some([_handoff(seen, handoff) for handoff in told.handoffs])
-        yield f"{head} has {count_of(len(told.handoffs), 'open hand-off')}: {open_}."
+    if described.handoffs:
+        open_ = _some([_handoff(seen, handoff) for handoff in described.handoffs])
+        yield f"{head} has {count_of(len(described.handoffs), 'open hand-off')}: {open_}."
     yield from _of_members(seen, head)
-    for why, count in sorted(free_of(told).items()):
+    for why, count in sorted(free_of(described).items()):
         yield f"{head} has {count_of(count, 'partition')} that nobody holds: {_WHY.get(why, why)}."
-    for reservation in told.reservations:
-        left = spell(max(0, reservation.until_ms - told.now_ms))
+    for reservation in described.reservations:
+        left = spell(max(0, reservation.until_ms - described.now_ms))
         name = quoted(reservation.member_name)
         yield f"{head} reserves partitions for {name}, for {left} at most."
 
 
 def _of_members(seen: SessionView, head: str) -> Iterator[str]:
-    now_ms = seen.told.now_ms
-    suspects = [m for m in seen.told.members if status(m) == "suspect"]
+    now_ms = seen.described.now_ms
+    suspects = [m for m in seen.described.members if status(m) == "suspect"]
     if suspects:
         named = _some(
             f"{name_of_member(m)} (lease ends in {spell(max(0, m.lease_ends_ms - now_ms))})"
             for m in suspects
         )
         yield f"{head} has {count_of(len(suspects), 'member')} without a stream: {named}."
-    for member in seen.told.members:
+    for member in seen.described.members:
         if member.standing == WAITING:
             left = spell(max(0, member.lease_ends_ms - now_ms))
             yield (
@@ -152,16 +152,16 @@ def _of_members(seen: SessionView, head: str) -> Iterator[str]:
                 f"{quoted(member.member_name)}, which is member {quoted(member.waits_for)}; it "
                 f"inherits in {left} unless that one is heard."
             )
-    yield from _wishes(seen.told, head)
+    yield from _wishes(seen.described, head)
 
 
-def _wishes(told: SessionGroup, head: str) -> Iterator[str]:
+def _wishes(described: SessionGroup, head: str) -> Iterator[str]:
     """Sentences about wishes of members that the policy does not grant, one for each wish."""
     wishing: dict[tuple[str, int | str | bool], list[str]] = {}
-    for member in told.members:
+    for member in described.members:
         for wish in settings_of(member.differing_wishes).items():
             wishing.setdefault(wish, []).append(name_of_member(member))
-    policy = settings_of(told.policy)
+    policy = settings_of(described.policy)
     for (name, value), members in sorted(wishing.items(), key=str):
         yield f"{head} has {name} {policy.get(name)}; asked for {value}: {_some(members)}."
 
@@ -178,7 +178,7 @@ _WHY = {
 
 
 def _handoff(seen: SessionView, handoff: SessionGroup.Handoff) -> str:
-    now_ms = seen.told.now_ms
+    now_ms = seen.described.now_ms
     topic_partition = printable(f"{handoff.topic}-{handoff.partition}")
     source = seen.name(handoff.source_member_id) if handoff.source_member_id else "nobody"
     to = seen.name(handoff.successor_member_id) if handoff.successor_member_id else "nobody yet"

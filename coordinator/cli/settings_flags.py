@@ -50,8 +50,8 @@ def sources_of(options: argparse.Namespace) -> Sources:
 
 
 def _help(name: str, setting: Setting) -> str:
-    told = f"{setting.description().removesuffix(']')}; {PREFIX}{name.upper()}]"
-    return told.replace("%", "%%")
+    text = f"{setting.description().removesuffix(']')}; {PREFIX}{name.upper()}]"
+    return text.replace("%", "%%")
 
 
 def _metavar(name: str, setting: Setting) -> str:

@@ -27,7 +27,7 @@ class Parent:
     most_nodes: int | None = None
 
 
-def told_to_stop(parent: Parent | None) -> asyncio.Event:
+def stop_event(parent: Parent | None) -> asyncio.Event:
     """An event that is set by SIGTERM, SIGINT, or the end of the parent."""
     stopping = asyncio.Event()
     loop = asyncio.get_running_loop()

@@ -11,7 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from coordinator.cli.flags import WrongUsage, add_output_flag, count_up_to
-from coordinator.cli.output import DONE, Output, refused_in_words, show
+from coordinator.cli.output import DONE, Output, reason_of_refusal, show
 from coordinator.cli.parser import add_actions
 from coordinator.core.limits import SHARDS
 from coordinator.observe.rows import column
@@ -70,7 +70,7 @@ def _sql(options: argparse.Namespace) -> int:
         print(ddl(options.cluster, shards, options.role), end="")
         return DONE
 
-    return refused_in_words(options, act)
+    return reason_of_refusal(options, act)
 
 
 def _cluster(text: str) -> str:
@@ -97,15 +97,15 @@ def _nodes(options: argparse.Namespace) -> int:
                 known = Reservations(store).known()
         finally:
             store.server.watchdog.close()
-        told = [
+        node_rows = [
             {"address": address_of(info.host, info.port), "machine": machine}
             for info, machine in known.nodes
             if not info.stopping
         ]
-        print(json.dumps({"nodes": told, "token": known.token, "starting": known.starting}))
+        print(json.dumps({"nodes": node_rows, "token": known.token, "starting": known.starting}))
         return DONE
 
-    return refused_in_words(options, act)
+    return reason_of_refusal(options, act)
 
 
 def _restored(options: argparse.Namespace) -> int:

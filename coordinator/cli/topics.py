@@ -33,7 +33,7 @@ class TopicRow:
         "Number of partitions in force: the one that is set, or else the one that groups tell."
     )
     set: int | None = column("Number that an operator has set; null: none.")
-    told: int | None = column(_TOLD)
+    reported: int | None = column(_TOLD)
     groups: int = column("Number of groups that know the topic.", "#GROUPS")
 
 
@@ -54,7 +54,7 @@ class DeletedTopicRow(Change):
     """A topic whose number of partitions was deleted."""
 
     topic: str = column("Topic.")
-    told: int | None = column(
+    reported: int | None = column(
         "Number that groups still tell, which is in force now; null: the topic is unknown now, or "
         "the change was refused."
     )
@@ -106,7 +106,7 @@ def _list(admin: TopicAdmin, options: argparse.Namespace) -> Output:
             topic=topic.name,
             partitions=topic.partitions,
             set=topic.set_partitions or None,
-            told=topic.reported_partitions or None,
+            reported=topic.reported_partitions or None,
             groups=topic.groups,
         )
         for topic in admin.list_topics()
@@ -137,19 +137,19 @@ def _delete(admin: TopicAdmin, options: argparse.Namespace) -> Output:
 
     deleted: list[DeletedTopicRow] = []
     for topic in dict.fromkeys(options.topic):
-        told, error, code = 0, None, None
+        count, error, code = 0, None, None
         try:
-            told = admin.delete_topic(topic)
+            count = admin.delete_topic(topic)
         except TopicRefused as refused:
             error, code = _sentence(topic, refused), refused.code
         deleted.append(
-            DeletedTopicRow(topic=topic, told=told or None, error=error, error_code=code)
+            DeletedTopicRow(topic=topic, reported=count or None, error=error, error_code=code)
         )
     notes = [
         f"Groups still tell the partitions of {row.topic}: it stays a topic while they have "
         "offsets, log ends or assignments of it."
         for row in deleted
-        if row.told is not None
+        if row.reported is not None
     ]
     return Output(DeletedTopicRow, deleted, notes=notes)
 

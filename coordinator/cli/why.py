@@ -77,17 +77,17 @@ def _explain(options: argparse.Namespace) -> int:
         if chosen[0].HasField("session_plan"):
             text = "\n\n".join(_lines(plan.explanation) for plan in chosen)
             return Output(ExplainedPlan, [plan_row(plan) for plan in chosen], text=text)
-        told = [_lines(r.explanation) for r in chosen]
-        told += [_lines([join.explanation]) for join in journal.refused_joins]
+        explanations = [_lines(r.explanation) for r in chosen]
+        explanations += [_lines([join.explanation]) for join in journal.refused_joins]
         with suppress(LookupError):
-            told += unassigned_topics(admin.existing_group(options.group))
+            explanations += unassigned_topics(admin.existing_group(options.group))
         return Output(
             Explained,
             [
                 *map(explained, chosen),
                 *(refused(options.group, join) for join in journal.refused_joins),
             ],
-            text="\n\n".join(told),
+            text="\n\n".join(explanations),
         )
 
     return _ask(options, explain)
@@ -142,19 +142,19 @@ def _watch(options: argparse.Namespace) -> int:
         except KeyboardInterrupt:
             return DONE
         except Exception as error:
-            if (told := refusal(error, options)) is None:
+            if (reason := refusal(error, options)) is None:
                 raise
-            complain(told)
+            complain(reason)
             return REFUSED
     return DONE
 
 
-def _watched(told: Any) -> Any:  # Any: the wire's type, and one of three kinds of rows.
-    if told.HasField("session_plan"):
-        return plan_row(told)
-    if told.HasField("session_handoff"):
-        return handoff_row(told.group_id, told.session_handoff)
-    return explained(told)
+def _watched(record: Any) -> Any:  # Any: the wire's type, and one of three kinds of rows.
+    if record.HasField("session_plan"):
+        return plan_row(record)
+    if record.HasField("session_handoff"):
+        return handoff_row(record.group_id, record.session_handoff)
+    return explained(record)
 
 
 def _who_blocks(options: argparse.Namespace) -> int:

@@ -91,7 +91,7 @@ class OffsetMismatch(CommitFailed):
         self.found = dict(committed)
 
 
-def words_of(error: BaseException) -> str:
+def reason_of(error: BaseException) -> str:
     """An error in one line, with its type: `ValueError: the text`."""
     text = " ".join(str(error).split())
     return f"{type(error).__name__}: {text}" if text else type(error).__name__

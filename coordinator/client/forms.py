@@ -138,23 +138,25 @@ def timeout_ms_of(timeout: object) -> int:
     return round(timeout * 1000)
 
 
-def logs_told(name: str, told: object) -> dict[TopicPartition, range]:
+def log_ends_returned(name: str, log_ends_given: object) -> dict[TopicPartition, range]:
     """Offsets that logs have, of ends or ranges that a user's function of partitions returned."""
     example = "{partition: 100 for partition in partitions}"
-    if not isinstance(told, Mapping):
-        raise TypeError(f"{name} returned {told!r}; return offsets by partition: {example}")
+    if not isinstance(log_ends_given, Mapping):
+        raise TypeError(
+            f"{name} returned {log_ends_given!r}; return offsets by partition: {example}"
+        )
     log_ends = {}
-    for key, log in told.items():
+    for key, log in log_ends_given.items():
         begin, end = (log.start, log.stop) if isinstance(log, range) else (0, log)
         partition = partition_of(key)
-        end = offset_told(f"{name} for {partition}", end, example)
+        end = offset_returned(f"{name} for {partition}", end, example)
         log_ends[partition] = range(max(0, begin), end)
     return log_ends
 
 
-def offset_told(name: str, told: object, example: str = "100") -> int:
+def offset_returned(name: str, end: object, example: str = "100") -> int:
     """Offset that a user's function of one partition returned."""
-    offset = number_of(f"the offset that {name} returned", told, example)
+    offset = number_of(f"the offset that {name} returned", end, example)
     if offset < 0:
         raise ValueError(f"the offset that {name} returned is {offset}; the first row has 0")
     return offset

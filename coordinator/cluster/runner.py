@@ -258,11 +258,11 @@ class ClusterRunner:
 
     # --- Inside ---
 
-    def _report(self, trouble: str) -> None:
+    def _report(self, reason: str) -> None:
         """Report a problem, once until a look succeeds."""
-        if trouble not in self._told:
-            self._told.add(trouble)
-            self._callbacks.report(trouble)
+        if reason not in self._told:
+            self._told.add(reason)
+            self._callbacks.report(reason)
 
     async def _hand_over(self) -> None:
         """Wait until this node leads nothing, or there is no other node to lead instead."""
@@ -368,7 +368,7 @@ class ClusterRunner:
         if self._controller is None and view.controller in (NOBODY, self.node.node_id):
             await self._campaign()
         if self._controller is not None:
-            await self._decide(self._controller, self._told_by_nodes(self._controller))
+            await self._decide(self._controller, self._announced_by_nodes(self._controller))
         self._refuse_requests()
 
     async def _answer(self) -> None:
@@ -401,12 +401,12 @@ class ClusterRunner:
         self._controller = Controller(states, factor=self._replicas, standbys=self._replicas > 1)
         self._balance_at = self._now_s() + BALANCE_SOON_S
 
-    async def _decide(self, controller: Controller, told: Iterable[Event]) -> None:
+    async def _decide(self, controller: Controller, arrived: Iterable[Event]) -> None:
         """Decide on what nodes tell of themselves, and on the requests of operators."""
         requests = tuple(self._requests)
         try:
             asked = itertools.chain.from_iterable(events for events, _ in requests)
-            await self._step(controller, itertools.chain(told, asked))
+            await self._step(controller, itertools.chain(arrived, asked))
             for _, done in requests:
                 self._requests.popleft()
                 if not done.done():
@@ -422,7 +422,7 @@ class ClusterRunner:
             if self._session is not None:
                 await self._coordination.resign(self._session)
 
-    def _told_by_nodes(self, controller: Controller) -> Iterator[Event]:
+    def _announced_by_nodes(self, controller: Controller) -> Iterator[Event]:
         """Events of what nodes announce; each is stepped before the next one is made."""
         view = self.view
         live = frozenset(view.nodes)

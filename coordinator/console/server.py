@@ -90,8 +90,8 @@ Answer = tuple[str, bytes]
 
 
 def _json(view: View) -> Answer:
-    told = {**view, "now_ms": views.now_ms(), "version": __version__}
-    return "application/json", json.dumps(told).encode()
+    answer = {**view, "now_ms": views.now_ms(), "version": __version__}
+    return "application/json", json.dumps(answer).encode()
 
 
 def _number(request: Request, name: str) -> int:

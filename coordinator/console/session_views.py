@@ -15,13 +15,14 @@ ROWS = 20
 """Open hand-offs, and members that want attention, that are shown; the oldest come first."""
 
 
-def session_view(told: SessionGroup) -> View:
+def session_view(described: SessionGroup) -> View:
     """Open hand-offs, members that are not simply at work, free partitions, chosen settings."""
-    names = {m.member_id: m.member_name or m.client_id or m.member_id for m in told.members}
+    names = {m.member_id: m.member_name or m.client_id or m.member_id for m in described.members}
     handoffs = sorted(
-        told.handoffs, key=lambda handoff: (handoff.opened_at_ms, handoff.topic, handoff.partition)
+        described.handoffs,
+        key=lambda handoff: (handoff.opened_at_ms, handoff.topic, handoff.partition),
     )
-    members = [m for m in told.members if status(m) != "active"]
+    members = [m for m in described.members if status(m) != "active"]
     return {
         "handoff_count": len(handoffs),
         "handoffs": [
@@ -44,33 +45,33 @@ def session_view(told: SessionGroup) -> View:
                 "host": m.client_host.removeprefix("/"),
                 "status": status(m),
                 "partitions": m.partition_count,
-                "last_heard_ms": m.last_heard_ms,
+                "last_seen_ms": m.last_seen_ms,
                 "lease_ends_ms": m.lease_ends_ms,
             }
             for m in members[:ROWS]
         ],
-        "free": free_of(told),
+        "free": free_of(described),
         "reservations": [
             {"name": reservation.member_name, "until_ms": reservation.until_ms}
-            for reservation in told.reservations[:ROWS]
+            for reservation in described.reservations[:ROWS]
         ],
-        "lease_ms": told.policy.lease_ms,
-        "mode": mode_of(told.policy),
+        "lease_ms": described.policy.lease_ms,
+        "mode": mode_of(described.policy),
     }
 
 
-def plan_line(told: Rebalance) -> str:
+def plan_line(record: Rebalance) -> str:
     """A plan or a return in a line: the first event behind it, what moved, and what that cost."""
-    plan = told.session_plan
-    why = "somebody was away" if told.cause == "return" else "it was called for"
+    plan = record.session_plan
+    why = "somebody was away" if record.cause == "return" else "it was called for"
     if plan.triggers:
         first = plan.triggers[0]
         why = cause_of(first.cause, first.member_id)
     more = plan.trigger_count - 1
     others = f" and {count_of(more, 'more event')}" if more > 0 else ""
-    moved = f"{told.partitions_moved} of {count_of(plan.partitions, 'partition')} moved"
+    moved = f"{record.partitions_moved} of {count_of(plan.partitions, 'partition')} moved"
     rest = ""
-    if told.unowned_partitions:
-        longest = spell_between(told.unowned_ms_max_at_least, told.unowned_ms_max)
-        rest = f"; {told.unowned_partitions} not worked on for {longest}"
+    if record.unowned_partitions:
+        longest = spell_between(record.unowned_ms_max_at_least, record.unowned_ms_max)
+        rest = f"; {record.unowned_partitions} not worked on for {longest}"
     return f"{why}{others}; {moved}{rest}."

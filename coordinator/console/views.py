@@ -44,9 +44,9 @@ ORDERS: dict[str, GroupOrder] = {
 
 
 KNOWN_BY = {
-    "last_heard": "it fell silent",
-    "last_heard_interval_unknown": "it fell silent",
-    "not_heard_since_take_over": "it was not heard of since a fail-over",
+    "last_seen": "it fell silent",
+    "last_seen_interval_unknown": "it fell silent",
+    "not_seen_since_take_over": "it was not heard of since a fail-over",
     "left": "it left",
     "removed": "it was removed",
     "rejoined": "it joined again",
@@ -186,7 +186,7 @@ def _phase(admin: GroupAdmin, group_id: str) -> View | None:
     if phase.deadline_ms < 0:
         return None
     name = PHASES.get(phase.group_state, "sync")
-    awaited = sorted(phase.awaited, key=lambda m: m.last_heard_ms)
+    awaited = sorted(phase.awaited, key=lambda m: m.last_seen_ms)
     return {
         "name": "initial" if phase.is_initial_delay else name,
         "since_ms": phase.since_ms,
@@ -198,7 +198,7 @@ def _phase(admin: GroupAdmin, group_id: str) -> View | None:
                 "client_id": m.client_id,
                 "host": m.client_host.removeprefix("/"),
                 "is_leader": m.is_leader,
-                "last_heard_ms": m.last_heard_ms,
+                "last_seen_ms": m.last_seen_ms,
                 "session_timeout_ms": m.session_timeout_ms,
             }
             for m in awaited[:AWAITED_ROWS]
@@ -219,11 +219,11 @@ def rebalances(admin: GroupAdmin, group_id: str) -> View:
     }
 
 
-def _brief(told: Rebalance) -> View:
-    row = plain(explained(told))
+def _brief(record: Rebalance) -> View:
+    row = plain(explained(record))
     return {
         **{key: row[key] for key in _IN_BRIEF},
-        "plan": plan_line(told) if told.HasField("session_plan") else None,
+        "plan": plan_line(record) if record.HasField("session_plan") else None,
     }
 
 
@@ -247,18 +247,18 @@ _IN_BRIEF = (
 )  # fmt: skip
 
 
-def _generation(told: Rebalance) -> View:
+def _generation(record: Rebalance) -> View:
     """The row of `coordinator explain`, with moves and times in words."""
-    row = explained(told)
-    rest = row.not_worked_on
+    row = explained(record)
+    idle_row = row.not_worked_on
     return {
         **plain(row),
         "removed": plain(row.removed[:PAGE_ROWS]),
         "not_worked_on": {
-            "partitions": rest.partitions,
-            "longest": spell_between(rest.longest_ms_min, rest.longest_ms_max),
+            "partitions": idle_row.partitions,
+            "longest": spell_between(idle_row.longest_ms_min, idle_row.longest_ms_max),
         }
-        if rest is not None and rest.partitions
+        if idle_row is not None and idle_row.partitions
         else None,
         "moves": [
             {
@@ -270,7 +270,7 @@ def _generation(told: Rebalance) -> View:
                 "not_worked_on": spell_between(m.unowned_ms_min, m.unowned_ms_max),
                 "known_by": KNOWN_BY.get(m.known_by, m.known_by),
             }
-            for m in told.moves[:PAGE_ROWS]
+            for m in record.moves[:PAGE_ROWS]
         ],
         "partitions_left_out": row.partitions_left_out
         + sum(m.partition_count for m in row.moves[PAGE_ROWS:]),

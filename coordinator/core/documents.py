@@ -68,13 +68,13 @@ def fetch_documents(group: Group, command: FetchDocuments, out: Outcome) -> None
         (document for document in matching if document.version > command.after_version),
         key=lambda document: document.version,
     )
-    size, told = 0, list[DocumentStored]()
+    size, sent = 0, list[DocumentStored]()
     for document in newer:
         size += len(document.content)
-        if told and size > FETCHED_BYTES:
+        if sent and size > FETCHED_BYTES:
             break
-        told.append(document)
-    out.reply(command.call_id, DocumentsReply(documents=tuple(told), document_count=len(matching)))
+        sent.append(document)
+    out.reply(command.call_id, DocumentsReply(documents=tuple(sent), document_count=len(matching)))
 
 
 def fetch_from_no_group(command: FetchDocuments, out: Outcome) -> None:

@@ -11,7 +11,7 @@ from enum import Enum
 
 from coordinator.core.errors import ErrorCode
 from coordinator.core.ids import NO_TIME
-from coordinator.core.records import HEARD_AGAIN, OUTAGE_ENDED, RETURNED, RebalanceRecord
+from coordinator.core.records import OUTAGE_ENDED, RETURNED, SEEN_AGAIN, RebalanceRecord
 from coordinator.core.session_values.events import SessionEvent
 from coordinator.core.session_values.journal import PlanRecord
 from coordinator.core.session_values.records import PartitionSwitched, PhaseEntered
@@ -40,14 +40,14 @@ class RebalanceCause(Enum):
     """Cause of a journal entry alone: a process took its place in a Stable group."""
     COORDINATOR_RETURNED = OUTAGE_ENDED
     """Cause of a journal entry alone: an outage has ended, and all members go on."""
-    MEMBER_HEARD_AGAIN = HEARD_AGAIN
+    MEMBER_SEEN_AGAIN = SEEN_AGAIN
     """Cause of a journal entry alone: a member was silent, but not for its whole session."""
 
 
 RETURNS = (
     RebalanceCause.STATIC_MEMBER_RETURNED,
     RebalanceCause.COORDINATOR_RETURNED,
-    RebalanceCause.MEMBER_HEARD_AGAIN,
+    RebalanceCause.MEMBER_SEEN_AGAIN,
 )
 """Causes of records of the journal that are no rebalances."""
 
@@ -94,13 +94,13 @@ class _MemberEvent:
 class _GoneMemberEvent(_MemberEvent):
     """Last sign of life of a member that is gone. Epoch milliseconds.
 
-    `last_heard_ms` is -1 if nothing was heard of it since the group was loaded.
+    `last_seen_ms` is -1 if nothing was heard of it since the group was loaded.
     `heartbeat_interval_ms` is the longest time between two heartbeats that followed each other; -1
     if it sent too few. Then `heartbeat_due_ms`, when the next one was due, is a guess.
     """
 
     client_software: str
-    last_heard_ms: int
+    last_seen_ms: int
     heartbeat_due_ms: int
     heartbeat_interval_ms: int
 
@@ -125,13 +125,13 @@ class JoinPhaseCompleted:
 
 
 @dataclass(frozen=True, slots=True)
-class MemberHeardAgain:
+class MemberSeenAgain:
     """A heartbeat or commit of a member that was silent, or the first one since this node took its
     group over: then the times are -1. They are those of `MemberEvicted`."""
 
     group_id: str
     member_id: str
-    last_heard_ms: int = NO_TIME
+    last_seen_ms: int = NO_TIME
     heartbeat_due_ms: int = NO_TIME
     heartbeat_interval_ms: int = NO_TIME
 
@@ -183,7 +183,7 @@ class StaticMemberReplaced:
     instance_id: str
     old_member_id: str
     new_member_id: str
-    last_heard_ms: int
+    last_seen_ms: int
     heartbeat_due_ms: int
     heartbeat_interval_ms: int
 
@@ -279,7 +279,7 @@ Event = (
     GroupCreated
     | RebalanceStarted
     | MemberJoined
-    | MemberHeardAgain
+    | MemberSeenAgain
     | JoinPhaseCompleted
     | MemberSynced
     | RebalanceCompleted

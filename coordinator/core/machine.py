@@ -41,7 +41,7 @@ from coordinator.core.classic import (
     sync,
 )
 from coordinator.core.classic.group import ClassicGroup
-from coordinator.core.classic.rests import PartitionReaders
+from coordinator.core.classic.idle_spans import PartitionReaders
 from coordinator.core.classic.subscriptions import PayloadReader
 from coordinator.core.config import GroupConfig
 from coordinator.core.context import ShardContext
@@ -194,7 +194,7 @@ TABLE: dict[type, Row | ShardCommandRow] = {
     # --- A write was resolved ---
     w.AssignmentWritten: Row(timed(sync.assignment_written), IGNORE, IGNORE),
     w.StaticMemberWritten: Row(timed(static_members.replacement_written), IGNORE, IGNORE),
-    w.StaticMemberSettled: Row(configured(static_members.replacement_settled), IGNORE, IGNORE),
+    w.StaticMemberResolved: Row(configured(static_members.replacement_resolved), IGNORE, IGNORE),
     w.ReplacementOverdue: Row(timed(static_members.replacement_overdue), IGNORE, IGNORE),
     w.OffsetsWritten: Row(
         kinds.commit_written,
@@ -267,9 +267,9 @@ class GroupMachine(GroupTable):
         for group in groups:
             restoring.restore(group, grace_ms, Step(now_ms, out, self.context))
 
-    def session_beat(self, heard: sq.SessionHeartbeat, now_ms: int) -> SessionMember | None:
+    def session_beat(self, heartbeat: sq.SessionHeartbeat, now_ms: int) -> SessionMember | None:
         """Short path of a session member's heartbeat; see `lease.beat`."""
-        return streams.beat(self.context.streams, self.groups, heard, now_ms)
+        return streams.beat(self.context.streams, self.groups, heartbeat, now_ms)
 
     def take(self, stream_id: CallId, now_ms: int) -> ToMember | None:
         """Take what there is to tell on the stream of a session member; None: nothing."""
@@ -308,7 +308,7 @@ class GroupMachine(GroupTable):
             deadline_ms = wait.deadline_ms if until_ms is None else until_ms
             if deadline_ms > now_ms:
                 self._waiting.add(command.call_id)
-                out.resume_when_settled(command, deadline_ms)
+                out.resume_when_written(command, deadline_ms)
             else:
                 out.reply(command.call_id, command.refusal(Refused(ErrorCode.NOT_COORDINATOR)))
 

@@ -207,17 +207,17 @@ class Outcome:
         records: Sequence[Record],
         then: WriteFollowUp,
         *,
-        settled: WriteFollowUp | None = None,
+        follow_up: WriteFollowUp | None = None,
         is_retried: bool = True,
     ) -> None:
         """Write `records`, all or none. See `Write` for `then`, `settled` and `is_retried`."""
-        self.writes.append(Write(tuple(records), then, settled, is_retried=is_retried))
+        self.writes.append(Write(tuple(records), then, follow_up, is_retried=is_retried))
 
     def join_when_durable(self, call_id: CallId, reply: JoinReply) -> None:
         """Answer a JoinGroup once everything written so far is durable."""
         self.writes.append(Write((), JoinDurable(call_id, reply)))
 
-    def resume_when_settled(self, request: Request, deadline_ms: int) -> None:
+    def resume_when_written(self, request: Request, deadline_ms: int) -> None:
         """Handle `request` again after the results of all writes so far, or refuse it."""
         self.writes.append(Write((), Resume(request, deadline_ms), deadline_ms=deadline_ms))
 

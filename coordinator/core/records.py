@@ -118,7 +118,7 @@ class RemovedMember:
     """A member that was removed or left during a rebalance; `cause` in words, with its reason.
 
     `code` is that cause as a code.
-    `last_heard_ms` is -1 if nothing was heard of it since a fail-over; `heartbeat_interval_ms` is
+    `last_seen_ms` is -1 if nothing was heard of it since a fail-over; `heartbeat_interval_ms` is
     measured, -1 if it sent too few heartbeats.
     """
 
@@ -128,7 +128,7 @@ class RemovedMember:
     cause: str
     code: str = ""
     removed_at_ms: int = 0
-    last_heard_ms: int = 0
+    last_seen_ms: int = 0
     heartbeat_interval_ms: int = 0
     client_software: str = ""
 
@@ -136,12 +136,12 @@ class RemovedMember:
 class StopKnownBy(Enum):
     """Evidence of when a member stopped to work on a partition. The values are codes."""
 
-    LAST_HEARD = "last_heard"
-    """It died or was paused between the time it was last heard and its next heartbeat."""
-    INTERVAL_UNKNOWN = "last_heard_interval_unknown"
+    LAST_SEEN = "last_seen"
+    """It died or was paused between the time it was last seen and its next heartbeat."""
+    INTERVAL_UNKNOWN = "last_seen_interval_unknown"
     """The same, but it sent too few heartbeats to measure their interval: a third of its session
     timeout stands in for it."""
-    NOT_HEARD = "not_heard_since_take_over"
+    NOT_SEEN = "not_seen_since_take_over"
     """Nothing was heard of it since this node took the group over: the earliest time is unknown."""
     LEFT = "left"
     """It left the group."""
@@ -222,7 +222,7 @@ RETURNED = "static member returned"
 """Cause of the record of a static member that went on without a rebalance."""
 OUTAGE_ENDED = "coordinator returned"
 """Cause of the record of an outage after which all members went on without a rebalance."""
-HEARD_AGAIN = "member heard again"
+SEEN_AGAIN = "member heard again"
 """Cause of the record of a member that was silent for less than its session, and went on."""
 
 
@@ -289,7 +289,7 @@ class RebalanceRecord:
     def is_return(self) -> bool:
         """True of a static member that returned, an outage, or a member that was silent, without a
         rebalance: no generation began."""
-        return self.cause in (RETURNED, OUTAGE_ENDED, HEARD_AGAIN)
+        return self.cause in (RETURNED, OUTAGE_ENDED, SEEN_AGAIN)
 
 
 Record = (

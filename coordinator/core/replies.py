@@ -245,7 +245,7 @@ class AwaitedMember:
     client_id: str = ""
     client_host: str = ""
     is_leader: bool = False
-    last_heard_ms: int = NO_TIME
+    last_seen_ms: int = NO_TIME
     session_timeout_ms: int = NO_TIME
 
 

@@ -121,7 +121,7 @@ def settled(
     See `settling.handle`.
     """
 
-    def handle_and_settle(
+    def handle_and_reconcile(
         table: GroupTable, group: SessionGroup, command: Any, now_ms: int, out: Outcome
     ) -> None:
         try:
@@ -130,4 +130,4 @@ def settled(
             if group.is_unused:
                 del table.groups[group.group_id]
 
-    return handle_and_settle
+    return handle_and_reconcile

@@ -17,7 +17,7 @@ from collections.abc import Generator, Iterable
 from dataclasses import dataclass, field
 
 from coordinator.core.classic.group import ClassicGroup
-from coordinator.core.classic.rests import PartitionReader
+from coordinator.core.classic.idle_spans import PartitionReader
 from coordinator.core.group import Group
 from coordinator.core.ids import TOPICS_GROUP
 from coordinator.core.limits import SET_TOPIC
@@ -42,26 +42,26 @@ def has_legal_name(topic: str) -> bool:
 
 
 @dataclass(slots=True)
-class ToldTopics:
+class ReportedTopics:
     """Topics of one shard: counts that are set, and those that groups tell."""
 
     set: Counts = field(default_factory=dict)
-    told: Counts = field(default_factory=dict)
+    counts: Counts = field(default_factory=dict)
     groups: dict[str, list[Group]] = field(default_factory=dict)
     """The groups that know a topic."""
     assigned: Remembered = field(default_factory=dict)
 
 
-def told(
-    groups: Iterable[ClassicGroup | SessionGroup], read: PartitionReader, before: ToldTopics
-) -> Generator[None, None, ToldTopics]:
+def reported_topics(
+    groups: Iterable[ClassicGroup | SessionGroup], read: PartitionReader, before: ReportedTopics
+) -> Generator[None, None, ReportedTopics]:
     """Gather the topics of a shard's groups; yields after each group.
 
     Args:
         read: parser of an assignment's partitions.
         before: the last result; assignments that have not changed are not parsed again.
     """
-    reported = ToldTopics()
+    reported = ReportedTopics()
     for group in groups:
         yield
         if group.group_id == TOPICS_GROUP:
@@ -74,7 +74,7 @@ def told(
             counts = {name: min(count, PARTITIONS_MAX) for name, count in declared if count}
         counts = _counted([*group.offsets, *(group.log_ends or ())], counts)
         for topic, count in counts.items():
-            reported.told[topic] = max(count, reported.told.get(topic, 0))
+            reported.counts[topic] = max(count, reported.counts.get(topic, 0))
             reported.groups.setdefault(topic, []).append(group)
     return reported
 

@@ -45,7 +45,7 @@ class StaticMemberWritten:
 
 
 @dataclass(frozen=True, slots=True)
-class StaticMemberSettled:
+class StaticMemberResolved:
     """Final result of the write that gives a static member its new id; it may follow a time-out."""
 
     group_id: str
@@ -121,7 +121,7 @@ class Resume:
 WriteFollowUp = (
     AssignmentWritten
     | StaticMemberWritten
-    | StaticMemberSettled
+    | StaticMemberResolved
     | ReplacementOverdue
     | OffsetsWritten
     | AnswerDurable

@@ -182,11 +182,11 @@ def _about_flapping(record: RebalanceRecord, before: Sequence[RebalanceRecord]) 
 def _about_protocol(record: RebalanceRecord) -> Iterator[Advice]:
     """Advice for an eager group whose members that stay had to stop."""
     protocol = record.protocol
-    rested_ms = max((m.unowned_ms_min for m in record.moves if not m.has_moved), default=0)
-    if protocol and COOPERATIVE not in protocol and rested_ms >= SLOW_MS:
+    idle_ms = max((m.unowned_ms_min for m in record.moves if not m.has_moved), default=0)
+    if protocol and COOPERATIVE not in protocol and idle_ms >= SLOW_MS:
         text = (
             f"Advice: with {quoted(protocol)} everybody stops while the group gathers; with "
             "'cooperative-sticky' members work on with what they keep."
         )
         code = AdviceCode.COOPERATIVE_PROTOCOL
-        yield Advice(code, text, duration_ms=rested_ms, key=protocol)
+        yield Advice(code, text, duration_ms=idle_ms, key=protocol)

@@ -10,9 +10,9 @@ from datetime import UTC, datetime
 
 from coordinator.core.events import RebalanceCause, RefusedJoin
 from coordinator.core.records import (
-    HEARD_AGAIN,
     OUTAGE_ENDED,
     RETURNED,
+    SEEN_AGAIN,
     PartitionMove,
     RebalanceMember,
     RebalanceRecord,
@@ -72,15 +72,15 @@ def explain_refusal(refused: RefusedJoin) -> str:
     who = name_of("", refused.client_id, refused.client_host)
     subject = "1 join" if refused.count == 1 else f"{refused.count} joins"
     error = refused.error.name
-    told = f"{subject} of {who} refused, the last at {at:%H:%M:%S} UTC: {error}."
+    sentence = f"{subject} of {who} refused, the last at {at:%H:%M:%S} UTC: {error}."
     if error != "INCONSISTENT_GROUP_PROTOCOL":
-        return told
+        return sentence
     offered = ", ".join(map(printable, refused.protocols)) or "nothing"
     needed = ", ".join(map(printable, refused.needed)) or "none of that type"
     return (
-        f"{told} It offers {offered}; the members support {needed}. Advice: configure a protocol "
-        "that the members support, or change the group's protocol in two rolling restarts: first "
-        "with both protocols, then with the new one alone."
+        f"{sentence} It offers {offered}; the members support {needed}. Advice: configure a "
+        "protocol that the members support, or change the group's protocol in two rolling "
+        "restarts: first with both protocols, then with the new one alone."
     )
 
 
@@ -107,7 +107,7 @@ def _return(record: RebalanceRecord) -> Iterator[str]:
     name = printable(_instance_id(record) or record.client_id)
     back = {
         OUTAGE_ENDED: "the coordinator returned",
-        HEARD_AGAIN: f"{who} was heard again, after it had missed heartbeats",
+        SEEN_AGAIN: f"{who} was heard again, after it had missed heartbeats",
     }.get(record.cause, f"the static member {name} returned")
     yield (
         f"Generation {record.generation_after} of group {quoted(record.group_id)}, "
@@ -142,7 +142,9 @@ _CAUSES = {
     RebalanceCause.CALL_CANCELLED: "{who} closed its connection while it was joining",
     RebalanceCause.SIZE_LIMIT: "the group exceeded group_max_size",
 }
-_CAUSE_SENTENCES = {cause.value: f"It began because {words}." for cause, words in _CAUSES.items()}
+_CAUSE_SENTENCES = {
+    cause.value: f"It began because {sentence}." for cause, sentence in _CAUSES.items()
+}
 
 
 def _instance_id(record: RebalanceRecord) -> str:
@@ -217,23 +219,23 @@ def _came_and_went(record: RebalanceRecord) -> Iterator[str]:
             yield f"{who} {printable(cause)}."
         else:
             yield f"{who} {'was' if len(members) == 1 else 'were'} removed: {cause}."
-    yield from _last_heard(record)
+    yield from _last_seen(record)
     more = record.removed_count - len(record.removed)
     if more > 0:
         yield f"{count_of(more, 'more member')} left or {'was' if more == 1 else 'were'} removed."
-    told = {record.member_id, *(removed.member_id for removed in record.removed)}
-    new = [_member(m) for m in record.members if m.is_new and m.member_id not in told]
+    named = {record.member_id, *(removed.member_id for removed in record.removed)}
+    new = [_member(m) for m in record.members if m.is_new and m.member_id not in named]
     if new:
         yield f"{listed(new, NAMED_MAX)} joined."
 
 
-def _last_heard(record: RebalanceRecord) -> Iterator[str]:
+def _last_seen(record: RebalanceRecord) -> Iterator[str]:
     """Sentences about members that did not leave by themselves, unless the moves say it."""
-    told = {move.from_member_id for move in _named_moves(record) if _evidence(move)}
+    named = {move.from_member_id for move in _named_moves(record) if _evidence(move)}
     for removed in record.removed[:NAMED_MAX]:
-        known = removed.last_heard_ms > 0 and removed.code not in (LEFT, "call_cancelled")
-        if known and removed.member_id not in told:
-            yield f"{_member(removed)} was last heard at {time_of_day(removed.last_heard_ms)}."
+        known = removed.last_seen_ms > 0 and removed.code not in (LEFT, "call_cancelled")
+        if known and removed.member_id not in named:
+            yield f"{_member(removed)} was last seen at {time_of_day(removed.last_seen_ms)}."
 
 
 _GONE = (
@@ -335,11 +337,11 @@ _WAS_AWAY = (
     "worked without commits meanwhile"
 )
 _KNOWN_BY = {
-    StopKnownBy.LAST_HEARD.value: "{who} was last heard at {earliest}, and its next heartbeat was "
+    StopKnownBy.LAST_SEEN.value: "{who} was last seen at {earliest}, and its next heartbeat was "
     "due at {latest}",
-    StopKnownBy.INTERVAL_UNKNOWN.value: "{who} was last heard at {earliest}, and its next "
+    StopKnownBy.INTERVAL_UNKNOWN.value: "{who} was last seen at {earliest}, and its next "
     "heartbeat was due at {latest} if it sends three in a session",
-    StopKnownBy.NOT_HEARD.value: "{who} was not heard since this node took the group over",
+    StopKnownBy.NOT_SEEN.value: "{who} was not heard since this node took the group over",
     StopKnownBy.LEFT.value: "{who} left at {latest}",
     StopKnownBy.REMOVED.value: "{who} was alive, and heard of its removal by {latest}",
     StopKnownBy.REJOINED.value: "{who} heard of it by {earliest} and joined at {latest}",

@@ -63,7 +63,7 @@ def explain_handoff(event: HandoffJournaled) -> str:
     how = _OUTCOMES[line.outcome].format(who=_holder(line.source))
     rest = ""
     if line.stop is not None:
-        worked = spell_between(*line.stop.rest_ms(line.ended_at_ms))
+        worked = spell_between(*line.stop.idle_ms(line.ended_at_ms))
         rest = f"; nobody worked on it for {worked}"
     return (
         f"{partition} of group {quoted(event.group_id)} went {_from_to(event)} in {took}: {how}"
@@ -104,12 +104,12 @@ def _phases(line: HandoffLine) -> str:
         ("drained", line.drain_at_ms, _known(line.released_at_ms, line.forced_at_ms)),
         ("forced", line.forced_at_ms, line.ended_at_ms),
     )
-    told = [
+    phrases = [
         f"{name} for {spell(end_ms - begin_ms)}"
         for name, begin_ms, end_ms in spans
         if min(begin_ms, end_ms) != NO_TIME and end_ms >= begin_ms
     ]
-    return f" ({', '.join(told)})" if told else ""
+    return f" ({', '.join(phrases)})" if phrases else ""
 
 
 def _offsets(line: HandoffLine) -> str:
@@ -165,14 +165,14 @@ def _cause(plan: PlanRecord) -> str:
         return "Their holders had been away."
     if not plan.triggers:
         return f"It was made {waited} after it was called for."
-    told = "; ".join(
+    causes = "; ".join(
         cause_of(trigger.cause.value, trigger.member_id) for trigger in plan.triggers[:NAMED_MAX]
     )
     left = plan.trigger_count - min(NAMED_MAX, len(plan.triggers))
     more = f"; and {count_of(left, 'more event')}" if left > 0 else ""
     if plan.is_return:
-        return f"It began because {told}{more}."
-    return f"It was made {waited} after the first event that called for it: {told}{more}."
+        return f"It began because {causes}{more}."
+    return f"It was made {waited} after the first event that called for it: {causes}{more}."
 
 
 def cause_of(code: str, member_id: str) -> str:
@@ -229,8 +229,8 @@ _CAME_BACK = {
     StoppedBy.LOST: "it came back, and its lease had run out by its own clock",
     StoppedBy.SUSPENDED: "its lease could not be renewed until then",
     StoppedBy.LEFT: "it had left, and came back",
-    StoppedBy.LAST_HEARD: "the process before it was not heard any more",
-    StoppedBy.NOT_HEARD: "the process before it was not heard any more",
+    StoppedBy.LAST_SEEN: "the process before it was not heard any more",
+    StoppedBy.NOT_SEEN: "the process before it was not heard any more",
     StoppedBy.RELEASED: "it had given them back",
     StoppedBy.FORCED: "it had been told to stop",
 }
@@ -246,7 +246,7 @@ def _returned(plan: PlanRecord) -> Iterator[str]:
     moves = [move for move in plan.moves if move.reason == RETURNED and move.stop is not None]
     for move in moves[:NAMED_MAX]:
         assert move.stop is not None
-        rested = spell_between(*move.stop.rest_ms(move.resumed_by(plan.made_at_ms)))
+        rested = spell_between(*move.stop.idle_ms(move.resumed_by(plan.made_at_ms)))
         why = _CAME_BACK[move.stop.known_by]
         yield f"{_partitions([move])} of {member_of(move.target)} rested for {rested}: {why}."
     if len(moves) > NAMED_MAX:
@@ -280,8 +280,8 @@ _UNPLACED = {
 
 def _unplaced(plan: PlanRecord) -> Iterator[str]:
     for why, count in plan.unplaced:
-        told = _UNPLACED.get(why, printable(why))
-        yield f"{count_of(count, 'partition')} found no holder: {told}."
+        reason = _UNPLACED.get(why, printable(why))
+        yield f"{count_of(count, 'partition')} found no holder: {reason}."
 
 
 def _refused(plan: PlanRecord) -> Iterator[str]:
@@ -305,8 +305,8 @@ def _handoffs(handoffs: Sequence[HandoffJournaled]) -> Iterator[str]:
     if not lines:
         return
     outcomes = Counter(_line(event).outcome.value.replace("_", " ") for event in lines)
-    told = ", ".join(f"{count} {outcome}" for outcome, count in outcomes.most_common())
-    yield f"{count_of(len(lines), 'hand-off')} of it ended: {told}."
+    counted = ", ".join(f"{count} {outcome}" for outcome, count in outcomes.most_common())
+    yield f"{count_of(len(lines), 'hand-off')} of it ended: {counted}."
     slow = sorted(lines, key=_took_ms, reverse=True)
     forced = [e for e in lines if _line(e).outcome is HandoffOutcome.FORCED]
     named = list(
@@ -314,7 +314,7 @@ def _handoffs(handoffs: Sequence[HandoffJournaled]) -> Iterator[str]:
     )
     for event in named:
         yield explain_handoff(event)
-    rested = [(rest, e) for e in lines if (rest := _rest_ms(e)) is not None]
+    rested = [(rest, e) for e in lines if (rest := _idle_ms(e)) is not None]
     if rested:
         longest_ms, event = max(rested, key=lambda journaled: journaled[0])
         partition = printable(f"{event.record.topic}-{event.record.partition}")
@@ -330,6 +330,6 @@ def _took_ms(event: HandoffJournaled) -> int:
     return max(0, _line(event).ended_at_ms - _line(event).opened_at_ms)
 
 
-def _rest_ms(event: HandoffJournaled) -> int | None:
+def _idle_ms(event: HandoffJournaled) -> int | None:
     line = _line(event)
-    return None if line.stop is None else max(line.stop.rest_ms(line.ended_at_ms))
+    return None if line.stop is None else max(line.stop.idle_ms(line.ended_at_ms))

@@ -69,7 +69,7 @@ class RemovedRow:
     code: str = column("Cause, for example session_expired, join_timed_out, left, admin.")
     cause: str = column("Cause in words, with the reason that it gave.")
     removed_at_ms: int = column("Time of it.")
-    last_heard_ms: int | None = column(
+    last_seen_ms: int | None = column(
         "Time of its last call; null: not since a fail-over.", is_zero_null=True
     )
     heartbeat_interval_ms: int | None = column(
@@ -106,7 +106,7 @@ class MoveRow:
     stopped_latest_ms: int | None = column("Time at which it had stopped for certain.")
     resumed_at_ms: int = column("Time at which the new assignment was stored.")
     is_fetched: bool = column("False: the new owner had not asked for its assignment by then.")
-    known_by: str = column("Evidence of when the owner stopped, for example last_heard, left.")
+    known_by: str = column("Evidence of when the owner stopped, for example last_seen, left.")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -298,7 +298,7 @@ class Blocking:
     client_id: str | None = column("Client id; null: it has a member id and has not joined.")
     host: str | None = column("Address; null: it has not joined.")
     consumer_id: str = column(_MEMBER)
-    last_heard_ms: int | None = column("Time of its last call; null: it has not joined.", None)
+    last_seen_ms: int | None = column("Time of its last call; null: it has not joined.", None)
     silent_ms: int | None = column(
         "Time since then; null: it has not joined.",
         "LAST-HEARD",
@@ -340,16 +340,16 @@ def explained(rebalance: Any) -> Explained:
     )
 
 
-def plan_row(told: Any) -> ExplainedPlan:
-    plan = told.session_plan
+def plan_row(record: Any) -> ExplainedPlan:
+    plan = record.session_plan
     return row_of(
         ExplainedPlan,
         plan,
-        told,
-        window_ms=max(0, told.ended_at_ms - told.started_at_ms),
+        record,
+        window_ms=max(0, record.ended_at_ms - record.started_at_ms),
         moved_by_reason={moved.reason: moved.partitions for moved in plan.moved},
         unplaced_by_reason={unplaced.reason: unplaced.partitions for unplaced in plan.unplaced},
-        not_worked_on=_not_worked_on(told) if told.unowned_partitions else None,
+        not_worked_on=_not_worked_on(record) if record.unowned_partitions else None,
     )
 
 
@@ -359,13 +359,13 @@ def handoff_row(group: str, handoff: Any) -> HandoffLineRow:
     return row_of(HandoffLineRow, handoff, group=group, duration_ms=took_ms)
 
 
-def _not_worked_on(told: Any) -> NotWorkedOn:
+def _not_worked_on(record: Any) -> NotWorkedOn:
     return NotWorkedOn(
-        partitions=told.unowned_partitions,
-        longest_ms_min=told.unowned_ms_max_at_least,
-        longest_ms_max=told.unowned_ms_max,
-        total_ms_min=told.unowned_ms_total_at_least,
-        total_ms_max=told.unowned_ms_total,
+        partitions=record.unowned_partitions,
+        longest_ms_min=record.unowned_ms_max_at_least,
+        longest_ms_max=record.unowned_ms_max,
+        total_ms_min=record.unowned_ms_total_at_least,
+        total_ms_max=record.unowned_ms_total,
     )
 
 

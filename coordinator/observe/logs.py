@@ -18,8 +18,8 @@ from coordinator.core.events import (
     ExpirationHeld,
     HandoffJournaled,
     MemberEvicted,
-    MemberHeardAgain,
     MemberJoined,
+    MemberSeenAgain,
     MemberSynced,
     OffsetsCommittedEvent,
     PlanFailed,
@@ -57,7 +57,7 @@ _WARNINGS = (
     SessionMemberFlaps,
 )
 _DETAILS = (
-    MemberHeardAgain,
+    MemberSeenAgain,
     MemberJoined,
     MemberSynced,
     OffsetsCommittedEvent,
@@ -280,7 +280,7 @@ def _handoff_values(record: PartitionSwitched | PhaseEntered) -> dict[str, objec
     line = record.line
     assert line is not None
     to = record.member_id if isinstance(record, PartitionSwitched) else line.source
-    rest_ms = None if line.stop is None else max(line.stop.rest_ms(line.ended_at_ms))
+    idle_ms = None if line.stop is None else max(line.stop.idle_ms(line.ended_at_ms))
     values = {
         "group": record.group_id,
         "topic": record.topic,
@@ -291,6 +291,6 @@ def _handoff_values(record: PartitionSwitched | PhaseEntered) -> dict[str, objec
         "reason": line.reason,
         "outcome": line.outcome,
         "took_ms": max(0, line.ended_at_ms - line.opened_at_ms),
-        "unowned_ms": rest_ms,
+        "unowned_ms": idle_ms,
     }
     return {name: value for name, value in values.items() if value not in ("", None)}

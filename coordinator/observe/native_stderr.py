@@ -53,8 +53,8 @@ def structured(line: str) -> tuple[int, str, Mapping[str, object]]:
         return logging.WARNING, "stderr", {"what": line}
     letter, where, event = match.groups()
     if _NO_CERTIFICATE in event:
-        told = "a client sent no certificate; this node requires one (tls_client_ca_file)"
-        return logging.WARNING, "tls_handshake_failed", {"what": told, "where": where}
+        reason = "a client sent no certificate; this node requires one (tls_client_ca_file)"
+        return logging.WARNING, "tls_handshake_failed", {"what": reason, "where": where}
     if _HANDSHAKE.search(event):
         return logging.WARNING, "tls_handshake_failed", {"what": event, "where": where}
     if where.startswith(_BIND):

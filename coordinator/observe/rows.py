@@ -74,8 +74,8 @@ def column(
         source: name of the field of messages, if it is another one.
         is_zero_null: 0 in a message is null.
     """
-    told = {"column": Column(meaning, heading, text, is_state, source, is_zero_null)}
-    return field(default=default, metadata=told)
+    metadata = {"column": Column(meaning, heading, text, is_state, source, is_zero_null)}
+    return field(default=default, metadata=metadata)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,8 +102,8 @@ class Change:
 
 def columns_of(kind: type) -> dict[str, Column]:
     """The columns of a kind of row by key, in the order of declaration, those of `Change` last."""
-    told = {field.name: field.metadata["column"] for field in fields(kind)}
-    return dict(sorted(told.items(), key=lambda item: item[0] in Change.__slots__))
+    columns = {field.name: field.metadata["column"] for field in fields(kind)}
+    return dict(sorted(columns.items(), key=lambda item: item[0] in Change.__slots__))
 
 
 def headings_of(kind: type) -> dict[str, str]:

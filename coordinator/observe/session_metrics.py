@@ -106,7 +106,7 @@ class SessionMetrics:
         for phase, begin_ms, end_ms in phases_of(line):
             self._phases.labels(phase).observe(seconds_between(begin_ms, end_ms))
         if line.stop is not None:
-            shortest_ms, longest_ms = line.stop.rest_ms(line.ended_at_ms)
+            shortest_ms, longest_ms = line.stop.idle_ms(line.ended_at_ms)
             self._unowned.add(max(shortest_ms, longest_ms) / 1_000)
 
     def _plan(self, record: PlanRecord) -> None:
@@ -115,19 +115,19 @@ class SessionMetrics:
         for reason, partitions in record.counts:
             if reason != RETURNED:
                 self._moves.labels(reason).inc(partitions)
-        told, told_ms = 0, 0
+        planned, told_ms = 0, 0
         for move in record.moves:
             if move.stop is None:
                 continue
             count = sum(last - first + 1 for first, last in move.partitions)
-            rest_ms = max(move.stop.rest_ms(move.resumed_by(record.made_at_ms)))
-            self._unowned.add(rest_ms / 1_000, count)
-            told, told_ms = told + count, told_ms + rest_ms * count
+            idle_ms = max(move.stop.idle_ms(move.resumed_by(record.made_at_ms)))
+            self._unowned.add(idle_ms / 1_000, count)
+            planned, told_ms = planned + count, told_ms + idle_ms * count
         # The record names the first moves only: of the others it has the sum.
-        left = record.unowned.partitions - told
+        left = record.unowned.partitions - planned
         if left > 0:
-            rest_ms = max(0, record.unowned.ms_total - told_ms) // left
-            self._unowned.add(rest_ms / 1_000, left)
+            idle_ms = max(0, record.unowned.ms_total - told_ms) // left
+            self._unowned.add(idle_ms / 1_000, left)
 
 
 class UnownedPartitions:

@@ -101,7 +101,9 @@ def as_svg(rebalance: Rebalance, *, dark: bool = False, layout: Layout = WIDE) -
     end, begin = max(rebalance.ended_at_ms - rebalance.started_at_ms, 1), begin_of(everyone)
     bottom = layout.top + len(everyone) * layout.lane - layout.above
     title = title_of(rebalance)
-    words = f"{title}. " + " ".join(f"{lane.name}: {lane.note}." for lane in everyone if lane.note)
+    description = f"{title}. " + " ".join(
+        f"{lane.name}: {lane.note}." for lane in everyone if lane.note
+    )
 
     def x(ms: float) -> float:
         return layout.left + layout.width * (ms - begin) / (end - begin)
@@ -118,7 +120,7 @@ def as_svg(rebalance: Rebalance, *, dark: bool = False, layout: Layout = WIDE) -
     size = f"{layout.left + layout.width + right} {bottom + 42 + legend_height}"
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {size}" font-family="{FONTS}"',
-        f'font-size="12"{ink} role="img" aria-label="{escape(words)}">',
+        f'font-size="12"{ink} role="img" aria-label="{escape(description)}">',
         f'<rect width="100%" height="100%" fill="{paper}"/>',
     ]
     if layout.above:  # The page has the title above the picture.

@@ -198,7 +198,7 @@ class GroupAdmin(SessionGroupAdmin):
         Returns:
             Names of error codes by refused partition; empty on success.
         """
-        told = {
+        commits = {
             key: OffsetAndMetadata(offset, metadata.get(key, "") if metadata else of_outsider())
             for key, offset in offsets.items()
         }
@@ -207,7 +207,7 @@ class GroupAdmin(SessionGroupAdmin):
             generation_id=-1,
             atomic=True,
             manifest=manifest,
-            topics=commit_topics(told, expected or {}),
+            topics=commit_topics(commits, expected or {}),
             requires_empty_group=requires_empty,
         )
         refusals = self._commit(request)

@@ -120,11 +120,11 @@ class Nodes:
         return self._accepted(request, method(request, timeout=TIMEOUT_S))
 
     def _accepted(self, request: object, response: T) -> T:
-        told: Any = response  # Any: a message with error code and message.
-        if told.error_code == ErrorCode.NONE:
+        reply: Any = response  # Any: a message with error code and message.
+        if reply.error_code == ErrorCode.NONE:
             return response
-        code = code_name(told.error_code)
-        raise self._refusal(request, told.error_message or code, code)
+        code = code_name(reply.error_code)
+        raise self._refusal(request, reply.error_message or code, code)
 
     def _refusal(self, request: Any, message: str, code: str) -> LookupError:
         """Error that stands for an error code; `message` is the code's name if none was sent."""

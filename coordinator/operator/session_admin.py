@@ -109,10 +109,10 @@ def status(member: SessionGroup.Member) -> str:
     return next((word for is_so, word in states if is_so), "active")
 
 
-def free_of(told: SessionGroup) -> dict[str, int]:
+def free_of(described: SessionGroup) -> dict[str, int]:
     """Number of partitions that nobody holds, by the code of why."""
     free = Counter[str]()
-    for row in (free for topic in told.topics for free in topic.free):
+    for row in (free for topic in described.topics for free in topic.free):
         free[row.why] += row.partitions.last - row.partitions.first + 1
     return free
 

@@ -42,7 +42,7 @@ class LocalPauses:
         self._pauses: tuple[Pause, ...] = ()
         self._stood_ms = 0  # Stalls in the last pause do not count against its bound.
         self._is_spent = False
-        self._trouble_ms: int | None = None
+        self._failed_at_ms: int | None = None
         self._over_ms = 0  # Length of all pauses but the last.
 
     @property
@@ -67,13 +67,13 @@ class LocalPauses:
         before_ms, self._looked_ms = self._looked_ms, now_ms
         if now_ms - before_ms >= STALL_MS:
             self._pause(before_ms, now_ms, stood_ms=now_ms - before_ms)
-            self._trouble_ms = now_ms
+            self._failed_at_ms = now_ms
         if queue_age_ms is not None and queue_age_ms >= QUEUE_MS:
             if not self._is_spent:
                 self._pause(now_ms - queue_age_ms, now_ms)
-            self._trouble_ms = now_ms
-        if self._trouble_ms is not None and now_ms - self._trouble_ms >= RECOVERY_MS:
-            self._is_spent, self._trouble_ms = False, None
+            self._failed_at_ms = now_ms
+        if self._failed_at_ms is not None and now_ms - self._failed_at_ms >= RECOVERY_MS:
+            self._is_spent, self._failed_at_ms = False, None
         return self._pauses
 
     # --- Inside ---

@@ -400,8 +400,8 @@ class Node:
         nodes = {}
         for n in range(1, shares + 1):
             shift = (n - number) * NODE_PORTS
-            told = f"{kafka_host}:{int(kafka_port) + shift}" if kafka else ""
-            nodes[n] = NodeInfo(n, host, port + shift, "", kafka=told)
+            kafka_address = f"{kafka_host}:{int(kafka_port) + shift}" if kafka else ""
+            nodes[n] = NodeInfo(n, host, port + shift, "", kafka=kafka_address)
         shards = {}
         for shard in self._all_shards():
             leader = shard % shares + 1
@@ -418,7 +418,7 @@ class Node:
     def _elsewhere(self, request: Request) -> Reply:
         group_id = getattr(request, "group_id", "")
         leader = self.leader_elsewhere(group_id)
-        words = advice(ErrorCode.NOT_COORDINATOR)
+        reason = advice(ErrorCode.NOT_COORDINATOR)
         if leader is not None:
-            words = f"{words} ({address_of(leader.host, leader.port)})"
-        return request.refusal(Refused(ErrorCode.NOT_COORDINATOR, words))
+            reason = f"{reason} ({address_of(leader.host, leader.port)})"
+        return request.refusal(Refused(ErrorCode.NOT_COORDINATOR, reason))

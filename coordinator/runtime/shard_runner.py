@@ -44,12 +44,12 @@ from coordinator.shard.effects import (
     Effects,
     Job,
     Load,
+    Problem,
     Recovery,
     StandbyShard,
     Start,
     Stop,
     TakeOver,
-    Trouble,
     WriteEntry,
     WriteSnapshot,
 )
@@ -141,7 +141,7 @@ class ShardRunner:
         self._may_load = asyncio.Event()
         self._load_slot: AbstractAsyncContextManager[object] = nullcontext()
         self._activating: asyncio.Task[None] | None = None
-        self._has_told_amiss = False
+        self._has_logged_failure = False
 
     async def start(
         self,
@@ -193,7 +193,7 @@ class ShardRunner:
         """Tell a listener when there is something to be told on a session member's stream."""
         self._streams[stream_id] = listener
 
-    def hear(self, said: SessionInput) -> None:
+    def receive(self, said: SessionInput) -> None:
         """Hand in what a session member has said."""
         if isinstance(said, StreamEnded):
             self._streams.pop(said.stream_id, None)
@@ -317,9 +317,9 @@ class ShardRunner:
         if effects.events:
             events, effects.events = effects.events, ()
             self._tell(events)
-        if effects.told:
-            told, effects.told = effects.told, ()
-            self._report(told)
+        if effects.notices:
+            notices, effects.notices = effects.notices, ()
+            self._report(notices)
         if effects.has_dormant_groups:
             effects.has_dormant_groups = False
             self._activating = self._begin(self._activate())
@@ -327,15 +327,15 @@ class ShardRunner:
             self._alarm.wake_at(effects.wake_at_ms)
 
     def _carry_out_the_rest(self, effects: Effects) -> None:
-        loop, trouble = asyncio.get_running_loop(), None
+        loop, failure = asyncio.get_running_loop(), None
         for _ in fields(effects):  # Each attempt removes one effect, but for the alarm.
             try:
                 self._carry_out(effects)
             except Exception as error:  # noqa: BLE001  # `_execute` reports the first one.
-                trouble = error
+                failure = error
             else:
                 return
-        loop.call_exception_handler({"message": "no alarm can be set", "exception": trouble})
+        loop.call_exception_handler({"message": "no alarm can be set", "exception": failure})
         loop.call_later(BROKEN_AGAIN_S, self._drive, Tick())
 
     def _hand_out(self, fetched: Sequence[tuple[CallId, FetchedEntries]]) -> None:
@@ -356,12 +356,12 @@ class ShardRunner:
             if listener is not None:
                 listener.end(last)
 
-    def _report(self, told: Sequence[Trouble | Recovery]) -> None:
-        for event in told:
+    def _report(self, notices: Sequence[Problem | Recovery]) -> None:
+        for event in notices:
             if isinstance(event, Recovery):
-                self._watchers.recovery(event.words)
+                self._watchers.recovery(event.reason)
             else:
-                self._watchers.failure(event.words, event.error)
+                self._watchers.failure(event.reason, event.error)
 
     def _answer(self, replies: Sequence[tuple[CallId, Reply]]) -> None:
         if len(replies) <= RELEASE_SLICE and not self._releasing:
@@ -396,8 +396,8 @@ class ShardRunner:
         try:
             self._watchers.events(events, self._clock.now_ms())
         except Exception as error:  # noqa: BLE001  # An observer stops no group. Told once.
-            if not self._has_told_amiss:
-                self._has_told_amiss = True
+            if not self._has_logged_failure:
+                self._has_logged_failure = True
                 self._watchers.failure("those who watch did not hear of all events", error)
 
     async def _activate(self) -> None:

@@ -141,8 +141,8 @@ class Standby:
                 self.silent.failed(leader, str(error))
                 await asyncio.sleep(RETRY_S)
             except Exception as error:  # noqa: BLE001  # The log's trouble, damage, or our bug.
-                words = str(error) if isinstance(error, Damaged | LogError) else repr(error)
-                self.report(f"shard {self.shard_id} cannot be followed, it begins anew: {words}")
+                reason = str(error) if isinstance(error, Damaged | LogError) else repr(error)
+                self.report(f"shard {self.shard_id} cannot be followed, it begins anew: {reason}")
                 self._gathered = None
                 await asyncio.sleep(min(RETRY_S * 2.0**failures, RETRY_S_MAX))
                 failures = min(failures + 1, 10)

@@ -46,14 +46,14 @@ class Stores:
 async def open_stores(
     config: StorageConfig,
     on_commit: Callable[[int, float], None] | None = None,
-    on_trouble: Callable[[str, str], None] = lambda what, words: None,
+    on_failure: Callable[[str, str], None] = lambda what, reason: None,
 ) -> Stores:
     """Open the store that the settings name; the caller closes it.
 
     Args:
         on_commit: called in a thread after each commit of SQLite, with its number of appends and
             its duration in seconds. Shared stores do not call it.
-        on_trouble: called in a thread with an event and an account in words: SQLite's files are no
+        on_failure: called in a thread with an event and an account in words: SQLite's files are no
             longer those that were opened, or are again (`store_gone`, `store_back`); PostgreSQL has
             lost commits (`store_went_back`), or two hosts can be written (`two_primaries`).
     Raises:
@@ -71,7 +71,7 @@ async def open_stores(
             etcd = await _open_etcd(config, shared, config.shards)
             return Stores(etcd, EtcdCoordination(access, prefix=shared.name, timeout_s=timeout_s))
         if shared.kind == "postgresql":
-            return await _open_postgres(config, shared, on_trouble)
+            return await _open_postgres(config, shared, on_failure)
         zookeeper = await _open_zookeeper(config, shared, config.shards)
         from coordinator.storage.zookeeper_coordination import ZooKeeperCoordination
 
@@ -79,21 +79,21 @@ async def open_stores(
         return Stores(zookeeper, agreed)
     if config.store == "memory":
         return Stores(MemoryLog())
-    sqlite = await asyncio.to_thread(_open_sqlite, config, on_commit, on_trouble)
+    sqlite = await asyncio.to_thread(_open_sqlite, config, on_commit, on_failure)
     return Stores(sqlite, announce=sqlite.announce)
 
 
 def _open_sqlite(
     config: StorageConfig,
     on_commit: Callable[[int, float], None] | None,
-    on_trouble: Callable[[str, str], None],
+    on_failure: Callable[[str, str], None],
 ) -> SqliteLog:
     folder, share = Path(config.data_dir), config.fixed_share
     shares.check_share(folder, share)
     if not config.share:
         shares.check_folder(folder, nodes=1)
     log = SqliteLog(
-        folder, shards=config.shards, share=share, on_commit=on_commit, on_trouble=on_trouble
+        folder, shards=config.shards, share=share, on_commit=on_commit, on_failure=on_failure
     )
     if config.share:
         shares.note_complete(folder, share)
@@ -145,7 +145,7 @@ async def _open_zookeeper(
 
 
 async def _open_postgres(
-    config: StorageConfig, shared: SharedStore, on_trouble: Callable[[str, str], None]
+    config: StorageConfig, shared: SharedStore, on_failure: Callable[[str, str], None]
 ) -> Stores:
     store = postgres_store(config, shared)
     from coordinator.storage.postgres_coordination import PostgresCoordination
@@ -153,14 +153,16 @@ async def _open_postgres(
 
     reservations = Reservations(store)
 
-    def tell_anew() -> None:
+    def renew_reservation() -> None:
         with contextlib.suppress(LogError):  # Then the next node that starts tells it.
             reservations.tell()
 
-    def report(event: str, words: str) -> None:
-        on_trouble(event, words)
+    def report(event: str, reason: str) -> None:
+        on_failure(event, reason)
         if event == "store_went_back":
-            threading.Thread(target=tell_anew, name="store-reservation", daemon=True).start()
+            threading.Thread(
+                target=renew_reservation, name="store-reservation", daemon=True
+            ).start()
 
     store.report = report
     log = await _postgres_log(store, config.shards)

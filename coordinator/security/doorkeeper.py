@@ -86,7 +86,7 @@ def behind(handler: Handler, doorkeeper: Doorkeeper) -> Handler:
     return answer
 
 
-def unauthorized(words: str) -> Response:
+def unauthorized(reason: str) -> Response:
     """Response 401, on which a browser asks its user for a token."""
     challenge = ("WWW-Authenticate", 'Basic realm="coordinator: the password is a token"')
-    return text(HTTPStatus.UNAUTHORIZED, words, challenge)
+    return text(HTTPStatus.UNAUTHORIZED, reason, challenge)

@@ -42,9 +42,11 @@ class Access:
         try:
             caller.identity = await self._identify(caller)
         except errors.Unauthenticated as error:
-            words = str(error)
-            self._guard.tell(Refusal(UNAUTHENTICATED, call.where, UNKNOWN, caller.peer, rule=words))
-            raise Unauthenticated(words) from error
+            reason = str(error)
+            self._guard.tell(
+                Refusal(UNAUTHENTICATED, call.where, UNKNOWN, caller.peer, rule=reason)
+            )
+            raise Unauthenticated(reason) from error
         except errors.KeysUnavailable as error:
             raise Unavailable(str(error)) from error
 

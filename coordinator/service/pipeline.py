@@ -209,7 +209,7 @@ class Pipeline:
             (reply,) = await self.answer(call, translation)
         except BaseException:
             if runner is not None:
-                runner.hear(StreamEnded(stream_id=attach.call_id, group_id=attach.group_id))
+                runner.receive(StreamEnded(stream_id=attach.call_id, group_id=attach.group_id))
             raise
         assert isinstance(reply, AttachReply)
         return reply, runner
@@ -359,10 +359,10 @@ class Pipeline:
             try:
                 replies = await self.node.ask(parts, span.parked)
             except asyncio.CancelledError:
-                self._tell_deleted(call, parts, None)
+                self._announce_deletions(call, parts, None)
                 raise
             span.answered(first_error(replies)[0].name)
-        self._tell_deleted(call, parts, replies)
+        self._announce_deletions(call, parts, replies)
         if isinstance(first, c.ListGroups):
             return await in_slices(merged_list(replies, first, is_shown))
         return merged(replies)
@@ -374,7 +374,7 @@ class Pipeline:
             return None
         return partial(access.may_read, call.caller)
 
-    def _tell_deleted(
+    def _announce_deletions(
         self, call: Call, requests: Sequence[c.Request], replies: Sequence[Reply] | None
     ) -> None:
         if call.kind.command is not c.DeleteGroup:
@@ -419,8 +419,8 @@ class Pipeline:
 def _check_reserved(requests: Sequence[c.Request]) -> None:
     """Refuse requests for the group that keeps the counts of topics. Raises `Malformed`."""
     if any(getattr(request, "group_id", "") == TOPICS_GROUP for request in requests):
-        words = "is reserved for the numbers of partitions that `coordinator topics` sets"
-        raise Malformed([Violation("group_id", words)])
+        reason = "is reserved for the numbers of partitions that `coordinator topics` sets"
+        raise Malformed([Violation("group_id", reason)])
 
 
 class _Streaming:

@@ -24,8 +24,8 @@ class TooSlow(Exhausted):
     """A watcher has left `BEHIND_MAX` rebalances unread."""
 
     def __init__(self) -> None:
-        words = "rebalances come faster than you read them: list them, and watch again"
-        super().__init__(words, retry_after_s=0)
+        reason = "rebalances come faster than you read them: list them, and watch again"
+        super().__init__(reason, retry_after_s=0)
 
 
 class RebalanceFeed:
@@ -39,11 +39,11 @@ class RebalanceFeed:
             return
         for event in events:
             if isinstance(event, RebalanceJournaled | PlanJournaled | HandoffJournaled):
-                told = event if isinstance(event, HandoffJournaled) else event.record
+                announced = event if isinstance(event, HandoffJournaled) else event.record
                 for queue in self._watchers:
                     # A watcher that is too far behind gets no more, and TooSlow when it reads.
                     if queue.qsize() <= BEHIND_MAX:
-                        queue.put_nowait(told)
+                        queue.put_nowait(announced)
 
     def close(self) -> None:
         """End every watch."""

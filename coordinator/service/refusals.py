@@ -81,13 +81,13 @@ class Malformed(CallRefused):
 
     outcome = "INVALID_ARGUMENT"
 
-    def __init__(self, violations: Sequence[Violation], words: str = "") -> None:
-        told = tuple(violations[:VIOLATIONS_MAX])
-        text = words or "; ".join(f"{v.field}: {v.description}" for v in told)
-        if len(told) < len(violations):
-            text += f"; and {len(violations) - len(told)} more"
+    def __init__(self, violations: Sequence[Violation], reason: str = "") -> None:
+        listed = tuple(violations[:VIOLATIONS_MAX])
+        text = reason or "; ".join(f"{v.field}: {v.description}" for v in listed)
+        if len(listed) < len(violations):
+            text += f"; and {len(violations) - len(listed)} more"
         super().__init__(text)
-        self.violations = told
+        self.violations = listed
 
     def within(self, path: str) -> Malformed:
         """Return it with `path` before each field: the path of a request inside another one."""

@@ -71,7 +71,9 @@ async def delete_topic(topics: Topics, ask: Ask, topic: str) -> Changed:
     """Delete the count that was set for a topic; returns once that is durable."""
     before = (await topics.refresh()).topics.get(topic, TopicCounts())
     if not before.set:
-        known = f"groups tell its {before.told} partitions, and none are set" * bool(before.told)
+        known = f"groups tell its {before.reported} partitions, and none are set" * bool(
+            before.reported
+        )
         return Changed(
             ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
             known or advice(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),

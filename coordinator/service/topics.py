@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from coordinator.core.ids import ShardId
-from coordinator.core.topics import ToldTopics, has_legal_name, log_end, told
+from coordinator.core.topics import ReportedTopics, has_legal_name, log_end, reported_topics
 from coordinator.runtime.node import Node
 from coordinator.runtime.payloads import PAYLOADS
 from coordinator.runtime.slices import PART, Work, in_slices
@@ -40,20 +40,20 @@ LogEnds = dict[str, dict[int, tuple[int, int]]]
 
 @dataclass(frozen=True, slots=True)
 class TopicCounts:
-    """Partitions of a topic, set by an operator and told by groups, and the number of groups."""
+    """Partitions of a topic, set by an operator and reported by members; number of groups."""
 
     set: int = 0
-    told: int = 0
+    reported: int = 0
     groups: int = 0
 
     @property
     def partitions(self) -> int:
-        return self.set or self.told
+        return self.set or self.reported
 
     def __add__(self, other: TopicCounts) -> TopicCounts:
         """Sum of what two shards know of one topic."""
         return TopicCounts(
-            max(self.set, other.set), max(self.told, other.told), self.groups + other.groups
+            max(self.set, other.set), max(self.reported, other.reported), self.groups + other.groups
         )
 
 
@@ -99,7 +99,7 @@ class Topics:
         """Topics as of the last refresh."""
         self._node = node
         self._peers = peers
-        self._here: dict[ShardId, ToldTopics] = {}
+        self._here: dict[ShardId, ReportedTopics] = {}
         self._counts_here: dict[ShardId, ShardTopics] = {}
         self._by_shard: dict[ShardId, ShardTopics] = {}
         self._clock = asyncio.get_running_loop().time
@@ -143,8 +143,8 @@ class Topics:
         """Log ends of these partitions, of which there are as many as one call may name."""
         log_ends = await self.log_ends_here(wanted)
         peers = self._node.peers() if self._peers is not None else []
-        for heard in await asyncio.gather(*(self._ends_at(peer, wanted) for peer in peers)):
-            for topic, ends in heard.items():
+        for ends_there in await asyncio.gather(*(self._ends_at(peer, wanted) for peer in peers)):
+            for topic, ends in ends_there.items():
                 mine = log_ends[topic]
                 for partition, (end, committed) in ends.items():
                     known = mine[partition]
@@ -181,7 +181,7 @@ class Topics:
 
     async def _refresh(self) -> None:
         began_s = self._clock()
-        heard = dict(await self.here())
+        by_shard = dict(await self.here())
         troubles: list[str] = []
         if self._peers is not None:
             peers = self._node.peers()
@@ -193,8 +193,8 @@ class Topics:
                 elif isinstance(answer, BaseException):
                     raise answer
                 else:
-                    heard |= answer
-        self._by_shard |= heard
+                    by_shard |= answer
+        self._by_shard |= by_shard
         self.view = await in_slices(_view(self._by_shard, self._node.settings.storage.shards))
         self._refreshed_s = began_s
         if self.view.left_out:
@@ -202,8 +202,8 @@ class Topics:
                 f"{self.view.left_out} topics that groups tell are left out: there are more than "
                 f"{ALL_PARTITIONS_MAX} partitions"
             )
-        for trouble in set(troubles) - self._troubles:
-            self._node.report(trouble)
+        for failure in set(troubles) - self._troubles:
+            self._node.report(failure)
         self._troubles = frozenset(troubles)
 
     async def _scan(self) -> None:
@@ -212,11 +212,13 @@ class Topics:
             if began_s < self._scan_at_s:
                 return
             self._scan_at_s = began_s
-            by_shard: dict[ShardId, ToldTopics] = {}
+            by_shard: dict[ShardId, ReportedTopics] = {}
             for shard, one_shard in self._node.loaded_shards().items():
-                before = self._here.get(shard, ToldTopics())
+                before = self._here.get(shard, ReportedTopics())
                 groups = list(one_shard.machine.groups.values())
-                by_shard[shard] = await in_slices(told(groups, PAYLOADS.partitions, before))
+                by_shard[shard] = await in_slices(
+                    reported_topics(groups, PAYLOADS.partitions, before)
+                )
             counts = await in_slices(_counts(by_shard))
             self._here, self._counts_here = by_shard, counts
             if self._scan_at_s == began_s:  # Nothing was changed meanwhile.
@@ -245,14 +247,14 @@ class Topics:
         return {}
 
 
-def _counts(told_topics: Mapping[ShardId, ToldTopics]) -> Work[dict[ShardId, ShardTopics]]:
+def _counts(reported_topics: Mapping[ShardId, ReportedTopics]) -> Work[dict[ShardId, ShardTopics]]:
     by_shard: dict[ShardId, ShardTopics] = {}
-    for shard, reported in told_topics.items():
+    for shard, reported in reported_topics.items():
         counts = by_shard[shard] = {}
-        for number, name in enumerate(reported.set.keys() | reported.told.keys()):
+        for number, name in enumerate(reported.set.keys() | reported.counts.keys()):
             groups = len(reported.groups.get(name, ()))
             counts[name] = TopicCounts(
-                reported.set.get(name, 0), reported.told.get(name, 0), groups
+                reported.set.get(name, 0), reported.counts.get(name, 0), groups
             )
             if not number % PART:
                 yield
@@ -273,9 +275,9 @@ def _view(by_shard: Mapping[ShardId, ShardTopics], shards: int) -> Work[TopicVie
             yield
         counts = merged[name]
         if not counts.set:
-            if partitions + counts.told > ALL_PARTITIONS_MAX:
+            if partitions + counts.reported > ALL_PARTITIONS_MAX:
                 continue
-            partitions += counts.told
+            partitions += counts.reported
         kept[name] = counts
     return TopicView(kept, len(by_shard) >= shards, len(merged) - len(kept))
 

@@ -84,11 +84,11 @@ class KafkaConfig(Section):
 
     def __post_init__(self) -> None:
         Section.__post_init__(self)  # A slotted dataclass has no `super()`: it is made twice.
-        told = self.kafka_told_address
-        if told is not None and is_wildcard(told[0]):
+        kafka_address = self.kafka_advertised_address
+        if kafka_address is not None and is_wildcard(kafka_address[0]):
             raise InvalidSetting(
-                f"Kafka's clients cannot connect to {told[0]}: give kafka_advertise the HOST:PORT "
-                "at which they reach this node"
+                f"Kafka's clients cannot connect to {kafka_address[0]}: give kafka_advertise the "
+                "HOST:PORT at which they reach this node"
             )
 
     @property
@@ -97,7 +97,7 @@ class KafkaConfig(Section):
         return address_or_none(self.kafka_listen)
 
     @property
-    def kafka_told_address(self) -> tuple[str, int] | None:
+    def kafka_advertised_address(self) -> tuple[str, int] | None:
         """Host and port that clients are told; None if there is no listener. Port 0: the one that
         is listened at."""
         if self.kafka_address is None:

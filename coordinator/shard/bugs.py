@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from types import TracebackType
 
-from coordinator.shard.effects import Trouble
+from coordinator.shard.effects import Problem
 
 BACKOFF_MS = 1_000
 BACKOFF_MS_MAX = 60_000
@@ -17,7 +17,7 @@ class Bugs:
 
     def __init__(self) -> None:
         self._count = 0
-        self._told: set[tuple[object, ...]] = (
+        self._logged: set[tuple[object, ...]] = (
             set()
         )  # Type and stack of each error already reported.
 
@@ -25,16 +25,16 @@ class Bugs:
         """Reset the counter if the shard has served for `BACKOFF_MS_MAX`."""
         if served_ms >= BACKOFF_MS_MAX:
             self._count = 0
-            self._told.clear()
+            self._logged.clear()
 
-    def add(self, error: Exception) -> Trouble:
+    def add(self, error: Exception) -> Problem:
         """Count an error; the result carries its traceback the first time that stack is seen."""
         self._count += 1
-        partition = (type(error), *_locations(error.__traceback__))
-        if partition not in self._told:
-            self._told.add(partition)
-            return Trouble("the shard is inconsistent and is loaded again", error)
-        return Trouble(
+        fingerprint = (type(error), *_locations(error.__traceback__))
+        if fingerprint not in self._logged:
+            self._logged.add(fingerprint)
+            return Problem("the shard is inconsistent and is loaded again", error)
+        return Problem(
             f"the shard is inconsistent for the {self._count}th time in a row and is loaded again "
             f"in {self.backoff_ms() / 1000:g} s: {type(error).__name__}: {error}"
         )

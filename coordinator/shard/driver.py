@@ -44,12 +44,12 @@ from coordinator.shard.effects import (
     Load,
     Loaded,
     LogFailed,
+    Problem,
     Recovery,
     StandbyShard,
     Start,
     Stop,
     TakeOver,
-    Trouble,
     WriteEntry,
     WriteSnapshot,
 )
@@ -128,7 +128,7 @@ class ShardDriver:
         self._policy = SnapshotPolicy(0, 0, 0)
         self._followers: tuple[int, ...] | None = None
         self._serves_since_ms = 0
-        self._trouble = ""  # Last problem of the log that was reported.
+        self._problem = ""  # Last problem of the log that was reported.
         self._bugs = Bugs()
         # All other inputs go to the shard unchanged.
         self._handlers: dict[type, Callable[[Any], None]] = {
@@ -253,7 +253,7 @@ class ShardDriver:
     def _log_failed(self, failed: LogFailed) -> None:
         job = failed.job
         if job is self._snapshot:
-            self._no_snapshot(Trouble(f"no snapshot was taken: {failed.words}"))
+            self._no_snapshot(Problem(f"no snapshot was taken: {failed.reason}"))
         if job is not self._job:
             return
         self._job = None
@@ -263,15 +263,15 @@ class ShardDriver:
                 self._append_failed(job.append, failed)
             case TakeOver() if is_fenced:
                 # The controller has granted the shard to another node meanwhile.
-                self._report(f"shard {self.shard_id} is led elsewhere: {failed.words}")
+                self._report(f"shard {self.shard_id} is led elsewhere: {failed.reason}")
                 self._phase = Phase.ENDED
             case TakeOver():
-                self._report(f"the log cannot be written: {failed.words}")
+                self._report(f"the log cannot be written: {failed.reason}")
                 self._take_over(BACKOFF_MS)
             case _ if is_fenced:
                 self._take_over()  # By an earlier attempt of this node, or as above.
             case _:
-                self._report(f"the log cannot be read: {failed.words}")
+                self._report(f"the log cannot be read: {failed.reason}")
                 self._take_over(BACKOFF_MS)
 
     def _found_damage(self, damage: FoundDamage) -> None:
@@ -293,7 +293,7 @@ class ShardDriver:
         job, error = broken.job, broken.error
         if job is not None and job is self._snapshot:
             self._no_snapshot(
-                Trouble("no snapshot was taken", error)
+                Problem("no snapshot was taken", error)
             )  # The log still has all entries.
         elif isinstance(job, Compute):
             error_text = f"{type(error).__name__}: {error}"
@@ -369,7 +369,7 @@ class ShardDriver:
         if outbox.append is not None:
             self._write(outbox.append)
         if outbox.unloaded and self._phase is not Phase.ENDED:
-            self._tell(Trouble("the log has refused this node"))
+            self._tell(Problem("the log has refused this node"))
             self._let_go(ErrorCode.NOT_COORDINATOR)
             self._load_again()
 
@@ -392,15 +392,15 @@ class ShardDriver:
 
     def _append_failed(self, append: Append, failed: LogFailed) -> None:
         if failed.failure in (AppendFailure.UNAVAILABLE, AppendFailure.AMBIGUOUS):
-            self._report(f"the log cannot be written: {failed.words}")
+            self._report(f"the log cannot be written: {failed.reason}")
         self._step(AppendFailed(append.sequence, failed.failure, failed.is_lasting))
-        if failed.words:
+        if failed.reason:
             self._effects.replies = [
-                (call_id, replace(reply, message=f"{reply.message} ({failed.words})"))
+                (call_id, replace(reply, message=f"{reply.message} ({failed.reason})"))
                 for call_id, reply in self._effects.replies
             ]
 
-    def _no_snapshot(self, trouble: Trouble) -> None:
+    def _no_snapshot(self, trouble: Problem) -> None:
         self._snapshot = None
         self._policy.end(0)
         self._tell(trouble)
@@ -472,18 +472,18 @@ class ShardDriver:
             self._job = job
             self._effects.jobs = _joined(self._effects.jobs, [job])
 
-    def _tell(self, told: Trouble | Recovery) -> None:
-        self._effects.told = _joined(self._effects.told, [told])
+    def _tell(self, notice: Problem | Recovery) -> None:
+        self._effects.notices = _joined(self._effects.notices, [notice])
 
-    def _report(self, trouble: str) -> None:
-        if trouble != self._trouble:
-            self._trouble = trouble
-            self._tell(Trouble(trouble))
+    def _report(self, reason: str) -> None:
+        if reason != self._problem:
+            self._problem = reason
+            self._tell(Problem(reason))
 
     def _recovered(self) -> None:
-        if self._trouble:
-            self._tell(Recovery(f"no longer: {self._trouble}"))
-            self._trouble = ""
+        if self._problem:
+            self._tell(Recovery(f"no longer: {self._problem}"))
+            self._problem = ""
 
     def _next_wake_ms(self) -> int | None:
         later_ms = None if self._later is None else self._later[0]

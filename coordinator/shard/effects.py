@@ -138,7 +138,7 @@ class LogFailed:
     job: Job
     failure: AppendFailure
     is_lasting: bool = False
-    words: str = ""
+    reason: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,10 +164,10 @@ DriverInput = Input | Start | Stop | Done | LogFailed | FoundDamage | Broken
 
 
 @dataclass(frozen=True, slots=True)
-class Trouble:
+class Problem:
     """Log line about a failure; with the exception if it is an internal error."""
 
-    words: str
+    reason: str
     error: Exception | None = None
 
 
@@ -175,7 +175,7 @@ class Trouble:
 class Recovery:
     """Log line about the end of a failure."""
 
-    words: str
+    reason: str
 
 
 @dataclass(slots=True)
@@ -197,6 +197,6 @@ class Effects:
     ended: Sequence[tuple[CallId, StreamEnd]] = ()
     in_sync: frozenset[int] | None = None
     events: Sequence[Event] = ()
-    told: Sequence[Trouble | Recovery] = ()
+    notices: Sequence[Problem | Recovery] = ()
     wake_at_ms: int | None = None
     has_dormant_groups: bool = False

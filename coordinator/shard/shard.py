@@ -220,9 +220,9 @@ class Shard:
         self._drain(outbox)
         return self._finish(outbox)
 
-    def _renews(self, heard: SessionHeartbeat) -> bool:
+    def _renews(self, heartbeat: SessionHeartbeat) -> bool:
         """Short path of a session member's heartbeat: True if it moves the lease and no more."""
-        member = self.machine.session_beat(heard, self._now_ms)
+        member = self.machine.session_beat(heartbeat, self._now_ms)
         operation = None if member is None else self._sessions.find(member.member_id)
         if member is None or operation is None:
             return False

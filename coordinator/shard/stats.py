@@ -95,7 +95,7 @@ class ClusterStats:
 def shortest_lease_ms(groups: Iterable[SessionGroup]) -> int:
     """The shortest lease that a member was told; 0: there is no member."""
     leases = (
-        member.told_lease_ms or member.lease_ms
+        member.notified_lease_ms or member.lease_ms
         for group in groups
         for member in list(group.members.values())
     )

@@ -121,9 +121,9 @@ class DelayedProduce(Wait):
         With NONE the records are durable. It may come after a time-out, and before the nodes in
         sync have the records.
         """
-        settled, self._settled = self._settled, None
-        if settled is not None:
-            self._queue.post(replace(settled, error=error))
+        follow_up, self._settled = self._settled, None
+        if follow_up is not None:
+            self._queue.post(replace(follow_up, error=error))
 
     def run(self) -> None:
         if not self.is_completed:

@@ -194,8 +194,8 @@ class GroupFiles:
             expected: dict[str, int] = {}
             here: dict[int, list[Entry]] = {}
             while left and len(here) < PAGES_AT_ONCE:
-                room = LONG - len(last)
-                here[number], left, last = last + left[:room], left[room:], []
+                capacity = LONG - len(last)
+                here[number], left, last = last + left[:capacity], left[capacity:], []
                 name = _name(topic, number)
                 contents[name] = page_of(here[number])
                 if number in pages:

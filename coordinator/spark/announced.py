@@ -138,9 +138,9 @@ def announced_batch(java: int, batch_id: int, offsets: str | None = None) -> Gro
     """
     announcements = _announcements(java)
     if offsets is not None:
-        told = offsets.replace("\\", "")  # In checkpoints they may be text in JSON.
+        text = offsets.replace("\\", "")  # In checkpoints they may be text in JSON.
         announcements = [
-            one for one in announcements if json.dumps({"id": one["end"]["id"]})[1:-1] in told
+            one for one in announcements if json.dumps({"id": one["end"]["id"]})[1:-1] in text
         ]
     if not announcements:
         raise SinkRefused(

@@ -124,8 +124,8 @@ def read_assigned(
     key = (str(options.get("coordinator")), group, source)
     if key in _OPEN:
         _OPEN.pop(key).close()
-    told = {"group": group, "source": source, **options}
-    _OPEN[key] = batch = _begun(spark, schema, read_options, told)
+    options_given = {"group": group, "source": source, **options}
+    _OPEN[key] = batch = _begun(spark, schema, read_options, options_given)
     return batch.rows
 
 
@@ -158,9 +158,9 @@ def _close_all() -> None:
 
 
 def _begun(
-    spark: Any, schema: Any, read_options: Mapping[str, str] | None, told: Mapping[str, Any]
+    spark: Any, schema: Any, read_options: Mapping[str, str] | None, given: Mapping[str, Any]
 ) -> AssignedRows:
-    _, parsed = options_of_read({**DEFAULTS, **told})
+    _, parsed = options_of_read({**DEFAULTS, **given})
     options = parsed.in_group()
     planner = Planner(options, scans_files=True)
     try:

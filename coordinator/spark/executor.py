@@ -34,7 +34,7 @@ from coordinator.sources.base import Source, partitions_of
 from coordinator.sources.group import Summary, Work, ends_of, in_group
 from coordinator.sources.group import consume as consume_here
 from coordinator.spark.logs import log_like_spark
-from coordinator.spark.refusals import told_plainly
+from coordinator.spark.refusals import with_plain_errors
 from coordinator.spark.worker_imports import ImportedInWorkers
 
 LOGGER = logging.getLogger(__name__)
@@ -210,7 +210,7 @@ class _Slots(metaclass=ImportedInWorkers):
         _leave_with_executor()
         for batch in batches:
             for slot in batch["id"].to_pylist():
-                with told_plainly():
+                with with_plain_errors():
                     summary = self._run(slot)
                 yield pa.RecordBatch.from_pylist([asdict(summary)])
 

@@ -33,10 +33,10 @@ class FilesSource(DataSource, metaclass=ImportedInWorkers):
     def streamReader(self, schema: StructType) -> FilesReader:
         from coordinator.spark.logs import log_like_spark
         from coordinator.spark.options import StreamOptions
-        from coordinator.spark.refusals import told_plainly
+        from coordinator.spark.refusals import with_plain_errors
         from coordinator.spark.stream import FilesReader
 
         log_like_spark()
         options = {name: value for name, value in self.options.items() if name != STREAM}
-        with told_plainly():
+        with with_plain_errors():
             return FilesReader(StreamOptions.parse(options), self.options[STREAM])

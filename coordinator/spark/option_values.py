@@ -56,7 +56,7 @@ def truth(options: Mapping[str, str], name: str, *, default: bool) -> bool:
         ) from None
 
 
-def offsets_told(
+def offsets_of_option(
     text: str, name: str, words: tuple[str, ...], topics: tuple[str, ...]
 ) -> str | dict[int, int]:
     """Parse startingOffsets or endingOffsets: a word, or offsets by partition.

@@ -30,7 +30,7 @@ from coordinator.sources.location import FILE_SETTINGS, nearest
 from coordinator.spark.option_values import (
     EARLIEST,
     LATEST,
-    offsets_told,
+    offsets_of_option,
     truth,
     whole_number,
 )
@@ -203,8 +203,10 @@ class StreamOptions:
             instance=named.get("instance"),
             max_in_batch=_most_in_batch(named, source),
             min_partitions=whole_number(named, "minPartitions", None, most=MOST_TASKS),
-            starting_offsets=offsets_told(starting, "startingOffsets", (EARLIEST, LATEST), topics),
-            ending_offsets=offsets_told(ending, "endingOffsets", (LATEST,), topics),
+            starting_offsets=offsets_of_option(
+                starting, "startingOffsets", (EARLIEST, LATEST), topics
+            ),
+            ending_offsets=offsets_of_option(ending, "endingOffsets", (LATEST,), topics),
             available_now_rest=rest,
             fail_on_data_loss=truth(named, "failOnDataLoss", default=True),
             allow_empty=truth(named, "allowEmpty", default=False),
@@ -277,11 +279,11 @@ class StreamOptions:
             BadOption: startingOffsets or endingOffsets names one that does not exist.
         """
         numbers = partitions_of(self.source, allow_empty=self.allow_empty)
-        for name, told in (
+        for name, offsets in (
             ("startingOffsets", self.starting_offsets),
             ("endingOffsets", self.ending_offsets),
         ):
-            unknown = [] if isinstance(told, str) else sorted(set(told) - set(numbers))
+            unknown = [] if isinstance(offsets, str) else sorted(set(offsets) - set(numbers))
             if unknown and numbers:
                 raise BadOption(
                     f"{name} names partition {unknown[0]}, and {self.source.topic} has those from "
@@ -319,13 +321,13 @@ class StreamOptions:
         """
         gone = sorted(p for p, commit in stored.items() if commit.offset > 0 and p not in numbers)
         if gone:
-            told = (
+            reason = (
                 f"partition {gone[0]} of {self.source.topic} is gone: offset "
                 f"{stored[gone[0]].offset} is stored, and there are {len(numbers)} partitions"
             )
             if self.fail_on_data_loss:
-                raise DataLost(f"{told}; failOnDataLoss=false goes on without it")
-            LOGGER.warning("%s (failOnDataLoss=false goes on without it)", told)
+                raise DataLost(f"{reason}; failOnDataLoss=false goes on without it")
+            LOGGER.warning("%s (failOnDataLoss=false goes on without it)", reason)
         told_latest = self.starting_offsets == LATEST or (
             not isinstance(self.starting_offsets, str) and -1 in self.starting_offsets.values()
         )
@@ -425,12 +427,12 @@ class StreamOptions:
 
 
 def _at(
-    told: str | Mapping[int, int], partition: int, first: int, end: int, *, otherwise: int
+    offsets: str | Mapping[int, int], partition: int, first: int, end: int, *, otherwise: int
 ) -> int:
     """An offset that an option says, within the log."""
-    if isinstance(told, str):
-        return end if told == LATEST else first
-    at = told.get(partition, otherwise)
+    if isinstance(offsets, str):
+        return end if offsets == LATEST else first
+    at = offsets.get(partition, otherwise)
     return {-2: first, -1: end}.get(at, min(max(at, first), end))
 
 
@@ -442,10 +444,10 @@ def _in_our_names(options: Mapping[str, str]) -> dict[str, str]:
     """
     ours = {name: value for name, value in options.items() if not name.startswith(_KAFKA)}
     brokers = options.get("kafka.bootstrap.servers")
-    told = {name: value for name, value in ours.items() if name in _ALIASES}
+    named = {name: value for name, value in ours.items() if name in _ALIASES}
     if "kafka.group.id" in options:
-        told["kafka.group.id"] = options["kafka.group.id"]
-    for name in told:
+        named["kafka.group.id"] = options["kafka.group.id"]
+    for name in named:
         ours.pop(name, None)
     librdkafka = {
         name.removeprefix(_KAFKA): value
@@ -453,18 +455,18 @@ def _in_our_names(options: Mapping[str, str]) -> dict[str, str]:
         if name.startswith(_KAFKA) and name not in _ALIASES
     }
     if brokers is not None:
-        topic = told.pop("subscribe", None)
+        topic = named.pop("subscribe", None)
         if topic is None:
             raise ValueError("kafka.bootstrap.servers needs subscribe, which names the topic")
         if "," in topic:
             raise ValueError(f"subscribe={topic[:80]}: a query reads one topic")
         settings = f"#{urlencode(librdkafka)}" if librdkafka else ""
-        told["kafka.bootstrap.servers"] = f"kafka://{brokers}/{topic}{settings}"
+        named["kafka.bootstrap.servers"] = f"kafka://{brokers}/{topic}{settings}"
     elif librdkafka:
         raise ValueError(
             f"kafka.{next(iter(librdkafka))} needs kafka.bootstrap.servers and subscribe"
         )
-    for name, value in told.items():
+    for name, value in named.items():
         here = _ALIASES[name]
         if ours.setdefault(here.lower(), value) != value:
             raise ValueError(f"{name} and {here} say the same, and differently: give one of them")
@@ -485,24 +487,24 @@ def _most_in_batch(options: Mapping[str, str], source: Source) -> int | None:
     return whole_number(options, right, None, most=2**63 - 1)
 
 
-def _protocol(told: str) -> GroupProtocol:
+def _protocol(protocol: str) -> GroupProtocol:
     for known in (CLASSIC, SESSION):
-        if told.strip().lower() == known:
+        if protocol.strip().lower() == known:
             return known
     raise ValueError(
-        f"protocol={told[:80]}: expected is {CLASSIC} or {SESSION}"
-        f"{nearest(told[:80], (CLASSIC, SESSION))}"
+        f"protocol={protocol[:80]}: expected is {CLASSIC} or {SESSION}"
+        f"{nearest(protocol[:80], (CLASSIC, SESSION))}"
     )
 
 
 def _credentials(options: Mapping[str, str]) -> Credentials:
-    told = Credentials.from_environment()
+    from_environment = Credentials.from_environment()
     return replace(
-        told,
-        tls=truth(options, "tls", default=told.tls),
-        ca_file=options.get("tlsca", told.ca_file),
-        cert_file=options.get("tlscert", told.cert_file),
-        key_file=options.get("tlskey", told.key_file),
-        token_file=options.get("tokenfile", told.token_file),
-        proxy=options.get("proxy", told.proxy),
+        from_environment,
+        tls=truth(options, "tls", default=from_environment.tls),
+        ca_file=options.get("tlsca", from_environment.ca_file),
+        cert_file=options.get("tlscert", from_environment.cert_file),
+        key_file=options.get("tlskey", from_environment.key_file),
+        token_file=options.get("tokenfile", from_environment.token_file),
+        proxy=options.get("proxy", from_environment.proxy),
     )

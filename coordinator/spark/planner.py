@@ -24,7 +24,7 @@ from coordinator.client.worker.topics import TopicCounts
 from coordinator.commit_metadata import fingerprint, new_id, parsed
 from coordinator.sources.base import LogChanged, Snapshot, snapshots_of
 from coordinator.sources.files import PARTS, FileLog, FileRange, FileSnapshot
-from coordinator.sources.group.commits import commit_told
+from coordinator.sources.group.commits import commit_to_group
 from coordinator.sources.group.measures import topics_of_source
 from coordinator.sources.progress import told_to
 from coordinator.spark.options import FAIL, WAIT, StreamOptions
@@ -37,7 +37,7 @@ from coordinator.spark.ranges import (
     plan,
     rounded,
 )
-from coordinator.spark.refusals import RestUnread
+from coordinator.spark.refusals import RowsLeftUnread
 
 LOGGER = logging.getLogger(__name__)
 JOIN_PATIENCE_S = 120.0
@@ -211,7 +211,7 @@ class Planner:
         """False if a query with AvailableNow is to wait for rows of partitions it does not own.
 
         Raises:
-            RestUnread: it is to fail because of them.
+            RowsLeftUnread: it is to fail because of them.
         """
         if self._until is None:
             return True
@@ -229,14 +229,14 @@ class Planner:
                 rest[p] = self._until[p] - at
         if not rest or options.available_now_rest == WAIT:
             return not rest
-        told = (
+        reason = (
             f"{sum(rest.values())} rows that were there when the query began are not committed "
             f"yet: those of the partitions {', '.join(map(str, sorted(rest)))}, which other "
             f"members of group {options.group} own"
         )
         if options.available_now_rest == FAIL:
-            raise RestUnread(told)
-        LOGGER.warning("%s (availableNowRest=wait or fail waits for them or fails)", told)
+            raise RowsLeftUnread(reason)
+        LOGGER.warning("%s (availableNowRest=wait or fail waits for them or fails)", reason)
         return True
 
     def commit(self, batch: BatchRanges) -> None:
@@ -331,7 +331,7 @@ class Planner:
     ) -> None:
         if self._scans_files and batch.id == self._planned.id:
             _files_within(batch, self._planned.snapshots)  # They were read after they were planned.
-        commit_told(
+        commit_to_group(
             member,
             batch.commits(self.options.source.topic),
             expected={self.options.key(p): r.stored for p, r in batch.ranges.items()},
@@ -378,7 +378,7 @@ class Planner:
                 since[partition] = commit
         return since
 
-    def _told_of_reset(
+    def _offsets_were_reset(
         self, batch: BatchRanges, by_others: Mapping[TopicPartition, OffsetAndMetadata]
     ) -> str:
         offsets = {str(p): c.offset for p, c in by_others.items()}
@@ -403,7 +403,7 @@ class Planner:
         expected = {p: batch.ranges[p.partition].stored for p in commits}
         set_since = self._set_by_others(batch, unfinished)
         if set_since:
-            LOGGER.warning("%s", self._told_of_reset(batch, set_since))
+            LOGGER.warning("%s", self._offsets_were_reset(batch, set_since))
         moved = {p: unfinished[p].offset for p in commits if unfinished[p].offset != expected[p]}
         done = {p: offset for p, offset in moved.items() if p not in set_since}
         if done:
@@ -415,7 +415,7 @@ class Planner:
         if not left:
             return
         try:
-            commit_told(
+            commit_to_group(
                 member,
                 {p: commits[p] for p in left},
                 expected={p: expected[p] for p in left},

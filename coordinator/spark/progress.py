@@ -75,12 +75,12 @@ class Share:
     @classmethod
     def from_offset(cls, offset: Mapping[str, Any]) -> Share:
         """Decode an offset that `to_offset` made."""
-        told = {name: offset[name] for name in ("group", "topic", "member", "partitions")}
+        identity = {name: offset[name] for name in ("group", "topic", "member", "partitions")}
         committed, planned, ends = (
             {int(p): one[name] for p, one in offset["offsets"].items()}
             for name in ("committed", "planned", "end")
         )
-        return cls(**told, committed=committed, planned=planned, ends=ends)
+        return cls(**identity, committed=committed, planned=planned, ends=ends)
 
 
 def shares_of(progress: Any) -> list[Share]:  # Any: pyspark's StreamingQueryProgress.

@@ -24,18 +24,18 @@ class BadOption(ValueError):
     """An option of `consumer_group` is missing, unknown, or has an invalid value."""
 
 
-class RestUnread(Exception):
+class RowsLeftUnread(Exception):
     """A query with AvailableNow is done with its partitions, and others' rows are not committed."""
 
 
 _REFUSALS = (
-    LogChanged, NothingFound, BadLayout, BadRow, BadText, DataLost, BadOption, RestUnread,
+    LogChanged, NothingFound, BadLayout, BadRow, BadText, DataLost, BadOption, RowsLeftUnread,
     CoordinatorError,
 )  # fmt: skip
 
 
 @contextmanager
-def told_plainly() -> Iterator[None]:
+def with_plain_errors() -> Iterator[None]:
     """Have Spark show only the message of a refusal. No effect outside of its workers."""
     try:
         yield

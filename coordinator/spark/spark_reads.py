@@ -62,14 +62,14 @@ def options_of_read(settings: Mapping[str, Any]) -> tuple[dict[str, str], Stream
     for name in settings:
         if name.lower() in _IN_SPARK:
             raise BadOption(f"{name} is not for reads by Spark: use {_IN_SPARK[name.lower()]}")
-    told = {name: _text(value) for name, value in settings.items()}
-    options = StreamOptions.parse(told)
+    texts = {name: _text(value) for name, value in settings.items()}
+    options = StreamOptions.parse(texts)
     log = options.source
     if isinstance(log, SqlTable):
-        return told, options
+        return texts, options
     if not isinstance(log, FileLog) or log.format not in FORMATS:
         raise BadOption(
-            f"source={told['source'][:80]}: Spark reads directories of {', '.join(FORMATS)}, and "
+            f"source={texts['source'][:80]}: Spark reads directories of {', '.join(FORMATS)}, and "
             "tables (sql:), for a group, such as parquet:/logs/flights"
             f"{_ADVICE.get(getattr(log, 'format', ''), '')}"
         )
@@ -80,7 +80,7 @@ def options_of_read(settings: Mapping[str, Any]) -> tuple[dict[str, str], Stream
         raise NothingFound(f"there is no directory {log.root}{advice}")
     if entry is not None and not entry.is_folder:
         raise BadOption(f"{log.root} is a file: name its directory, {log.format}:{log.root.parent}")
-    return told, options
+    return texts, options
 
 
 def _text(value: Any) -> str:

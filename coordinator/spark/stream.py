@@ -42,7 +42,7 @@ from coordinator.spark.logs import log_like_spark
 from coordinator.spark.options import StreamOptions
 from coordinator.spark.planner import Planner
 from coordinator.spark.ranges import NO_BATCH, BatchRanges
-from coordinator.spark.refusals import BadOption, told_plainly
+from coordinator.spark.refusals import BadOption, with_plain_errors
 from coordinator.spark.sinks.protocol import SinkRefused
 from coordinator.spark.tasks import RangePartition, read, tasks
 from coordinator.spark.worker_imports import ImportedInWorkers
@@ -60,21 +60,21 @@ class ConsumerGroupSource(DataSource, metaclass=ImportedInWorkers):
         return "consumer_group"
 
     def schema(self) -> StructType:
-        with told_plainly():
+        with with_plain_errors():
             options = StreamOptions.parse(self.options)
             options.partitions()
             return from_arrow_schema(options.source.schema())
 
     def streamReader(self, schema: StructType) -> GroupStreamReader:
         log_like_spark()
-        with told_plainly():
+        with with_plain_errors():
             options = StreamOptions.parse(self.options)
             options.check_stream()
             # Also without a schema of the user's: Spark has one type where Arrow has several.
             return GroupStreamReader(options.reading(to_arrow_schema(schema, timezone="UTC")))
 
     def reader(self, schema: StructType) -> NoReturn:
-        with told_plainly():
+        with with_plain_errors():
             raise BadOption(
                 "consumer_group is a source of streams: coordinator.spark.reading and "
                 "read_assigned read what a group has not read, with Spark's own readers"
@@ -109,7 +109,7 @@ class GroupStreamReader(
         rows = self._options.max_in_batch
         return ReadAllAvailable() if rows is None else ReadMaxRows(rows)
 
-    @told_plainly()
+    @with_plain_errors()
     def prepareForTriggerAvailableNow(self) -> None:
         self._planning().read_until_now()
 
@@ -134,7 +134,7 @@ class GroupStreamReader(
         share = None if self._planner is None else self._planner.share
         return None if share is None else share.to_offset()
 
-    @told_plainly()
+    @with_plain_errors()
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[RangePartition]:
         batch = BatchRanges.from_offset(self._announced(end))
         if start == end:
@@ -167,9 +167,9 @@ class GroupStreamReader(
 
     @contextlib.contextmanager
     def _told_with_address(self) -> Iterator[None]:
-        """Errors as `told_plainly`; that the coordinator does not answer, with its address."""
+        """Errors as `with_plain_errors`; that the coordinator does not answer, with its address."""
         address = self._options.coordinator
-        with told_plainly():
+        with with_plain_errors():
             try:
                 yield
             except Unavailable as error:
@@ -206,7 +206,7 @@ class GroupStreamReader(
 class FilesReader(GroupStreamReader):
     """Stream reader without rows, which announces the files of each batch."""
 
-    @told_plainly()
+    @with_plain_errors()
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[RangePartition]:
         batch = NO_BATCH if start == end else BatchRanges.from_offset(end)
         self._announced(batch.to_offset(), self._planning().files(batch))

@@ -77,7 +77,7 @@ class TableReader:
         )
 
 
-def jdbc(url: str, told: str | None) -> tuple[str, dict[str, str]]:
+def jdbc(url: str, location: str | None) -> tuple[str, dict[str, str]]:
     """JDBC's URL of a database, and options that say who connects, by which driver.
 
     Raises:
@@ -87,12 +87,14 @@ def jdbc(url: str, told: str | None) -> tuple[str, dict[str, str]]:
 
     parsed = sa.make_url(url)
     kind = (
-        parsed.get_backend_name() if told is None else told.removeprefix("jdbc:").partition(":")[0]
+        parsed.get_backend_name()
+        if location is None
+        else location.removeprefix("jdbc:").partition(":")[0]
     )
     access = {"user": parsed.username, "password": parsed.password, "driver": DRIVERS.get(kind)}
     options = {name: str(value) for name, value in access.items() if value is not None}
-    if told is not None:
-        return told, options
+    if location is not None:
+        return location, options
     if kind not in DRIVERS or not parsed.host:
         shown = parsed.render_as_string(hide_password=True)
         raise BadOption(

@@ -9,7 +9,7 @@ from pyspark.sql.datasource import InputPartition
 
 from coordinator.sources.base import Snapshot
 from coordinator.spark.ranges import split
-from coordinator.spark.refusals import told_plainly
+from coordinator.spark.refusals import with_plain_errors
 from coordinator.spark.worker_imports import ImportedInWorkers
 
 
@@ -41,5 +41,5 @@ def tasks(
 def read(partition: InputPartition) -> Iterator[Any]:  # Any: Arrow is untyped.
     """The rows of a task. Refusals are told plainly while they are read, too."""
     assert isinstance(partition, RangePartition)
-    with told_plainly():
+    with with_plain_errors():
         yield from partition.snapshot.read(partition.begin, partition.end)

@@ -285,17 +285,17 @@ def _disregard(call: asyncio.Task[Any]) -> None:
 
 def failure_of(error: grpc.aio.AioRpcError) -> LogError:
     """Classify an error of a write as one of the four failures of a log."""
-    words = f"etcd: {error.details()}"
+    reason = f"etcd: {error.details()}"
     match error.code():
         case grpc.StatusCode.RESOURCE_EXHAUSTED:
             # "mvcc: database space exceeded"; requests above etcd's own rate are soon taken.
-            return Unavailable(words, is_lasting="space exceeded" in words)
+            return Unavailable(reason, is_lasting="space exceeded" in reason)
         case grpc.StatusCode.INVALID_ARGUMENT if "too large" in (error.details() or ""):
-            return TooLarge(words)
+            return TooLarge(reason)
         case grpc.StatusCode.UNAUTHENTICATED | grpc.StatusCode.PERMISSION_DENIED:
-            return Unavailable(words, is_lasting=True)
+            return Unavailable(reason, is_lasting=True)
         case _:
-            return Ambiguous(words)
+            return Ambiguous(reason)
 
 
 def _read(path: Path | None) -> bytes | None:

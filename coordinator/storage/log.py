@@ -35,8 +35,8 @@ class Unavailable(LogError):
             login. Writes are refused at once then; otherwise they are retried for a while.
     """
 
-    def __init__(self, *words: object, is_lasting: bool = False) -> None:
-        super().__init__(*words)
+    def __init__(self, *reason: object, is_lasting: bool = False) -> None:
+        super().__init__(*reason)
         self.is_lasting = is_lasting
 
 

@@ -152,8 +152,8 @@ class PostgresLog:
             log.shards = await asyncio.to_thread(log._make, shards)
         except (LogError, psycopg.Error) as error:
             await log.close()
-            words = " ".join(str(error).split())
-            raise CannotOpen(f"{store.server.target}: {words}") from error
+            reason = " ".join(str(error).split())
+            raise CannotOpen(f"{store.server.target}: {reason}") from error
         except BaseException:
             await log.close()
             raise

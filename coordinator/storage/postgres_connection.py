@@ -139,18 +139,18 @@ def _hosts_of(parameters: dict[str, Any]) -> tuple[dict[str, str], ...]:
     known = {key: str(parameters.pop(key)) for key in HOST_KEYS if key in parameters}
     if "host" not in known and "hostaddr" not in known:
         known = _defaults(parameters.get("service")) | known
-    lists = {key: told.split(",") for key, told in known.items()}
-    count = max((len(told) for told in lists.values()), default=1)
+    lists = {key: value.split(",") for key, value in known.items()}
+    count = max((len(value) for value in lists.values()), default=1)
     if len(lists.get("port", ())) == 1:
         lists["port"] *= count
-    if any(len(told) != count for told in lists.values()):
+    if any(len(value) != count for value in lists.values()):
         raise CannotOpen("the URL of the store names hosts and ports in different numbers")
     if not all(port.isdecimal() for port in lists.get("port", ()) if port):
         raise CannotOpen(_NOT_UNDERSTOOD)
     if any("@" in name[1:] for name in lists.get("host", ())):
         raise CannotOpen(_NOT_UNDERSTOOD)
     return tuple(
-        {key: told[number] for key, told in lists.items() if told[number]}
+        {key: value[number] for key, value in lists.items() if value[number]}
         for number in range(count)
     )
 
@@ -169,7 +169,7 @@ def _defaults(service: str | None) -> dict[str, str]:
             os.environ.pop("PGSERVICE", None)
             if before is not None:
                 os.environ["PGSERVICE"] = before
-    return {key: told.decode() for key in HOST_KEYS if (told := defaults.get(key))}
+    return {key: value.decode() for key in HOST_KEYS if (value := defaults.get(key))}
 
 
 def _is_local(host: dict[str, str]) -> bool:
@@ -289,11 +289,11 @@ class Server:
         failures = [answer for answer in answers if isinstance(answer, LogError)]
         reached = [answer for answer in answers if isinstance(answer, tuple)]
         if not reached:
-            words = "; ".join(str(failure) for failure in failures) or "every host is a standby"
+            reason = "; ".join(str(failure) for failure in failures) or "every host is a standby"
             lasting = bool(failures) and all(
                 getattr(one_failure, "is_lasting", False) for one_failure in failures
             )
-            raise Unavailable(f"{self.target}: {words}", is_lasting=lasting)
+            raise Unavailable(f"{self.target}: {reason}", is_lasting=lasting)
         reached.sort(key=lambda one: one[0])
         *others, ((*_, taken), self.host, best) = reached
         for _, _, connection in others:
@@ -450,11 +450,11 @@ def failure_of(error: Exception, *, is_sent: bool) -> LogError:
     """
     if isinstance(error, LogError):
         return error
-    words = " ".join(str(error).split()) or type(error).__name__
+    reason = " ".join(str(error).split()) or type(error).__name__
     state = getattr(error, "sqlstate", None)
     if isinstance(error, CommittedLocally) or (is_sent and _ends_connection(error)):
-        return Ambiguous(words)
-    return Unavailable(words, is_lasting=state is not None and is_lasting(state))
+        return Ambiguous(reason)
+    return Unavailable(reason, is_lasting=state is not None and is_lasting(state))
 
 
 def _ends_connection(error: Exception) -> bool:

@@ -98,8 +98,8 @@ class PostgresCoordination:
             token = f"{node.incarnation}.{next(self._joins)}"
             beat = await self._ask(partial(self._beat_of, node.node_id))
             if beat is not None and _incarnation(beat[0]) != node.incarnation:
-                look = partial(self._look_at, node.node_id)
-                await outlive(node.node_id, beat, self._timeout_s, look)
+                check_node = partial(self._look_at, node.node_id)
+                await outlive(node.node_id, beat, self._timeout_s, check_node)
             if await self._ask(partial(self._join, node, token, beat)):
                 break
         assert self._store.lineage is not None

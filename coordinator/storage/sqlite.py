@@ -81,7 +81,7 @@ class SqliteLog:
         share: (K, N), to lead only the K-th of N shares of the shards; fixed too.
         vfs: name of an SQLite VFS; None: the default one.
         on_commit: see `Writer`.
-        on_trouble: see `StoreFiles`.
+        on_failure: see `StoreFiles`.
     Raises:
         CannotOpen: the folder is in use, or not ours, or cannot be written.
         Damaged: the store is not what was written. It is left as it is.
@@ -95,7 +95,7 @@ class SqliteLog:
         share: tuple[int, int] = (1, 1),
         vfs: str | None = None,
         on_commit: Callable[[int, float], None] | None = None,
-        on_trouble: Callable[[str, str], None] = lambda event, words: None,
+        on_failure: Callable[[str, str], None] = lambda event, reason: None,
     ) -> None:
         self.folder = folder
         self._shards = shards
@@ -104,7 +104,7 @@ class SqliteLog:
         self._lock = FolderLock(folder)
         try:
             self._marker = MarkerFile(folder, self._open_store(share))
-            self._files = StoreFiles(folder, self._examine_all, on_trouble)
+            self._files = StoreFiles(folder, self._examine_all, on_failure)
         except (apsw.Error, OSError) as error:
             self._lock.release()
             raise CannotOpen(f"{folder / DATABASE} cannot be used: {error}") from error

@@ -44,7 +44,7 @@ class StoreFiles:
         self,
         folder: Path,
         examine: Callable[[], None],
-        report: Callable[[str, str], None] = lambda event, words: None,
+        report: Callable[[str, str], None] = lambda event, reason: None,
     ) -> None:
         self._folder = folder
         self._examine = examine
@@ -92,13 +92,13 @@ class StoreFiles:
             is_due = self._reported or not self._synced or now_s - self._looked_s >= LOOK_S
             if is_due:
                 self._looked_s = now_s
-            words = self._damage or self._difference(self._opened if is_due else self._synced)
-            if bool(words) != bool(self._reported):
+            reason = self._damage or self._difference(self._opened if is_due else self._synced)
+            if bool(reason) != bool(self._reported):
                 back = f"the files of {self._folder} are back"
-                self._report(*((STORE_GONE, words) if words else (STORE_BACK, back)))
-            self._reported = words
-        if words:
-            raise Unavailable(words, is_lasting=True)
+                self._report(*((STORE_GONE, reason) if reason else (STORE_BACK, back)))
+            self._reported = reason
+        if reason:
+            raise Unavailable(reason, is_lasting=True)
 
     def free_bytes(self) -> int:
         """Free bytes of the volume; no end of them if the folder is gone, which `check` tells."""

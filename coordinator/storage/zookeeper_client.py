@@ -89,8 +89,8 @@ class ZooKeeperClient:
             await asyncio.to_thread(prepare, self.kazoo)
         except (KazooTimeoutError, KazooException, OSError) as error:
             await self.close()
-            words = str(error) or type(error).__name__
-            raise CannotOpen(f"{','.join(self.endpoints)}: {words}") from error
+            reason = str(error) or type(error).__name__
+            raise CannotOpen(f"{','.join(self.endpoints)}: {reason}") from error
         except CannotOpen:
             await self.close()
             raise

@@ -123,7 +123,7 @@ class VirtualEnvironment(Environment):
     def now_ms(self) -> int:
         return self._clock.now_ms()
 
-    def credentials(self, told: Credentials) -> Credentials:
+    def credentials(self, credentials: Credentials) -> Credentials:
         """See `Surroundings`."""
         return self.opener
 

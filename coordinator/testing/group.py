@@ -83,8 +83,8 @@ class VirtualGroup:
     def __repr__(self) -> str:
         processes = {process.name: "running" if process.is_running else "ended"
                      for process in self.processes}  # fmt: skip
-        told = "".join(f" {name}={state}" for name, state in processes.items())
-        return f"<VirtualGroup now_s={self.now_s:g}{told}>"
+        states = "".join(f" {name}={state}" for name, state in processes.items())
+        return f"<VirtualGroup now_s={self.now_s:g}{states}>"
 
     # --- Processes ---
 
@@ -203,7 +203,7 @@ class VirtualGroup:
         """
         for process in self.processes:
             if process.is_reachable:
-                process.tell_to_stop()
+                process.request_stop()
             else:
                 process.kill()
         until_s = self.now_s + STOP_S

@@ -130,11 +130,11 @@ class VirtualProcess:
         `SystemExit` from the call of the library that it waits in, unless that is `worker.run()`.
         """
         environment = self._alive()
-        self.tell_to_stop()
+        self.request_stop()
         while self._environment is environment:
             await self._group.loop.pass_time(LOOK_S)
 
-    def tell_to_stop(self) -> None:
+    def request_stop(self) -> None:
         """Begin to end it as `stop` does."""
         environment, task = self._alive(), self._task
         assert task is not None

@@ -29,7 +29,7 @@ from coordinator.runtime.payloads import PAYLOADS
 from coordinator.service.grpc import translate
 from coordinator.settings import Settings
 from coordinator.shard.driver import Patience
-from coordinator.shard.effects import DriverInput, Effects, Start, Trouble
+from coordinator.shard.effects import DriverInput, Effects, Problem, Start
 from coordinator.shard.outbox import Activate
 from coordinator.shard.shard import Shard
 from coordinator.storage.log import Loaded
@@ -156,7 +156,7 @@ class VirtualCoordinator:
         self._sessions[stream_id] = session
         return session
 
-    def hear(self, said: Attach | SessionInput) -> None:
+    def receive(self, said: Attach | SessionInput) -> None:
         """Hand in what a session member has said."""
         if isinstance(said, StreamEnded):
             self._sessions.pop(said.stream_id, None)
@@ -260,9 +260,9 @@ class VirtualCoordinator:
         )
 
     def _carry_out(self, effects: Effects) -> None:
-        for told in effects.told:
-            if isinstance(told, Trouble) and told.error is not None:
-                raise told.error
+        for notice in effects.notices:
+            if isinstance(notice, Problem) and notice.error is not None:
+                raise notice.error
         self.events += [(self.now_ms, event) for event in effects.events]
         for call_id, reply in effects.replies:
             self._answer(call_id, reply)

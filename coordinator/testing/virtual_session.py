@@ -26,7 +26,7 @@ class Owner(Protocol):
 
     @property
     def fence_epoch(self) -> int: ...
-    def hear(self, said: Attach | SessionInput) -> None: ...
+    def receive(self, said: Attach | SessionInput) -> None: ...
     def take(self, stream_id: CallId) -> ToMember | None: ...
 
 
@@ -52,21 +52,21 @@ class VirtualSession:
             return
         try:
             if self._is_attached:
-                for said in at_once(self._stream.hear(request)):
-                    self._owner.hear(said)
+                for said in at_once(self._stream.receive(request)):
+                    self._owner.receive(said)
             else:
                 attach = at_once(self._stream.attach(request, self._principal))
                 self._is_attached = True
-                self._owner.hear(attach)
+                self._owner.receive(attach)
         except Malformed as malformed:
             self.end(refusal(malformed))
-            self._owner.hear(self._stream.ended())
+            self._owner.receive(self._stream.ended())
 
     def cut(self) -> None:
         """End the stream, as when the connection is lost."""
         if not self.has_ended:
             self.has_ended = True
-            self._owner.hear(self._stream.ended())
+            self._owner.receive(self._stream.ended())
 
     def stop_reading(self) -> None:
         """Take nothing from now on: messages wait at the coordinator."""
@@ -97,7 +97,7 @@ class VirtualSession:
         if not self._is_reading or self.has_ended:
             return
         while (news := self._owner.take(self._stream.stream_id)) is not None:
-            self.received += self._stream.told(news, self._owner.fence_epoch)
+            self.received += self._stream.outgoing(news, self._owner.fence_epoch)
 
     def end(self, last: StreamEnd) -> None:
         """The stream ends, with this as its last message."""

@@ -933,7 +933,7 @@ class Rebalance(_message.Message):
     rebalance: static_member_returned (a new process replaces a static member of a Stable group;
     generation_before is generation_after, and started_at_ms the last sign of the process before),
     coordinator_returned (an outage of 5 s or more has ended, and all members go on; started_at_ms
-    is the earliest of their partitions' last commits before it), member_heard_again (a heartbeat or
+    is the earliest of their partitions' last commits before it), member_seen_again (a heartbeat or
     commit of a member of a Stable group came 3 s or more after it was due; started_at_ms is the one
     before).
     """
@@ -1112,8 +1112,8 @@ class SessionPlan(_message.Message):
         """Of partitions that nobody held: shortest and longest time without work; -1: not known."""
         unowned_ms_max: _builtins.int
         known_by: _builtins.str
-        """Evidence of when their holder stopped: released, left, last_heard,
-        not_heard_since_take_over, forced, lost (it came back without them), suspended (its
+        """Evidence of when their holder stopped: released, left, last_seen,
+        not_seen_since_take_over, forced, lost (it came back without them), suspended (its
         lease could not be renewed for a while, and it began nothing new); empty: not known.
         """
         @_builtins.property
@@ -1339,9 +1339,9 @@ class PartitionMove(_message.Message):
     unowned_ms_max: _builtins.int
     known_by: _builtins.str
     """How it is known when the former owner stopped; one of:
-    last_heard: it died or was paused between the time it was last heard and its next heartbeat;
-    last_heard_interval_unknown: the same, with a third of its session timeout as the interval;
-    not_heard_since_take_over: nothing was heard of it since a node took the group over;
+    last_seen: it died or was paused between the time it was last seen and its next heartbeat;
+    last_seen_interval_unknown: the same, with a third of its session timeout as the interval;
+    not_seen_since_take_over: nothing was heard of it since a node took the group over;
     left: it left the group; removed: it was alive, and heard of it with its next heartbeat;
     rejoined: it was told of the rebalance, and joined again without them;
     gave_up: it gave them back, or left, by itself: its program or a handler got no further;
@@ -1474,7 +1474,7 @@ class RemovedMember(_message.Message):
     CAUSE_FIELD_NUMBER: _builtins.int
     CODE_FIELD_NUMBER: _builtins.int
     REMOVED_AT_MS_FIELD_NUMBER: _builtins.int
-    LAST_HEARD_MS_FIELD_NUMBER: _builtins.int
+    LAST_SEEN_MS_FIELD_NUMBER: _builtins.int
     HEARTBEAT_INTERVAL_MS_FIELD_NUMBER: _builtins.int
     CLIENT_SOFTWARE_FIELD_NUMBER: _builtins.int
     member_id: _builtins.str
@@ -1488,7 +1488,7 @@ class RemovedMember(_message.Message):
     """
     removed_at_ms: _builtins.int
     """Milliseconds since the epoch."""
-    last_heard_ms: _builtins.int
+    last_seen_ms: _builtins.int
     """Time of its last heartbeat or call, milliseconds since the epoch; -1: nothing was heard of it
     since a node took the group over.
     """
@@ -1505,13 +1505,13 @@ class RemovedMember(_message.Message):
         cause: _builtins.str = ...,
         code: _builtins.str = ...,
         removed_at_ms: _builtins.int = ...,
-        last_heard_ms: _builtins.int = ...,
+        last_seen_ms: _builtins.int = ...,
         heartbeat_interval_ms: _builtins.int = ...,
         client_software: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["cause", b"cause", "client_host", b"client_host", "client_id", b"client_id", "client_software", b"client_software", "code", b"code", "heartbeat_interval_ms", b"heartbeat_interval_ms", "last_heard_ms", b"last_heard_ms", "member_id", b"member_id", "removed_at_ms", b"removed_at_ms"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["cause", b"cause", "client_host", b"client_host", "client_id", b"client_id", "client_software", b"client_software", "code", b"code", "heartbeat_interval_ms", b"heartbeat_interval_ms", "last_seen_ms", b"last_seen_ms", "member_id", b"member_id", "removed_at_ms", b"removed_at_ms"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1548,14 +1548,14 @@ class DescribePhaseResponse(_message.Message):
         CLIENT_ID_FIELD_NUMBER: _builtins.int
         CLIENT_HOST_FIELD_NUMBER: _builtins.int
         IS_LEADER_FIELD_NUMBER: _builtins.int
-        LAST_HEARD_MS_FIELD_NUMBER: _builtins.int
+        LAST_SEEN_MS_FIELD_NUMBER: _builtins.int
         SESSION_TIMEOUT_MS_FIELD_NUMBER: _builtins.int
         member_id: _builtins.str
         """The only field that is set for a pending member id: handed out, and not joined yet."""
         client_id: _builtins.str
         client_host: _builtins.str
         is_leader: _builtins.bool
-        last_heard_ms: _builtins.int
+        last_seen_ms: _builtins.int
         """Time of the last heartbeat or call, milliseconds since the epoch."""
         session_timeout_ms: _builtins.int
         def __init__(
@@ -1565,12 +1565,12 @@ class DescribePhaseResponse(_message.Message):
             client_id: _builtins.str = ...,
             client_host: _builtins.str = ...,
             is_leader: _builtins.bool = ...,
-            last_heard_ms: _builtins.int = ...,
+            last_seen_ms: _builtins.int = ...,
             session_timeout_ms: _builtins.int = ...,
         ) -> None: ...
         _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
         def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-        _ClearFieldArgType: _TypeAlias = _typing.Literal["client_host", b"client_host", "client_id", b"client_id", "is_leader", b"is_leader", "last_heard_ms", b"last_heard_ms", "member_id", b"member_id", "session_timeout_ms", b"session_timeout_ms"]  # noqa: Y015
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["client_host", b"client_host", "client_id", b"client_id", "is_leader", b"is_leader", "last_seen_ms", b"last_seen_ms", "member_id", b"member_id", "session_timeout_ms", b"session_timeout_ms"]  # noqa: Y015
         def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
         def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1649,7 +1649,7 @@ class DescribeSessionGroupResponse(_message.Message):
         STANDING_FIELD_NUMBER: _builtins.int
         SUSPECT_FIELD_NUMBER: _builtins.int
         LEASE_MS_FIELD_NUMBER: _builtins.int
-        LAST_HEARD_MS_FIELD_NUMBER: _builtins.int
+        LAST_SEEN_MS_FIELD_NUMBER: _builtins.int
         LEASE_ENDS_MS_FIELD_NUMBER: _builtins.int
         CLIENT_ID_FIELD_NUMBER: _builtins.int
         CLIENT_HOST_FIELD_NUMBER: _builtins.int
@@ -1681,7 +1681,7 @@ class DescribeSessionGroupResponse(_message.Message):
         """The lease that counts for it: the one in its newest Attached. After a change of the policy it has
         the old one until it attaches again.
         """
-        last_heard_ms: _builtins.int
+        last_seen_ms: _builtins.int
         lease_ends_ms: _builtins.int
         """When its lease ends if it is not heard. WAITING: when the lease of the one before it ends."""
         client_id: _builtins.str
@@ -1724,7 +1724,7 @@ class DescribeSessionGroupResponse(_message.Message):
             standing: _session_pb2.Attached.Standing.ValueType = ...,
             suspect: _builtins.bool = ...,
             lease_ms: _builtins.int = ...,
-            last_heard_ms: _builtins.int = ...,
+            last_seen_ms: _builtins.int = ...,
             lease_ends_ms: _builtins.int = ...,
             client_id: _builtins.str = ...,
             client_host: _builtins.str = ...,
@@ -1749,7 +1749,7 @@ class DescribeSessionGroupResponse(_message.Message):
         ) -> None: ...
         _HasFieldArgType: _TypeAlias = _typing.Literal["_max_partitions", b"_max_partitions", "differing_wishes", b"differing_wishes", "incarnation", b"incarnation", "max_partitions", b"max_partitions"]  # noqa: Y015
         def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-        _ClearFieldArgType: _TypeAlias = _typing.Literal["_max_partitions", b"_max_partitions", "capacity", b"capacity", "client_host", b"client_host", "client_id", b"client_id", "deployment", b"deployment", "differing_wishes", b"differing_wishes", "evicted", b"evicted", "incarnation", b"incarnation", "last_heard_ms", b"last_heard_ms", "lease_ends_ms", b"lease_ends_ms", "lease_ms", b"lease_ms", "leaves_at_ms", b"leaves_at_ms", "leaving", b"leaving", "max_partitions", b"max_partitions", "member_id", b"member_id", "member_name", b"member_name", "overloaded", b"overloaded", "partition_count", b"partition_count", "principal", b"principal", "rack", b"rack", "ready", b"ready", "revision", b"revision", "stalled", b"stalled", "standing", b"standing", "suspect", b"suspect", "topics", b"topics", "waits_for", b"waits_for", "why", b"why"]  # noqa: Y015
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["_max_partitions", b"_max_partitions", "capacity", b"capacity", "client_host", b"client_host", "client_id", b"client_id", "deployment", b"deployment", "differing_wishes", b"differing_wishes", "evicted", b"evicted", "incarnation", b"incarnation", "last_seen_ms", b"last_seen_ms", "lease_ends_ms", b"lease_ends_ms", "lease_ms", b"lease_ms", "leaves_at_ms", b"leaves_at_ms", "leaving", b"leaving", "max_partitions", b"max_partitions", "member_id", b"member_id", "member_name", b"member_name", "overloaded", b"overloaded", "partition_count", b"partition_count", "principal", b"principal", "rack", b"rack", "ready", b"ready", "revision", b"revision", "stalled", b"stalled", "standing", b"standing", "suspect", b"suspect", "topics", b"topics", "waits_for", b"waits_for", "why", b"why"]  # noqa: Y015
         def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
         _WhichOneofReturnType__max_partitions: _TypeAlias = _typing.Literal["max_partitions"]  # noqa: Y015
         _WhichOneofArgType__max_partitions: _TypeAlias = _typing.Literal["_max_partitions", b"_max_partitions"]  # noqa: Y015

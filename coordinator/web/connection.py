@@ -121,11 +121,11 @@ class Connection:
             else:  # The end of the request, or of the connection.
                 return request
 
-    async def _refuse(self, status: HTTPStatus, words: str) -> None:
+    async def _refuse(self, status: HTTPStatus, reason: str) -> None:
         """Send the reason, and read on for a while so that the client gets it."""
         is_method = status is HTTPStatus.NOT_IMPLEMENTED
         headers = (("Allow", ", ".join(METHODS)),) if is_method else ()
-        await self._send(text(status, words, ("Connection", "close"), *headers))
+        await self._send(text(status, reason, ("Connection", "close"), *headers))
         read_bytes = 0
         with contextlib.suppress(OSError):
             if self.writer.can_write_eof():

@@ -69,9 +69,9 @@ Handler = Callable[[Request], Response]
 """Makes the response to a request; may block, for it runs in a thread of its own."""
 
 
-def text(status: HTTPStatus, words: str, *headers: tuple[str, str]) -> Response:
+def text(status: HTTPStatus, text: str, *headers: tuple[str, str]) -> Response:
     """Response with a line of plain text."""
-    body = f"{words}\n".encode(errors="backslashreplace")
+    body = f"{text}\n".encode(errors="backslashreplace")
     return Response(status, "text/plain; charset=utf-8", body, headers)
 
 

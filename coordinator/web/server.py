@@ -164,8 +164,8 @@ class Page:
                     response = self._handler(request)
                 except Exception:  # noqa: BLE001  # Whatever it is, the client needs a response.
                     _LOG.exception("%s: a request could not be answered", self._name)
-                    words = "the node's log has the reason"
-                    response = text(HTTPStatus.INTERNAL_SERVER_ERROR, words)
+                    reason = "the node's log has the reason"
+                    response = text(HTTPStatus.INTERNAL_SERVER_ERROR, reason)
                 with contextlib.suppress(RuntimeError):  # The page was closed meanwhile.
                     self._loop.call_soon_threadsafe(_settle, answered, response)
 

@@ -41,7 +41,7 @@ def member(**settings):
     )
 
 
-def hear(one):
+def receive(one):
     for event in one.poll(timeout=0.01):
         if protocol == "session" and type(event).__name__ in ("Draining", "Revoking", "Lost"):
             if not getattr(event, "was_warming", False):

@@ -23,8 +23,8 @@ import asyncio, sys
 from coordinator.client import Granted, Member, TopicPartition
 from coordinator.client.transport import wire
 
-told, asked = [], wire.room_after_s
-wire.room_after_s = lambda error: told.append(asked(error)) or told[-1]
+told, asked = [], wire.retry_after_of
+wire.retry_after_of = lambda error: told.append(asked(error)) or told[-1]
 
 async def main():
     async with Member(sys.argv[1], "g", {"t": 2}) as member:

@@ -126,8 +126,8 @@ class DatabaseNode(OwnNode):
         except subprocess.TimeoutExpired:
             raise CannotEmbed(f"{self.url} has not answered for {ASK_S:g} s") from None
         if done.returncode:
-            told = done.stderr.strip().removeprefix("coordinator: ")
-            raise CannotEmbed(f"the nodes of {self.url} cannot be found: {told}")
+            stderr = done.stderr.strip().removeprefix("coordinator: ")
+            raise CannotEmbed(f"the nodes of {self.url} cannot be found: {stderr}")
         return done.stdout
 
     def _is_needed(self) -> bool:

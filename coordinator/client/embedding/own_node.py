@@ -94,8 +94,8 @@ class OwnNode(ABC):
                 return
             try:
                 if self._is_needed():
-                    if node is not None and not node.address and (told := _told(node)):
-                        raise CannotEmbed(f"no node can serve {self.url}: {told}")
+                    if node is not None and not node.address and (reason := _told(node)):
+                        raise CannotEmbed(f"no node can serve {self.url}: {reason}")
                     self._node = self._start()
             finally:
                 if self._node is None:
@@ -106,11 +106,11 @@ class OwnNode(ABC):
             flags_of({**DEFAULTS, **self.settings, "embedded_by": os.getpid()}),
             {**os.environ, **self._environment()},
             wait=False,
-            on_line=self._hear,
+            on_line=self._receive,
             on_end=self._neighbours.give_start,
         )
 
-    def _hear(self, line: Mapping[str, Any]) -> None:
+    def _receive(self, line: Mapping[str, Any]) -> None:
         _log(line)
         if line["event"] == "serving":
             self._neighbours.give_start()

@@ -225,7 +225,7 @@ class Dropped:
 
 
 @dataclass(frozen=True, slots=True)
-class NoRoom:
+class Overloaded:
     """The coordinator refused for lack of room, and says when to try again."""
 
     detail: str
@@ -257,7 +257,7 @@ class Broken:
     error: Exception
 
 
-Failure = Unreachable | Dropped | NoRoom | Refused | Unimplemented | Broken
+Failure = Unreachable | Dropped | Overloaded | Refused | Unimplemented | Broken
 Result = Reply | Failure
 
 
@@ -303,7 +303,7 @@ class HangUp:
 class OpenStream:
     """Open the stream of a session member over the current connection. Compared by identity.
 
-    What it says is handed in as `Heard`, and its end as `StreamEnded`.
+    What it says is handed in as `Received`, and its end as `StreamEnded`.
     """
 
     connection: int
@@ -357,7 +357,7 @@ class Answer:
 
 
 @dataclass(frozen=True, slots=True)
-class Heard:
+class Received:
     """A message of a stream."""
 
     stream: OpenStream

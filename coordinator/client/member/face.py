@@ -386,10 +386,12 @@ class Member(MemberView):
         failure = self._machine.failure
         if failure is None:
             return events
-        told: list[MemberEvent] = [event for event in events if not isinstance(event, Stopping)]
-        if not told:
+        events_due: list[MemberEvent] = [
+            event for event in events if not isinstance(event, Stopping)
+        ]
+        if not events_due:
             raise failure
-        return told
+        return events_due
 
     async def events(self) -> AsyncIterator[MemberEvent]:
         """Iterate over the events of `poll`; ends after `Stopping`. Raises as `poll`."""
@@ -470,7 +472,7 @@ class Member(MemberView):
         False: the coordinator does not know the method.
         """
         self._check_loop()
-        report = self._machine.report(forms.logs_told("report", ends), self._clock())
+        report = self._machine.report(forms.log_ends_returned("report", ends), self._clock())
         if report is None:
             return True
         await self._driver.result_of(report)

@@ -35,7 +35,7 @@ from coordinator.client.errors import (
     CoordinatorError,
     FatalError,
     StaleMember,
-    words_of,
+    reason_of,
 )
 from coordinator.client.member import calls
 from coordinator.client.member.calls import Level, Next
@@ -94,7 +94,7 @@ class MemberMachine:
         self._leave_by_ms: int | None = None
         self._is_leaving = False
         self._state = ("stopped", 0)
-        self._stale_told = ""
+        self._stale_logged = ""
         """The trouble in which a stale commit was last told."""
         self.part = part
         part.machine = self
@@ -117,7 +117,7 @@ class MemberMachine:
         failure = self._failure
         if failure is None or isinstance(failure, FatalError):
             return failure
-        error = CoordinatorError(f"the member has failed: {words_of(failure)}")
+        error = CoordinatorError(f"the member has failed: {reason_of(failure)}")
         error.__cause__ = failure
         return error
 
@@ -125,8 +125,8 @@ class MemberMachine:
     def state(self) -> MemberState:
         """The state as of the last turn."""
         failure = self.failure
-        trouble = self._reachability.trouble or self.part.trouble
-        return MemberState(*self._state, str(failure) if failure else trouble or None)
+        last_failure = self._reachability.failure or self.part.failure
+        return MemberState(*self._state, str(failure) if failure else last_failure or None)
 
     @property
     def name(self) -> str:
@@ -241,7 +241,7 @@ class MemberMachine:
         """The next action to carry out; None: none before the next input or `next_deadline`."""
         if self.is_started or self.leaving is not None:
             self.part.turn(now_ms)
-            self._tell_of_silence(now_ms)
+            self._note_silence(now_ms)
             while not self._actions and self._take_step(now_ms):
                 pass
         self._note_state(now_ms)
@@ -276,16 +276,16 @@ class MemberMachine:
         elif asker.handle(call.request, result, now_ms) is Next.REDISCOVER:
             self.hang_up(call.connection)
 
-    def heard(self, heard: calls.Heard | calls.StreamEnded, now_ms: int) -> None:
+    def received(self, message: calls.Received | calls.StreamEnded, now_ms: int) -> None:
         """Take in a message of a stream, or its end."""
-        self.part.heard(heard, now_ms)
+        self.part.received(message, now_ms)
 
     def fail(self, error: Exception, reason: str = "") -> None:
         """Stop because of an error, a bug say, or an assignor that failed; the owner is told."""
         if self._failure is None:
             self._failure = error
-            self.log(Level.WARNING, f"stopped: {words_of(error)}")
-        self.part.stop(reason or f"failed: {words_of(error)}")
+            self.log(Level.WARNING, f"stopped: {reason_of(error)}")
+        self.part.stop(reason or f"failed: {reason_of(error)}")
 
     def note_failure(self, error: Exception) -> None:
         self._failure = self._failure or error
@@ -401,9 +401,9 @@ class MemberMachine:
     def log_stale(self, error: StaleMember) -> None:
         """Log a commit that came too late: after everything was lost, a warning of the first one
         says it for all."""
-        trouble = self.part.trouble
-        is_known = bool(trouble) and trouble == self._stale_told
-        self._stale_told = trouble
+        failure = self.part.failure
+        is_known = bool(failure) and failure == self._stale_logged
+        self._stale_logged = failure
         self.log(Level.DEBUG if is_known else Level.WARNING, f"stale commit: {error}")
 
     def _log_if(self, level: Level, text: str) -> None:
@@ -414,7 +414,7 @@ class MemberMachine:
     def _asks(self) -> bool:
         return self.is_started and self.part.wants_coordinator
 
-    def _tell_of_silence(self, now_ms: int) -> None:
+    def _note_silence(self, now_ms: int) -> None:
         if self._asks:
             silence = self._reachability.pass_deadlines(self.discovery.addresses, now_ms)
             self._log_if(Level.WARNING, silence)
@@ -424,7 +424,7 @@ class MemberMachine:
     @property
     def unreachable_because(self) -> str:
         """Reason that the last call had no answer; empty: it had one."""
-        return self._reachability.trouble
+        return self._reachability.failure
 
     def _note_state(self, now_ms: int) -> None:
         name = self.part.state() if self.is_started else "stopped"

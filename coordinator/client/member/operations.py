@@ -64,7 +64,7 @@ class Operation(ABC):
         self._timeout_ms = timeout_ms
         self.begun_ms = now_ms
         self._until_ms = now_ms + timeout_ms
-        self._trouble = ""
+        self._failure = ""
         self.error: Exception | None = None
         self.is_done = self.is_out = False
         self.due_ms: int | None = None
@@ -98,7 +98,7 @@ class Operation(ABC):
                 self.end(error)
             case calls.Refused(detail, code):
                 self.end(CommitFailed(detail, code))
-            case calls.NoRoom(detail, after_ms):
+            case calls.Overloaded(detail, after_ms):
                 self._try_again(detail, now_ms, after_ms)
             case calls.Unreachable(detail) | calls.Dropped(detail) | calls.Unimplemented(detail):
                 self.repeated = True
@@ -135,14 +135,14 @@ class Operation(ABC):
         self._try_again(reply.message, now_ms)
         return Next.REDISCOVER if codes & calls.ELSEWHERE else Next.PAUSE
 
-    def _try_again(self, trouble: str, now_ms: int, after_ms: int = 0) -> None:
+    def _try_again(self, failure: str, now_ms: int, after_ms: int = 0) -> None:
         """Schedule another attempt."""
-        self._trouble = trouble
+        self._failure = failure
         self.due_ms = now_ms + after_ms + self._back_off.next_ms()
 
     def _timed_out(self) -> CoordinatorError:
         """Error of an operation that takes too long: what it has waited for."""
-        why = self._trouble or "the call has had no answer"
+        why = self._failure or "the call has had no answer"
         return Unavailable(f"no coordinator answered within {self._timeout_ms / 1000:g} s: {why}")
 
     @abstractmethod
@@ -353,5 +353,5 @@ def judge(reply: calls.Committed, commit: Commit, *, repeated: bool) -> None:
 def _fenced(reply: calls.Committed) -> str:
     """The holders of partitions that were committed under old tokens, for a message."""
     holders = ((p, name or member_id or "nobody") for p, (member_id, name) in reply.holders.items())
-    told = [f"{some} held by {who}" for some, who in spelled_by(holders)]
-    return "; ".join([*told, *([reply.message] if reply.message else [])])
+    holders_named = [f"{some} held by {who}" for some, who in spelled_by(holders)]
+    return "; ".join([*holders_named, *([reply.message] if reply.message else [])])

@@ -50,10 +50,10 @@ class Owners:
         before = polls.get(self)
         if before is not None and _runs(before.by):
             # A task that polls, and was made by one that does, does so on its behalf.
-            by, told = before.by, self._told.get(before.by, before.holdings)
+            by, events = before.by, self._told.get(before.by, before.holdings)
         else:
-            by, told = _caller(), _NOTHING
-        poll = polls[self] = Poll(by, told)
+            by, events = _caller(), _NOTHING
+        poll = polls[self] = Poll(by, events)
         _POLLS.set(polls)
         return poll
 

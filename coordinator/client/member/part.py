@@ -153,7 +153,7 @@ class ProtocolPart(ABC):
 
     @property
     @abstractmethod
-    def trouble(self) -> str:
+    def failure(self) -> str:
         """Reason that the member holds nothing, for its state; empty: none."""
 
     @property
@@ -194,7 +194,7 @@ class ProtocolPart(ABC):
     def timeout_ms(self, request: calls.Request) -> int:
         """Milliseconds to wait for the answer to a request."""
 
-    def heard(self, heard: calls.Heard | calls.StreamEnded, now_ms: int) -> None:
+    def received(self, message: calls.Received | calls.StreamEnded, now_ms: int) -> None:
         """Take in a message of a stream, or its end; in protocols that have streams."""
         raise NotImplementedError
 

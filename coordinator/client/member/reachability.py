@@ -20,12 +20,12 @@ _REFUSALS = calls.ELSEWHERE | {calls.Code.COORDINATOR_LOAD_IN_PROGRESS}
 class Reachability:
     """State of one member. `trouble`: why the last call had no answer; empty: it had one."""
 
-    __slots__ = ("_awaits", "_is_told", "_tell_ms", "_wait_ms", "since_ms", "trouble")
+    __slots__ = ("_awaits", "_is_told", "_tell_ms", "_wait_ms", "failure", "since_ms")
 
     def __init__(self) -> None:
         self.since_ms: int | None = None
         """Time since which no coordinator has answered; None: one does, or none was asked."""
-        self.trouble = ""
+        self.failure = ""
         self._awaits = self._is_told = False
         self._tell_ms = self._wait_ms = 0
 
@@ -46,7 +46,7 @@ class Reachability:
             A message for the log, if coordinators answer again after their silence was told; else
             empty.
         """
-        trouble = trouble_of(result)
+        failure = failure_of_result(result)
         match result:
             case calls.Broken():
                 return ""
@@ -55,21 +55,21 @@ class Reachability:
                 return ""
             case calls.Acknowledged(code=calls.Code.NONE) if is_beat and self._loads:
                 return ""
-            case _ if trouble:
-                self.trouble = trouble
+            case _ if failure:
+                self.failure = failure
                 self._awaits = False
                 if self.since_ms is None:
                     self.begin(now_ms)
                 return ""
         since_ms, was_told = self.since_ms, self._is_told
-        self.since_ms, self.trouble, self._is_told = None, "", False
+        self.since_ms, self.failure, self._is_told = None, "", False
         if since_ms is None or not was_told:
             return ""
         return f"the coordinator answers again, after {(now_ms - since_ms) / 1000:.1f} s"
 
     @property
     def _loads(self) -> bool:
-        return self.trouble.startswith(calls.Code.COORDINATOR_LOAD_IN_PROGRESS)
+        return self.failure.startswith(calls.Code.COORDINATOR_LOAD_IN_PROGRESS)
 
     def next_deadline(self) -> int | None:
         """Time of the next message; None: there is none to come."""
@@ -92,14 +92,14 @@ class Reachability:
         return (
             f"coordinator unreachable since {since:%H:%M:%S} UTC "
             f"({(now_ms - self.since_ms) / 1000:.1f} s) at {', '.join(addresses)}: "
-            f"{self.trouble or 'no answer yet'}; trying again"
+            f"{self.failure or 'no answer yet'}; trying again"
         )
 
 
-def trouble_of(result: calls.Result) -> str:
+def failure_of_result(result: calls.Result) -> str:
     """Reason that no coordinator that serves the group answered a call; empty: one did."""
     match result:
-        case calls.Unreachable(detail) | calls.Dropped(detail) | calls.NoRoom(detail):
+        case calls.Unreachable(detail) | calls.Dropped(detail) | calls.Overloaded(detail):
             return detail or "no answer"
         case calls.Acknowledged(code=code, message=message) if code in _REFUSALS:
             return f"{code}: {message}"

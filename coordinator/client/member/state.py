@@ -33,5 +33,5 @@ class MemberState(str):
         return self
 
     def __repr__(self) -> str:
-        trouble = f", {self.last_error!r}" if self.last_error else ""
-        return f"<{self} since {self.since:%H:%M:%S} UTC{trouble}>"
+        failure = f", {self.last_error!r}" if self.last_error else ""
+        return f"<{self} since {self.since:%H:%M:%S} UTC{failure}>"

@@ -29,7 +29,7 @@ class MemberConfig:
     topics: Mapping[str, int]
     client_id: str = setting("", kinds.TEXT,
         "Name of this process in descriptions of the group; part of the member id.",
-        told="host name and process id", typed="str | None")
+        default_text="host name and process id", typed="str | None")
     rack: str | None = setting(None, kinds.TEXT,
         "Rack of this process, for assignors that take racks into account. The planner of session "
         "groups does not.")
@@ -44,7 +44,7 @@ class ClassicConfig(MemberConfig):
         "members name. If all of a member's support the cooperative protocol (cooperative-sticky "
         "does), it keeps its partitions during a rebalance; else it gives all up before it joins "
         "again (eager). The next release takes cooperative-sticky; a worker takes it now.",
-        told="range", typed="str | Sequence[str]", instead="the coordinator assigns")
+        default_text="range", typed="str | Sequence[str]", instead="the coordinator assigns")
     fallback_assignor: str | None = _classic(None, kinds.ASSIGNOR,
         "Eager assignor with which the member joins if the group has refused all of `assignors` "
         "(INCONSISTENT_GROUP_PROTOCOL); it warns, and says how to move the group. None: the member "
@@ -84,53 +84,53 @@ class GroupWishes:
         "Lease: time for which a member may act without hearing from the coordinator, and about "
         "the time after which the partitions of a member that has died are granted anew. fast is "
         "3 s, standard 10 s, patient 45 s.",
-        told="standard", typed='int | Literal["fast", "standard", "patient"] | None')
+        default_text="standard", typed='int | Literal["fast", "standard", "patient"] | None')
     mode: Literal["simple", "warm", "copy"] | None = setting(
         None, kinds.choice("simple", "warm", "copy"),
         "Way of a partition to its next holder. simple: drain, release, grant. warm: the next one "
         "prepares while the former one works. copy: it prepares after the former one has stopped, "
-        "up to where that came.", told="simple")
+        "up to where that came.", default_text="simple")
     plan_window_ms: int | None = _wished_ms(
         "Time from the first event that calls for a plan to the plan, which takes in everything "
-        "that has happened by then.", told=100)
+        "that has happened by then.", default_text=100)
     plan_interval_ms: int | None = _wished_ms(
         "Shortest time between two plans. It does not hold back partitions without a holder, "
-        "members that leave, and operators' commands.", told=1_000)
+        "members that leave, and operators' commands.", default_text=1_000)
     initial_delay_ms: int | None = _wished_ms(
         "Wait of an empty group's first plan for more members, from the first one on, unless "
         "`expected_members` are ready before.",
-        told="the node's group_initial_rebalance_delay_ms")
+        default_text="the node's group_initial_rebalance_delay_ms")
     expected_members: int | None = setting(None, kinds.whole("members"),
         "Number of ready members with which an empty group is planned without waiting for "
-        "`initial_delay_ms`. 0: not known.", told=0)
+        "`initial_delay_ms`. 0: not known.", default_text=0)
     join_quiet_ms: int | None = _wished_ms(
         "Members that arrive are planned for when none has come for this time; at once if a "
-        "partition has no holder.", told=1_000)
+        "partition has no holder.", default_text=1_000)
     join_window_ms: int | None = _wished_ms(
         "Longest wait for more members to arrive, from the first one on, however often another "
-        "one comes.", told=10_000)
+        "one comes.", default_text=10_000)
     drain_timeout_ms: int | None = _wished_ms(
         "Time that a holder has to finish and release a partition; then it is taken away.",
-        told=30_000)
+        default_text=30_000)
     warm_timeout_ms: int | None = _wished_ms(
         "Time that the next holder has to prepare a partition; then another one is chosen.",
-        told=1_800_000)
+        default_text=1_800_000)
     handover_delay_ms: int | None = _wished_ms(
         "Pause before a partition whose holder did not release it is granted anew, for sinks that "
-        "cannot check tokens.", told=0)
+        "cannot check tokens.", default_text=0)
     max_return_ms: int | None = _wished_ms(
         "Longest time for which partitions are reserved for the name of a member that has said "
-        "that it returns.", told=300_000)
+        "that it returns.", default_text=300_000)
     max_idle_ms: int | None = _wished_ms(
         "Longest time without progress of the working side (`poll`, `alive`, a commit); after it "
-        "the member is stalled, and receives nothing until it gets on. 0: any.", told=0)
+        "the member is stalled, and receives nothing until it gets on. 0: any.", default_text=0)
     on_stall: Literal["report", "drain", "release"] | None = setting(
         None, kinds.choice("report", "drain", "release"),
         "Treatment of a stalled member. report: descriptions show it. drain: its partitions are "
-        "drained. release: they are taken away.", told="report")
+        "drained. release: they are taken away.", default_text="report")
     sinks_check_tokens: bool | None = setting(None, kinds.FLAG,
         "True: all sinks of the group refuse old tokens, so a partition that is taken away is "
-        "granted anew at once, and not after a lease.", told=False)
+        "granted anew at once, and not after a lease.", default_text=False)
 
 
 WISHES = settings_of(GroupWishes)
@@ -181,7 +181,7 @@ class SessionConfig(MemberConfig):
         in_workers="without `protocol` a worker asks for it, and follows the group")
     wishes: GroupWishes = setting(GroupWishes(), SettingKind(_wishes),
         "Policy that the group gets if it has none yet; see `PolicyWishes`.", protocol="session",
-        told="the coordinator's", typed="PolicyWishes")
+        default_text="the coordinator's", typed="PolicyWishes")
 
     def __post_init__(self) -> None:
         if self.return_within_ms is not None and self.member_name is None:

@@ -38,7 +38,8 @@ class ProcessConfig:
     log_ends_interval_s: float = setting(5.0, kinds.SECONDS,
         "Interval of the reports of `log_ends`.")
     credentials: Credentials = setting(Credentials(), SettingKind(_credentials),
-        "TLS and token. None: from environment variables.", told=None, typed="Credentials | None")
+        "TLS and token. None: from environment variables.", default_text=None,
+        typed="Credentials | None")
     handle_signals: bool = setting(True, kinds.FLAG,
         "True: inside `with` or `async with` in the main thread, Ctrl-C and SIGTERM end the "
         "`with`, unless the program handles them itself, so that the member leaves; then the "
@@ -47,13 +48,13 @@ class ProcessConfig:
     give_back: Literal["poll", "released"] = setting("poll", kinds.choice("poll", "released"),
         "Way of giving back. poll: each `poll` gives back what the one before has told to be "
         "revoked or lost. released: the owner does, by `released`, for each holding.",
-        told="poll in classic groups, released in session groups",
+        default_text="poll in classic groups, released in session groups",
         in_workers="a partition is given back when its handler has ended")
     clock: Callable[[], int] = setting(epoch_ms, kinds.FUNCTION,
         "Returns epoch milliseconds, and counts while the machine sleeps; for tests.",
-        told="the system's", in_workers=ON_VIRTUAL_TIME)
+        default_text="the system's", in_workers=ON_VIRTUAL_TIME)
     random: Callable[[], float] = setting(random_module.random, kinds.FUNCTION,
-        "Returns a number in [0, 1); for tests.", told="random.random",
+        "Returns a number in [0, 1); for tests.", default_text="random.random",
         in_workers=ON_VIRTUAL_TIME)
 
 

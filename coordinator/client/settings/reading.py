@@ -75,17 +75,17 @@ def implied_protocol(settings: Given) -> GroupProtocol | None:
     Raises:
         TypeError: they have settings of both.
     """
-    told = {
+    names = {
         setting.protocol: name
         for name in settings
         if (setting := SETTINGS.get(name)) and setting.protocol
     }
-    if len(told) > 1:
+    if len(names) > 1:
         raise TypeError(
-            f"{told['classic']} is a setting of classic members, and {told['session']} one of "
+            f"{names['classic']} is a setting of classic members, and {names['session']} one of "
             "session members: leave one of them out"
         )
-    return next(iter(told), None)
+    return next(iter(names), None)
 
 
 def _read(kind: type, settings: Given) -> dict[str, Any]:  # Any: each of its own type.
@@ -116,7 +116,7 @@ def check_names(
     who, others = ("a member", OF_WORKERS) if worker is None else ("a worker", {})
     its = {name: setting for name, setting in SETTINGS.items() if name not in others}
     for name, value in settings.items():
-        if (told := its.get(name)) is None:
+        if (found_setting := its.get(name)) is None:
             known = [kind for kind, section in its.items() if section.protocol not in foreign]
             if worker is not None:
                 known = [kind for kind in known if not its[kind].in_workers]
@@ -125,31 +125,31 @@ def check_names(
                     *known,
                 ]
             raise unknown_setting(who, name, known)
-        if worker is not None and told.in_workers:
+        if worker is not None and found_setting.in_workers:
             if value is not None:
-                raise TypeError(f"a worker has no setting {name!r}: {told.in_workers}")
-        elif told.protocol in foreign:
-            instead = f"; {told.instead}" if told.instead else ""
+                raise TypeError(f"a worker has no setting {name!r}: {found_setting.in_workers}")
+        elif found_setting.protocol in foreign:
+            instead = f"; {found_setting.instead}" if found_setting.instead else ""
             raise TypeError(f"{name} is no setting of the {protocol} protocol{instead}")
 
 
 def remarks(config: MemberConfig, settings: Collection[str]) -> list[tuple[Level, str]]:
     """Lines for the log of a member that starts with these settings."""
-    told: list[tuple[Level, str]] = []
+    remarks_found: list[tuple[Level, str]] = []
     if not isinstance(config, ClassicConfig):
-        return told
+        return remarks_found
     if "assignors" not in settings:
         default = (
             "the setting assignors is left out, so range is used; the next release takes "
             "cooperative-sticky instead, and range where the group demands it. To settle it now, "
             "say assignors=['cooperative-sticky'] or assignors=['range']"
         )
-        told.append((Level.INFO, default))
+        remarks_found.append((Level.INFO, default))
     if config.heartbeat_interval_ms >= config.session_timeout_ms:
         too_slow = (
             f"heartbeat_interval_ms is {config.heartbeat_interval_ms}, so the session of "
             f"{config.session_timeout_ms} ms ends between two heartbeats; usual is a third of "
             "session_timeout_ms at most"
         )
-        told.append((Level.WARNING, too_slow))
-    return told
+        remarks_found.append((Level.WARNING, too_slow))
+    return remarks_found

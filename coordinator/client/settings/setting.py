@@ -54,15 +54,15 @@ class MemberSetting:
 # Any: what `field` takes and returns.
 def setting(default: Any, kind: SettingKind, meaning: str, **more: Any) -> Any:
     """Declare a setting. `told`: the default in words; `more`: see `MemberSetting`."""
-    told = more.pop("told", default)
-    described = MemberSetting(kind=kind, default=told, meaning=meaning, **more)
+    default_shown = more.pop("default_text", default)
+    described = MemberSetting(kind=kind, default=default_shown, meaning=meaning, **more)
     return field(default=default, metadata={"setting": described})
 
 
 def settings_of(config: type) -> dict[str, MemberSetting]:
     """The settings that a dataclass declares itself, by name; not those of its bases."""
     return {
-        field.name: replace(told, typed=told.typed or str(field.type))
+        field.name: replace(setting_made, typed=setting_made.typed or str(field.type))
         for field in fields(config)
-        if field.name in config.__annotations__ and (told := field.metadata.get("setting"))
+        if field.name in config.__annotations__ and (setting_made := field.metadata.get("setting"))
     }

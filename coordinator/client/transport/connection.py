@@ -73,7 +73,7 @@ class Connection:
         # Prefix of the request ids, by which a call is found in the coordinator's log.
         self._name = f"{int(random() * 16**8):08x}"
         self._numbers = itertools.count(1)
-        self._tls_trouble = ""
+        self._tls_failure = ""
         self._is_looking = False
         self._batcher: HeartbeatBatcher | None = None
         self._channel: grpc.aio.Channel | None = None
@@ -163,8 +163,8 @@ class Connection:
         """Ask one address, and connect to the coordinator that it names."""
         address = request.address
         if address == str(self._given.nodes):  # Of a node that was named, the token is known.
-            told = await asyncio.to_thread(self._given.dialed, address, timeout_s)
-            address, self._credentials = told
+            dialed = await asyncio.to_thread(self._given.dialed, address, timeout_s)
+            address, self._credentials = dialed
         channel = self._credentials.open_aio(address, CHANNEL_OPTIONS)
         try:
             response = await group_pb2_grpc.GroupCoordinatorStub(channel).FindCoordinator(
@@ -189,19 +189,19 @@ class Connection:
     def _why(self, error: grpc.aio.AioRpcError) -> str:
         """Reason of an error beyond what gRPC says; empty: there is none."""
         through = self._credentials.through
-        return self._tls_trouble or (through and f"{error.details()},{through}")
+        return self._tls_failure or (through and f"{error.details()},{through}")
 
     def _look_into_tls(self, address: str) -> None:
         """Log once what is wrong with TLS; in a thread, so that no call waits for it."""
         may_look = self._credentials.is_tls and not self._credentials.proxy
-        if may_look and not self._tls_trouble and not self._is_looking:
+        if may_look and not self._tls_failure and not self._is_looking:
             self._is_looking = True
             threading.Thread(target=self._look, args=(address,), daemon=True).start()
 
     def _look(self, address: str) -> None:
-        from coordinator.handshake import tls_trouble
+        from coordinator.handshake import tls_failure
 
-        self._tls_trouble = tls_trouble(address, self._credentials)
-        if self._tls_trouble:
-            LOGGER.warning("%s cannot be reached: %s", address, self._tls_trouble)
+        self._tls_failure = tls_failure(address, self._credentials)
+        if self._tls_failure:
+            LOGGER.warning("%s cannot be reached: %s", address, self._tls_failure)
         self._is_looking = False

@@ -154,8 +154,8 @@ class Driver:
         began_ms = self._clock()
         result = await self._connection.carry_out(call)
         if LOGGER.isEnabledFor(logging.DEBUG):
-            told, took_ms = _told(call.request), self._clock() - began_ms
-            LOGGER.debug("%s: %s in %d ms: %s", self._machine.name, told, took_ms, _told(result))
+            reason, took_ms = _told(call.request), self._clock() - began_ms
+            LOGGER.debug("%s: %s in %d ms: %s", self._machine.name, reason, took_ms, _told(result))
         self._hand_in(self._machine.handle, calls.Answer(call, result))
 
     def _hand_in(self, handle: Callable[[T, int], None], value: T) -> None:
@@ -178,9 +178,9 @@ class Driver:
             if isinstance(message, calls.Failure):
                 failure = message
             elif not stream.is_closed:
-                self._hand_in(self._machine.heard, calls.Heard(action, message))
+                self._hand_in(self._machine.received, calls.Received(action, message))
         if not stream.is_closed:
-            self._hand_in(self._machine.heard, calls.StreamEnded(action, failure))
+            self._hand_in(self._machine.received, calls.StreamEnded(action, failure))
 
     def _set_timer(self) -> None:
         deadline_ms = self._machine.next_deadline()
@@ -236,7 +236,7 @@ def _told(message: calls.Request | calls.Result) -> str:
         case (
             calls.Unreachable(detail)
             | calls.Dropped(detail)
-            | calls.NoRoom(detail)
+            | calls.Overloaded(detail)
             | calls.Refused(detail)
         ):
             return f"{kind} {detail}"

@@ -18,7 +18,7 @@ from functools import partial
 from types import FrameType
 from typing import Any, ClassVar
 
-from coordinator.client.errors import words_of
+from coordinator.client.errors import reason_of
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 LOOK_S = 0.01
@@ -45,7 +45,7 @@ def closing_reason(error: BaseException | None) -> str:
             return "exited" if code is None else f"exited with {code}"
         case asyncio.CancelledError() | futures.CancelledError():
             return "cancelled"
-    return f"failed: {words_of(error)}"
+    return f"failed: {reason_of(error)}"
 
 
 class SignalGuard:

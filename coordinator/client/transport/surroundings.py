@@ -39,7 +39,7 @@ class Surroundings(Protocol):
     def now_ms(self) -> int:
         """Epoch milliseconds; monotonic."""
 
-    def credentials(self, told: Credentials) -> Credentials:
+    def credentials(self, given: Credentials) -> Credentials:
         """Return what opens channels in the place of `told`."""
 
     def protocol_loop(self) -> ProtocolLoop:
@@ -108,10 +108,10 @@ def follow(
     future.add_done_callback(withdraw)
 
 
-def opener(told: Credentials) -> Credentials:
+def opener(given: Credentials) -> Credentials:
     """Return `told`, or what the surroundings open channels with in its place."""
     surroundings = SURROUNDINGS.get()
-    return told if surroundings is None else surroundings.credentials(told)
+    return given if surroundings is None else surroundings.credentials(given)
 
 
 def library_context() -> contextvars.Context:

@@ -95,11 +95,11 @@ def encode(request: calls.Request) -> Any:  # Any: one of the stub's messages.
             return fetch_request(group_id, partitions or ())
         case calls.ReportLogEnds(member, logs):
             message = pb.ReportLogEndsRequest
-            told = {
+            messages = {
                 p: {"log_begin_offset": log.start, "log_end_offset": log.stop}
                 for p, log in logs.items()
             }
-            return message(**_named(member), topics=request_topics(message, told))
+            return message(**_named(member), topics=request_topics(message, messages))
 
 
 def _named(member: calls.Identity) -> dict[str, Any]:  # Any: the fields' own types.
@@ -118,10 +118,10 @@ def commit_topics(
     waited_ms: int = 0,
 ) -> list[pb.OffsetCommitRequest.Topic]:
     """Topics of an OffsetCommitRequest; `tokens`: of a session member's holdings."""
-    told: dict[TopicPartition, dict[str, Any]] = {}  # Any: the fields' own types.
+    messages: dict[TopicPartition, dict[str, Any]] = {}  # Any: the fields' own types.
     for key, offset in offsets.items():
         commit = OffsetAndMetadata(offset) if isinstance(offset, int) else offset
-        told[key] = {
+        messages[key] = {
             "committed_offset": commit.offset,
             "committed_leader_epoch": commit.leader_epoch,
             "committed_metadata": commit.metadata,
@@ -129,7 +129,7 @@ def commit_topics(
             "token": (tokens or {}).get(key),
             "waited_ms": waited_ms,
         }
-    return request_topics(pb.OffsetCommitRequest, told)
+    return request_topics(pb.OffsetCommitRequest, messages)
 
 
 def request_topics(
@@ -254,22 +254,22 @@ def failure_of(error: grpc.aio.AioRpcError, detail: str = "") -> calls.Failure:
     Args:
         detail: why the coordinator cannot be reached, if that is known.
     """
-    code, told = error.code(), error.details() or ""
+    code, reason = error.code(), error.details() or ""
     if code is DROPPED:
-        return calls.Dropped(told)
+        return calls.Dropped(reason)
     if code is grpc.StatusCode.UNIMPLEMENTED:
-        return calls.Unimplemented(told)
+        return calls.Unimplemented(reason)
     if code not in _REFUSED:
-        return calls.Unreachable(detail or told)
-    room_s = room_after_s(error)
+        return calls.Unreachable(detail or reason)
+    room_s = retry_after_of(error)
     return (
-        calls.Refused(told, code.name)
+        calls.Refused(reason, code.name)
         if room_s is None
-        else calls.NoRoom(told, round(room_s * 1000))
+        else calls.Overloaded(reason, round(room_s * 1000))
     )
 
 
-def room_after_s(error: grpc.aio.AioRpcError) -> float | None:
+def retry_after_of(error: grpc.aio.AioRpcError) -> float | None:
     """Seconds until a coordinator that has no room expects to have some; None: it does not say.
 
     Source: google.rpc.RetryInfo.

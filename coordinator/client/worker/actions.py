@@ -23,7 +23,7 @@ class Start:
 
 
 @dataclass(frozen=True, slots=True)
-class TellRevoking:
+class NotifyRevoking:
     """Set the `revoking` event of a scope."""
 
     scope: Scope
@@ -84,6 +84,6 @@ class Say:
     run: Run | None = None
 
 
-Action = Locate | Start | TellRevoking | CancelRun | GiveBack | Ready | Drain | Leave | Say
+Action = Locate | Start | NotifyRevoking | CancelRun | GiveBack | Ready | Drain | Leave | Say
 
 INFO, WARNING, ERROR = logging.INFO, logging.WARNING, logging.ERROR

@@ -23,6 +23,6 @@ def check_held(p: PartitionView) -> None:
     p._check()
 
 
-def tell_log_end(p: PartitionView, offset: int) -> None:
+def report_log_end(p: PartitionView, offset: int) -> None:
     """Tell where the log ends; from any thread. Raises as `check_held`."""
     p._tell("log_end", offset)

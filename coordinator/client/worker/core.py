@@ -3,7 +3,7 @@
 The executor (`worker_run.py`) reports what happens and carries out `next_action` until there is
 none, then asks again at `next_deadline`.
 
-    member ──► hear(event), draining ────────► ┌──────┐ ──► Locate, Start, TellRevoking, CancelRun
+    member ──► hear(event), draining ────────► ┌──────┐ ──► Locate, Start, NotifyRevoking, CancelRun
     handlers ► ended, committed, alive, done ► │ core │ ──► GiveBack, Ready, Drain, Leave, Say
     owner ───► stop ─────────────────────────► └──────┘ ──► next_deadline, scopes, errors
 
@@ -109,7 +109,7 @@ class WorkerCore:
 
     # --- The member ---
 
-    def hear(self, event: MemberEvent, now_ms: int) -> None:
+    def receive(self, event: MemberEvent, now_ms: int) -> None:
         """Take in an event of the member. One of a holding that is over here changes nothing."""
         match event:
             case Granted(holdings):
@@ -123,9 +123,9 @@ class WorkerCore:
             case Revoking() | Lost() | Suspended() | Resumed():
                 for scope in map(self._scope_of, event.holdings):
                     if scope is not None:
-                        self._hear_of(scope, event, now_ms)
+                        self._take_holding_event(scope, event, now_ms)
 
-    def _hear_of(
+    def _take_holding_event(
         self, scope: Scope, event: Revoking | Lost | Suspended | Resumed, now_ms: int
     ) -> None:
         match event:
@@ -174,7 +174,7 @@ class WorkerCore:
         if scope.is_revoking:
             return
         scope.is_revoking = True
-        self._actions.append(actions.TellRevoking(scope))
+        self._actions.append(actions.NotifyRevoking(scope))
         if scope.has_started:
             self._call_hook(scope, RunKind.DRAIN, now_ms)
         self._give_back_if_ended(scope, now_ms)
@@ -538,11 +538,11 @@ class WorkerCore:
                 reason = run.scope.ended_because or "it was told to end"
                 late.setdefault((run.kind, reason), []).append(run)
         for (kind, reason), runs in late.items():
-            self._tell_still_run(kind, reason, runs)
+            self._log_still_running(kind, reason, runs)
             for run in runs:
                 self._wait_no_more(run, now_ms)
 
-    def _tell_still_run(self, kind: RunKind, reason: str, runs: list[Run]) -> None:
+    def _log_still_running(self, kind: RunKind, reason: str, runs: list[Run]) -> None:
         self.counts["overdue runs"] += len(runs)
         for run in runs:
             run.is_named = True

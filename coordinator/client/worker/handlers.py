@@ -116,7 +116,7 @@ def is_coroutine_function(function: object) -> bool:
     )
 
 
-def refuse_coroutine(result: object, words: str) -> None:
+def refuse_coroutine(result: object, advice: str) -> None:
     """Refuse what a function returned that is called in a thread, if it is a coroutine.
 
     Raises:
@@ -124,7 +124,7 @@ def refuse_coroutine(result: object, words: str) -> None:
     """
     if inspect.iscoroutine(result):
         result.close()
-        raise WrongHandler(words)
+        raise WrongHandler(advice)
 
 
 def check_function(function: object, parameters: str, forms: str, classes: dict[str, bool]) -> bool:
@@ -159,9 +159,11 @@ def check_function(function: object, parameters: str, forms: str, classes: dict[
         )
     is_async = is_coroutine_function(function)
     annotation = taken[0].annotation
-    told = annotation if isinstance(annotation, str) else getattr(annotation, "__name__", "")
-    wants = classes.get(told.strip("'\"").rpartition(".")[2])
+    annotation_name = (
+        annotation if isinstance(annotation, str) else getattr(annotation, "__name__", "")
+    )
+    wants = classes.get(annotation_name.strip("'\"").rpartition(".")[2])
     if wants is not None and wants is not is_async:
         kind = "async def" if is_async else "def"
-        raise WrongHandler(f"{name} is `{kind}` and takes a {told}; {forms}")
+        raise WrongHandler(f"{name} is `{kind}` and takes a {annotation_name}; {forms}")
     return is_async

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Collection, Mapping
 from typing import Literal
 
 from coordinator.assignors import TopicPartition
-from coordinator.client.forms import logs_told, offset_told
+from coordinator.client.forms import log_ends_returned, offset_returned
 from coordinator.client.log_ends import LogEnds
 from coordinator.client.offsets import OffsetAndMetadata
 from coordinator.client.worker.scope import Scope
@@ -67,13 +67,13 @@ class StartPolicy:
         if callable(self._start):
             for key, scope in new.items():
                 told_one = await calls.ask(self._start, key)
-                begins[scope] = offset_told(f"start for {key}", told_one)
+                begins[scope] = offset_returned(f"start for {key}", told_one)
             return begins
         is_latest = self._start == "latest"
         old = {key for key in new if is_latest and key.partition < first.get(key.topic, 0)}
-        told = await _asked(calls, "log_ends", self._log_ends, old)
-        told |= await _asked(calls, "begin_offsets", self._begin_offsets, new.keys() - old)
-        return begins | {scope: told[key] for key, scope in new.items()}
+        ends = await _asked(calls, "log_ends", self._log_ends, old)
+        ends |= await _asked(calls, "begin_offsets", self._begin_offsets, new.keys() - old)
+        return begins | {scope: ends[key] for key, scope in new.items()}
 
 
 async def _asked(
@@ -82,9 +82,9 @@ async def _asked(
     """Offsets that a function returns for partitions; 0 without a function."""
     if ask is None or not keys:
         return dict.fromkeys(keys, 0)
-    logs = logs_told(name, await calls.in_thread(ask, frozenset(keys)))
-    told = {key: log.stop for key, log in logs.items()}
+    logs = log_ends_returned(name, await calls.in_thread(ask, frozenset(keys)))
+    ends = {key: log.stop for key, log in logs.items()}
     for key in keys:
-        if key not in told:
+        if key not in ends:
             raise ValueError(f"{name} returned no offset of {key}")
-    return told
+    return ends

@@ -95,7 +95,7 @@ class Runs:
         self._tasks.pop(run, None)
         self._threads.pop(run, None)
 
-    def tell_revoking(self, scope: Scope) -> None:
+    def notify_revoking(self, scope: Scope) -> None:
         """Set the event of a scope, for each of its runs."""
         for run in scope.runs:
             partition = self._partitions.get(run)
@@ -167,9 +167,11 @@ class Runs:
         if task.cancelled():
             if self._loop_ends():
                 self._owner.stop("the event loop of its handlers ends", 0)
-            told = run.is_cancelled or run.scope.is_revoking or run.scope.has_ended
-            told = told or self._owner.is_over
-            self._end(run, None if told else HandlerCancelled("it was cancelled by its own code"))
+            is_expected = run.is_cancelled or run.scope.is_revoking or run.scope.has_ended
+            is_expected = is_expected or self._owner.is_over
+            self._end(
+                run, None if is_expected else HandlerCancelled("it was cancelled by its own code")
+            )
         else:
             self._end(run, task.exception())
 
@@ -210,9 +212,9 @@ class Runs:
     def _end(self, run: Run, error: BaseException | None) -> None:
         """Report the end of a run; errors that follow from the end of its holding are none."""
         scope = run.scope
-        told = run.is_cancelled or scope.has_ended
+        is_expected = run.is_cancelled or scope.has_ended
         if isinstance(error, PartitionRevoked | EndNow) or (
-            told and isinstance(error, StaleMember)
+            is_expected and isinstance(error, StaleMember)
         ):
             error = None
         self._owner.ended(run, error)

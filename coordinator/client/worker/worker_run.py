@@ -16,7 +16,7 @@ from concurrent.futures import CancelledError, Future
 from typing import Any, TypeVar
 
 from coordinator.client.errors import FatalError, StaleMember
-from coordinator.client.forms import logs_told
+from coordinator.client.forms import log_ends_returned
 from coordinator.client.member.calls import Code
 from coordinator.client.member.events import Granted, Stopping
 from coordinator.client.member.face import Member
@@ -142,7 +142,7 @@ class WorkerRun:
             member.count_as_poll()
             now_ms = self.environment.now_ms()
             for event in member.machine.standing_events():
-                self.core.hear(event, now_ms)
+                self.core.receive(event, now_ms)
             await self._declare(member, topics)
 
     async def _declare(self, member: Member, topics: Mapping[str, int]) -> None:
@@ -197,7 +197,7 @@ class WorkerRun:
         try:
             await member.start()
             part = member.machine.part
-            while member.failure is None and not (part.member_id or part.trouble):
+            while member.failure is None and not (part.member_id or part.failure):
                 changed.clear()
                 await changed.wait()
         except asyncio.CancelledError:
@@ -238,7 +238,7 @@ class WorkerRun:
         now_ms = self.environment.now_ms()
         next_step, self._next_step = self._next_step, asyncio.Event()
         if self.member is not None:
-            self._hear(self.member, now_ms)
+            self._receive(self.member, now_ms)
         while (action := self.core.next_action(now_ms)) is not None:
             self._carry_out(action)
         self._update_metrics()
@@ -251,12 +251,12 @@ class WorkerRun:
             self._timer = self._loop.call_later(pause_s, self._wake)
         next_step.set()
 
-    def _hear(self, member: Member, now_ms: int) -> None:
+    def _receive(self, member: Member, now_ms: int) -> None:
         for event in member.take_events():
             self._grants += isinstance(event, Granted)
             if isinstance(event, Stopping) and member.failure is not None:
                 self.core.errors.append(member.failure)
-            self.core.hear(event, now_ms)
+            self.core.receive(event, now_ms)
 
     def _carry_out(self, action: actions.Action) -> None:
         match action:
@@ -264,8 +264,8 @@ class WorkerRun:
                 self._keep(self._locate(scopes))
             case actions.Start(run):
                 self._runs.start(run)
-            case actions.TellRevoking(scope):
-                self._runs.tell_revoking(scope)
+            case actions.NotifyRevoking(scope):
+                self._runs.notify_revoking(scope)
                 self._set_revoked(scope)
             case actions.CancelRun(run):
                 self._set_revoked(run.scope)
@@ -522,8 +522,8 @@ class WorkerRun:
             scopes = dict(self.core.scopes)
             if plan.log_ends is not None and scopes:
                 try:
-                    told = await self._user_calls.in_thread(plan.log_ends, frozenset(scopes))
-                    logs = logs_told("log_ends", told)
+                    changed = await self._user_calls.in_thread(plan.log_ends, frozenset(scopes))
+                    logs = log_ends_returned("log_ends", changed)
                 except Exception as error:  # noqa: BLE001  # Sources may raise anything.
                     self._log(logging.WARNING, f"where the logs end cannot be asked: {error!r}")
                     continue

@@ -94,9 +94,9 @@ export class GenerationView {
           { label: "Host", show: hostOf },
           { label: "Cause", show: (m) => m.cause },
           {
-            label: "Last heard",
+            label: "Last seen",
             show: (m) =>
-              m.last_heard_ms > 0 ? `${spell(m.removed_at_ms - m.last_heard_ms)} before` : NONE,
+              m.last_seen_ms > 0 ? `${spell(m.removed_at_ms - m.last_seen_ms)} before` : NONE,
           },
           { label: "Member", className: "id", show: (m) => m.member_id },
         ],

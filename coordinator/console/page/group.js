@@ -35,7 +35,7 @@ export class GroupView {
       columns: [
         { label: "Client", show: (m) => (m.client_id || NONE) + (m.is_leader ? " (leader)" : "") },
         { label: "Host", show: (m) => m.host },
-        { label: "Last heard", show: (m) => ago(m.last_heard_ms, this.nowMs) },
+        { label: "Last seen", show: (m) => ago(m.last_seen_ms, this.nowMs) },
         {
           label: "Session timeout",
           show: (m) => (m.session_timeout_ms < 0 ? NONE : spell(m.session_timeout_ms)),
@@ -69,7 +69,7 @@ export class GroupView {
         { label: "Status", show: (m) => m.status },
         { label: "Host", show: (m) => m.host },
         { label: "Partitions", className: "number", show: (m) => m.partitions },
-        { label: "Last heard", show: (m) => ago(m.last_heard_ms, this.nowMs) },
+        { label: "Last seen", show: (m) => ago(m.last_seen_ms, this.nowMs) },
         {
           label: "Lease ends in",
           show: (m) =>

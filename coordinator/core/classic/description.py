@@ -88,12 +88,12 @@ def describe_phase(group: ClassicGroup, command: DescribePhase, now_ms: int, out
 
 
 def _awaited(group: ClassicGroup, member: Member) -> AwaitedMember:
-    is_unheard = member.last_heard_ms == NO_TIME
+    is_unseen = member.last_seen_ms == NO_TIME
     return AwaitedMember(
         member.member_id,
         member.client_id,
         member.client_host,
         is_leader=member.member_id == group.leader_id,
-        last_heard_ms=member.excused_ms if is_unheard else member.last_heard_ms,
+        last_seen_ms=member.excused_ms if is_unseen else member.last_seen_ms,
         session_timeout_ms=member.session_timeout_ms,
     )

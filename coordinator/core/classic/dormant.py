@@ -14,9 +14,9 @@ from itertools import islice
 
 from coordinator.core.classic import rebalance
 from coordinator.core.classic.group import ClassicGroup
+from coordinator.core.classic.idle_spans import TakeOver
 from coordinator.core.classic.member import Member, Protocols
 from coordinator.core.classic.membership import excuse
-from coordinator.core.classic.rests import TakeOver
 from coordinator.core.classic.subscriptions import TopicReader, subscribed_topics
 from coordinator.core.config import GroupConfig
 from coordinator.core.events import RebalanceCause
@@ -86,10 +86,10 @@ class DormantGroups:
             excuse(group, member, now_ms, out)
         sessions_ms = (member.session_timeout_ms for member in committed.members)
         newest_ms = _newest_record_ms(group, committed)
-        unheard = {member.member_id: member for member in committed.members}
+        unseen = {member.member_id: member for member in committed.members}
         session_ms = max(sessions_ms, default=0)
         group.taken_over = TakeOver(
-            now_ms, newest_ms, session_ms, unheard, store_went_back=self._store_went_back
+            now_ms, newest_ms, session_ms, unseen, store_went_back=self._store_went_back
         )
         group.leader_id = committed.leader
         group.apply(committed)

@@ -28,9 +28,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 
+from coordinator.core.classic.idle_spans import IdleSpans, TakeOver
 from coordinator.core.classic.member import Member, Protocols
 from coordinator.core.classic.replacement import Replacement
-from coordinator.core.classic.rests import Rests, TakeOver
 from coordinator.core.classic.trace import Trace
 from coordinator.core.errors import ErrorCode, InvariantViolated
 from coordinator.core.events import RefusedJoin
@@ -77,6 +77,7 @@ class ClassicGroup(Group):
         "durable_generation",
         "generation",
         "generation_floor",
+        "idle_spans",
         "initial_join",
         "journal",
         "leader_id",
@@ -90,7 +91,6 @@ class ClassicGroup(Group):
         "protocol_name",
         "refused_joins",
         "replacements",
-        "rests",
         "static_members",
         "taken_over",
         "trace",
@@ -124,7 +124,7 @@ class ClassicGroup(Group):
         self.refused_joins: dict[tuple[str, str, ErrorCode], RefusedJoin] | None = None
         # The running rebalance, and the partitions that nobody works on.
         self.trace: Trace | None = None
-        self.rests: Rests | None = None
+        self.idle_spans: IdleSpans | None = None
         # The end of the last outage, until members have had a session to be heard.
         self.taken_over: TakeOver | None = None
         # Durable facts.

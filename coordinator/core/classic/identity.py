@@ -29,7 +29,7 @@ def identify(group: ClassicGroup, member_id: str, instance_id: str | None) -> Me
     return member
 
 
-def check_settled(group: ClassicGroup, member: Member) -> None:
+def check_not_replaced(group: ClassicGroup, member: Member) -> None:
     """Wait if a restarted process is taking the member's place.
 
     Raises:

@@ -13,7 +13,7 @@ from __future__ import annotations
 from coordinator.core import admission
 from coordinator.core.classic import journal, protocols, rebalance, static_members
 from coordinator.core.classic.group import ClassicGroup
-from coordinator.core.classic.identity import check_settled, identify
+from coordinator.core.classic.identity import check_not_replaced, identify
 from coordinator.core.classic.member import Member
 from coordinator.core.classic.membership import evict, fail_join, note_joined
 from coordinator.core.config import NEW_MEMBER_JOIN_TIMEOUT_MS, GroupConfig
@@ -181,7 +181,7 @@ def _join_known(
         _add_member(group, command, command.member_id, now_ms, out, config=config)
         return
     member = identify(group, command.member_id, command.instance_id)
-    check_settled(group, member)
+    check_not_replaced(group, member)
     changed = member.protocols != command.protocols
     match group.state:
         case GroupState.PREPARING_REBALANCE:

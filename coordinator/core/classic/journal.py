@@ -13,16 +13,16 @@ from collections.abc import Iterable, Mapping
 
 from coordinator.core.classic import last_work, moves, returns
 from coordinator.core.classic.group import ClassicGroup
-from coordinator.core.classic.rests import PartitionReaders, TakeOver
+from coordinator.core.classic.idle_spans import PartitionReaders, TakeOver
 from coordinator.core.classic.trace import Trace
 from coordinator.core.errors import ErrorCode
 from coordinator.core.events import (
     Event,
     JoinPhaseCompleted,
     MemberEvicted,
-    MemberHeardAgain,
     MemberJoined,
     MemberLeft,
+    MemberSeenAgain,
     MemberSynced,
     RebalanceCompleted,
     RebalanceFailed,
@@ -46,7 +46,7 @@ LEFT = "left"
 NO_OUTAGE = TakeOver(0, 0, 0)
 MEMBERS_MAX = 64
 """Members listed in a record; of larger groups the last ones to join."""
-TOLD_REFUSALS = (ErrorCode.INCONSISTENT_GROUP_PROTOCOL, ErrorCode.GROUP_MAX_SIZE_REACHED)
+LOGGED_REFUSALS = (ErrorCode.INCONSISTENT_GROUP_PROTOCOL, ErrorCode.GROUP_MAX_SIZE_REACHED)
 REFUSED_MAX = 16
 """Refused clients that are remembered per group."""
 
@@ -86,7 +86,7 @@ def follow(
                     now_ms,
                     was_initial=group.initial_join,
                     before=group.committed,
-                    rests=group.rests,
+                    idle_spans=group.idle_spans,
                 )
                 group.trace.taken_over = last_work.outage_before(group, now_ms)
                 for early_event in early:
@@ -136,10 +136,10 @@ def _note_return(
             returns.replaced(group, event, now_ms, read)
         case MemberSynced():
             _write_return(group, returns.resumed(group, event, now_ms, read), now_ms, out)
-        case MemberHeardAgain():
-            is_silence = event.last_heard_ms != NO_TIME
-            heard = returns.silent if is_silence else returns.heard_again
-            _write_return(group, heard(group, event, now_ms, read), now_ms, out)
+        case MemberSeenAgain():
+            is_silence = event.last_seen_ms != NO_TIME
+            note_return = returns.silent if is_silence else returns.seen_again
+            _write_return(group, note_return(group, event, now_ms, read), now_ms, out)
         case _:
             pass
 
@@ -164,7 +164,7 @@ def _removed(trace: Trace, event: MemberEvicted | MemberLeft, now_ms: int) -> Re
         cause,
         code,
         removed_at_ms=now_ms,
-        last_heard_ms=event.last_heard_ms,
+        last_seen_ms=event.last_seen_ms,
         heartbeat_interval_ms=event.heartbeat_interval_ms,
         client_software=event.client_software,
     )
@@ -241,7 +241,7 @@ def note_refused_join(
 
     Only the last few, in memory.
     """
-    if error not in TOLD_REFUSALS:
+    if error not in LOGGED_REFUSALS:
         return
     key = (command.client_id, command.client_host, error)
     known = group.refused_joins or {}

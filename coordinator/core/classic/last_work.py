@@ -4,7 +4,7 @@ A coordinator sees calls, not work. What it knows of the moment in which the own
 stopped depends on how it stopped:
 
     how it stopped          at the earliest                     at the latest
-    died, or was paused     when it was last heard              when its next heartbeat was due
+    died, or was paused     when it was last seen              when its next heartbeat was due
     left                    when it left, or committed it last, when it left
                             if it committed others later
     not heard since an outage               a session before its last record    as above
@@ -20,7 +20,7 @@ consumer list the partitions that it holds as it joins; with an eager assignor t
 metadata cannot be parsed, the members of a protocol that calls itself cooperative hold everything.
 
 A rest ends when the assignment that gives the partition to somebody is durable: members that have
-asked for theirs by then are answered at once. Rests are soft state: a fail-over forgets them.
+asked for theirs by then are answered at once. IdleSpans are soft state: a fail-over forgets them.
 
 Source: ours; KIP-429 for the partitions that a member holds.
 """
@@ -32,15 +32,15 @@ from itertools import islice
 from typing import NamedTuple
 
 from coordinator.core.classic.group import ClassicGroup
-from coordinator.core.classic.member import LATENESS
-from coordinator.core.classic.rests import (
+from coordinator.core.classic.idle_spans import (
+    ClassicIdleSpan,
+    IdleSpans,
     Partition,
     PartitionReader,
     PartitionReaders,
-    Rest,
-    Rests,
     TakeOver,
 )
+from coordinator.core.classic.member import LATENESS
 from coordinator.core.classic.trace import Trace
 from coordinator.core.events import (
     NO_PROGRESS,
@@ -56,7 +56,8 @@ COOPERATIVE = "cooperative"
 """Part of the names of protocols whose members keep working during a rebalance (KIP-429)."""
 OWNED_MAX = 50_000
 """Partitions up to which owners are compared with the previous generation, which takes 200 ms. For
-more, nothing is known of moves and rests. No more rests than these are remembered, the latest."""
+more, nothing is known of moves and idle spans. No more idle spans than these are remembered, the
+latest."""
 
 DRAIN_MAX_MS = 60_000
 """Age of a commit above which its partition is taken to have had no rows since, not no owner."""
@@ -77,7 +78,7 @@ class Resumed(NamedTuple):
     """
 
     partition: Partition
-    rest: Rest
+    idle_span: ClassicIdleSpan
     member_id: str
     has_moved: bool
     is_fetched: bool
@@ -86,11 +87,11 @@ class Resumed(NamedTuple):
     @property
     def idle_ms(self) -> tuple[int, int]:
         """Shortest and longest time in which nobody worked on it; -1: there is no longest."""
-        rest = self.rest
-        shortest_ms = 0 if rest.is_open else max(0, self.at_ms - rest.latest_ms)
-        if rest.earliest_ms == NO_TIME:
+        idle_span = self.idle_span
+        shortest_ms = 0 if idle_span.is_open else max(0, self.at_ms - idle_span.latest_ms)
+        if idle_span.earliest_ms == NO_TIME:
             return shortest_ms, NO_TIME
-        return shortest_ms, max(0, self.at_ms - rest.earliest_ms)
+        return shortest_ms, max(0, self.at_ms - idle_span.earliest_ms)
 
 
 def rejoined(
@@ -103,31 +104,33 @@ def rejoined(
     said = {(stopped.topic, stopped.partition): stopped.ago_ms for stopped in member.stopped}
     member.stopped = ()
     owned = _claimed(member.protocols[0][1] if member.protocols else b"", trace, read.owned)
-    told_ms = trace.told.setdefault(member_id, NO_TIME)
-    is_unheard = trace.taken_over is not None and member.last_beat_ms == NO_TIME
+    told_ms = trace.reported_at_ms.setdefault(member_id, NO_TIME)
+    is_unseen = trace.taken_over is not None and member.last_beat_ms == NO_TIME
     has_to_stop = not _is_cooperative(trace) and trace.started.member_id != member_id
-    for partition, rest in _held(group, trace, member_id, read.assigned).items():
+    for partition, idle_span in _held(group, trace, member_id, read.assigned).items():
         is_kept = (
-            rest.known_by is not StopKnownBy.TAKEN_AWAY if owned is None else partition in owned
+            idle_span.known_by is not StopKnownBy.TAKEN_AWAY
+            if owned is None
+            else partition in owned
         )
-        if is_kept or not rest.is_open:
+        if is_kept or not idle_span.is_open:
             continue
         latest_ms = now_ms
         if partition in said:
-            rest.known_by = StopKnownBy.SAID
-            rest.earliest_ms = latest_ms = _said_ms(trace, said[partition], now_ms)
-        elif rest.known_by is not StopKnownBy.TAKEN_AWAY:
-            rest.known_by = StopKnownBy.REJOINED
-            if is_unheard and told_ms == NO_TIME:
-                rest.known_by = StopKnownBy.NOT_HEARD
+            idle_span.known_by = StopKnownBy.SAID
+            idle_span.earliest_ms = latest_ms = _said_ms(trace, said[partition], now_ms)
+        elif idle_span.known_by is not StopKnownBy.TAKEN_AWAY:
+            idle_span.known_by = StopKnownBy.REJOINED
+            if is_unseen and told_ms == NO_TIME:
+                idle_span.known_by = StopKnownBy.NOT_SEEN
             elif has_to_stop:  # With all its partitions, whoever began the rebalance.
-                rest.earliest_ms = now_ms if told_ms == NO_TIME else told_ms
+                idle_span.earliest_ms = now_ms if told_ms == NO_TIME else told_ms
             else:
                 # It has stopped by itself; others of its partitions may have kept it until now.
-                rest.known_by = StopKnownBy.GAVE_UP
+                idle_span.known_by = StopKnownBy.GAVE_UP
                 longest_ms = max(member.rebalance_timeout_ms, DRAIN_MAX_MS)
-                rest.earliest_ms = _gave_up_ms(group, trace, partition, longest_ms, now_ms)
-        _close(group, trace, partition, rest, latest_ms)
+                idle_span.earliest_ms = _gave_up_ms(group, trace, partition, longest_ms, now_ms)
+        _close(group, trace, partition, idle_span, latest_ms)
 
 
 def outage_before(group: ClassicGroup, now_ms: int) -> TakeOver | None:
@@ -154,14 +157,14 @@ def gone(
     if isinstance(event, MemberLeft) and event.reason.startswith(NO_PROGRESS):
         known_by = StopKnownBy.GAVE_UP
         drained = {p: _gave_up_ms(group, trace, p, GAVE_UP_MAX_MS, now_ms) for p in held}
-    for partition, rest in held.items():
-        if not rest.is_open:
+    for partition, idle_span in held.items():
+        if not idle_span.is_open:
             continue
-        was_draining = known_by is StopKnownBy.LEFT and rest.known_by is StopKnownBy.TAKEN_AWAY
+        was_draining = known_by is StopKnownBy.LEFT and idle_span.known_by is StopKnownBy.TAKEN_AWAY
         if not was_draining:
-            rest.earliest_ms = drained.get(partition, earliest_ms)
-        rest.known_by = known_by
-        _close(group, trace, partition, rest, latest_ms)
+            idle_span.earliest_ms = drained.get(partition, earliest_ms)
+        idle_span.known_by = known_by
+        _close(group, trace, partition, idle_span, latest_ms)
 
 
 def replaced(
@@ -173,10 +176,10 @@ def replaced(
 ) -> None:
     """Note that the process of a static member has ended before its successor joined."""
     earliest_ms, latest_ms, known_by = _end_of_silent(event, now_ms)
-    for partition, rest in _held(group, trace, event.old_member_id, read.assigned).items():
-        if rest.is_open:
-            rest.earliest_ms, rest.known_by = earliest_ms, known_by
-            _close(group, trace, partition, rest, latest_ms)
+    for partition, idle_span in _held(group, trace, event.old_member_id, read.assigned).items():
+        if idle_span.is_open:
+            idle_span.earliest_ms, idle_span.known_by = earliest_ms, known_by
+            _close(group, trace, partition, idle_span, latest_ms)
 
 
 def taken_away(
@@ -188,12 +191,14 @@ def taken_away(
     """Note and count the partitions that the new assignment takes away from members that go on."""
     taken = 0
     for partition, (name, member_id) in before.items():
-        known = group.rests.of if group.rests is not None else {}
+        known = group.idle_spans.of if group.idle_spans is not None else {}
         if partition in after or partition in known or member_id not in group.members:
             continue
         client_id = group.members[member_id].client_id
-        rest = Rest(name, member_id, client_id, now_ms, NO_TIME, StopKnownBy.TAKEN_AWAY)
-        _rests(group).of[partition] = rest
+        idle_span = ClassicIdleSpan(
+            name, member_id, client_id, now_ms, NO_TIME, StopKnownBy.TAKEN_AWAY
+        )
+        _rests(group).of[partition] = idle_span
         taken += 1
     return taken
 
@@ -201,20 +206,22 @@ def taken_away(
 def resumed(
     group: ClassicGroup, trace: Trace, now_ms: int, after: Mapping[Partition, tuple[str, str]]
 ) -> Iterator[Resumed]:
-    """End the rests of the partitions that the new assignment gives to somebody."""
-    rests = group.rests.of if group.rests is not None else {}
+    """End the idle spans of the partitions that the new assignment gives to somebody."""
+    idle_spans = group.idle_spans.of if group.idle_spans is not None else {}
     for partition, (name, member_id) in after.items():
-        rest = rests.pop(partition, None)
-        if rest is None:
+        idle_span = idle_spans.pop(partition, None)
+        if idle_span is None:
             continue
-        has_moved = rest.owner != name
-        if has_moved or not rest.is_open:  # Else its owner has never stopped.
-            at_ms = now_ms if rest.resumed_ms == NO_TIME else rest.resumed_ms
-            yield Resumed(partition, rest, member_id, has_moved, member_id in trace.synced, at_ms)
-    for partition in list(islice(rests, max(0, len(rests) - OWNED_MAX))):
-        del rests[partition]
-    if not rests:
-        group.rests = None
+        has_moved = idle_span.owner != name
+        if has_moved or not idle_span.is_open:  # Else its owner has never stopped.
+            at_ms = now_ms if idle_span.resumed_ms == NO_TIME else idle_span.resumed_ms
+            yield Resumed(
+                partition, idle_span, member_id, has_moved, member_id in trace.synced, at_ms
+            )
+    for partition in list(islice(idle_spans, max(0, len(idle_spans) - OWNED_MAX))):
+        del idle_spans[partition]
+    if not idle_spans:
+        group.idle_spans = None
 
 
 def owners(
@@ -250,40 +257,46 @@ def committed_ms(group: ClassicGroup, record: GroupMetadata | None, partition: P
 # --- Inside ---------------------------------------------------------------------------------
 
 
-def _rests(group: ClassicGroup) -> Rests:
-    if group.rests is None:
-        group.rests = Rests()
-    return group.rests
+def _rests(group: ClassicGroup) -> IdleSpans:
+    if group.idle_spans is None:
+        group.idle_spans = IdleSpans()
+    return group.idle_spans
 
 
 def _held(
     group: ClassicGroup, trace: Trace, member_id: str, read_assignment: PartitionReader
-) -> dict[Partition, Rest]:
-    """Partitions that a member held when the rebalance began: rests, open where it may work."""
+) -> dict[Partition, ClassicIdleSpan]:
+    """Idle spans of what a member held when the rebalance began, open where it may work."""
     held = trace.held.setdefault(member_id, {})
     stored = trace.stored.pop(member_id, None)
     if stored is None:
         return held
-    known = group.rests.of if group.rests is not None else {}
+    known = group.idle_spans.of if group.idle_spans is not None else {}
     name, kind = owner_of(stored)[0], StopKnownBy.REJOINED
     for partition in read_assignment(stored.assignment) or ():
         if partition not in known:
-            held[partition] = Rest(name, member_id, stored.client_id, NO_TIME, NO_TIME, kind)
+            held[partition] = ClassicIdleSpan(
+                name, member_id, stored.client_id, NO_TIME, NO_TIME, kind
+            )
     return held
 
 
 def _close(
-    group: ClassicGroup, trace: Trace, partition: Partition, rest: Rest, latest_ms: int
+    group: ClassicGroup,
+    trace: Trace,
+    partition: Partition,
+    idle_span: ClassicIdleSpan,
+    latest_ms: int,
 ) -> None:
     """The owner has stopped by `latest_ms`; a commit shows that it still worked."""
-    rest.latest_ms = latest_ms
+    idle_span.latest_ms = latest_ms
     committed_ms = _committed_ms(group, trace, partition)
-    if rest.known_by is StopKnownBy.NOT_HEARD and trace.taken_over is not None:
+    if idle_span.known_by is StopKnownBy.NOT_SEEN and trace.taken_over is not None:
         # It would have been removed had it been silent for longer.
-        rest.earliest_ms = trace.taken_over.newest_record_ms - trace.taken_over.session_ms
-    if rest.earliest_ms != NO_TIME or committed_ms != NO_TIME:
-        rest.earliest_ms = min(max(rest.earliest_ms, committed_ms), latest_ms)
-    _rests(group).of[partition] = rest
+        idle_span.earliest_ms = trace.taken_over.newest_record_ms - trace.taken_over.session_ms
+    if idle_span.earliest_ms != NO_TIME or committed_ms != NO_TIME:
+        idle_span.earliest_ms = min(max(idle_span.earliest_ms, committed_ms), latest_ms)
+    _rests(group).of[partition] = idle_span
 
 
 def _drained(
@@ -342,19 +355,19 @@ def _end_of(event: MemberEvicted | MemberLeft, trace: Trace, now_ms: int) -> Spa
     cause, due_ms = event.cause, event.heartbeat_due_ms
     if cause is EvictionCause.SIZE_LIMIT:  # Its JoinGroup is refused: it hears of it at once.
         return now_ms, now_ms, StopKnownBy.REMOVED
-    is_silent = due_ms + (due_ms - event.last_heard_ms) // LATENESS < now_ms
-    is_unheard = event.last_heard_ms == NO_TIME  # Alive or not: nothing is known of it.
-    if is_silent or is_unheard or cause is EvictionCause.SESSION_EXPIRED:
+    is_silent = due_ms + (due_ms - event.last_seen_ms) // LATENESS < now_ms
+    is_unseen = event.last_seen_ms == NO_TIME  # Alive or not: nothing is known of it.
+    if is_silent or is_unseen or cause is EvictionCause.SESSION_EXPIRED:
         return _end_of_silent(event, now_ms)
-    told_ms = trace.told.get(event.member_id, now_ms)
+    told_ms = trace.reported_at_ms.get(event.member_id, now_ms)
     earliest_ms = now_ms if told_ms == NO_TIME else told_ms
     return earliest_ms, max(due_ms, now_ms), StopKnownBy.REMOVED
 
 
 def _end_of_silent(sign: MemberEvicted | MemberLeft | StaticMemberReplaced, now_ms: int) -> Span:
     latest_ms = min(sign.heartbeat_due_ms, now_ms)
-    if sign.last_heard_ms == NO_TIME:
-        return NO_TIME, latest_ms, StopKnownBy.NOT_HEARD
+    if sign.last_seen_ms == NO_TIME:
+        return NO_TIME, latest_ms, StopKnownBy.NOT_SEEN
     is_measured = sign.heartbeat_interval_ms > 0
-    known_by = StopKnownBy.LAST_HEARD if is_measured else StopKnownBy.INTERVAL_UNKNOWN
-    return sign.last_heard_ms, latest_ms, known_by
+    known_by = StopKnownBy.LAST_SEEN if is_measured else StopKnownBy.INTERVAL_UNKNOWN
+    return sign.last_seen_ms, latest_ms, known_by

@@ -11,7 +11,7 @@ from __future__ import annotations
 from coordinator.core import admission
 from coordinator.core.classic import rebalance
 from coordinator.core.classic.group import ClassicGroup
-from coordinator.core.classic.identity import check_settled, identify
+from coordinator.core.classic.identity import check_not_replaced, identify
 from coordinator.core.classic.member import Member
 from coordinator.core.classic.membership import evict, remove
 from coordinator.core.errors import ErrorCode, Refused
@@ -31,7 +31,7 @@ def leave_group(group: ClassicGroup, command: LeaveGroup, now_ms: int, out: Outc
     admission.check_alive(group)
     for leaving in command.members:
         if leaving.member_id in group.members:
-            check_settled(group, group.members[leaving.member_id])
+            check_not_replaced(group, group.members[leaving.member_id])
     results: list[LeaveResult] = []
     first_to_leave: Member | None = None
     reason, cause = "", RebalanceCause.MEMBER_LEFT

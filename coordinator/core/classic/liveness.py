@@ -20,7 +20,7 @@ from coordinator.core.classic import rebalance
 from coordinator.core.classic.group import ClassicGroup
 from coordinator.core.classic.identity import check_generation, identify
 from coordinator.core.classic.member import SILENCE_MIN_MS, Member
-from coordinator.core.classic.membership import evict, note_heard, reset_session
+from coordinator.core.classic.membership import evict, note_seen, reset_session
 from coordinator.core.commands import CallCancelled, SessionExpired
 from coordinator.core.errors import ErrorCode, advice
 from coordinator.core.events import EvictionCause, RebalanceCause
@@ -47,12 +47,12 @@ def heartbeat(group: ClassicGroup, command: Heartbeat, now_ms: int, out: Outcome
     admission.check_alive(group)
     member = identify(group, command.member_id, command.instance_id)
     check_generation(group, command.generation)
-    note_heard(group, member, now_ms, out, beats=True)
+    note_seen(group, member, now_ms, out, beats=True)
     member.beat(now_ms)
     reset_session(group, member, now_ms, out)
     preparing = group.state is GroupState.PREPARING_REBALANCE
     if preparing and group.trace is not None:
-        group.trace.told.setdefault(member.member_id, now_ms)
+        group.trace.reported_at_ms.setdefault(member.member_id, now_ms)
     out.reply(command.call_id, _REBALANCE if preparing else _ALIVE)
 
 
@@ -72,7 +72,7 @@ def beat(
         or group.generation != generation
         or member.last_beat_ms == NO_TIME
         or (instance_id is not None and group.static_members.get(instance_id) != member_id)
-        or (group.taken_over is not None and member_id in group.taken_over.heard)
+        or (group.taken_over is not None and member_id in group.taken_over.seen)
     ):
         return NO_TIME
     last_ms, before_ms = member.last_beat_ms, member.beat_before_ms

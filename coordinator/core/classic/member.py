@@ -74,14 +74,14 @@ class Member:
         return self.instance_id is not None
 
     @property
-    def last_heard_ms(self) -> int:
+    def last_seen_ms(self) -> int:
         """Time of its last sign of life."""
         return max(self.last_beat_ms, self.last_call_ms)
 
     @property
     def session_began_ms(self) -> int:
         """Time from which its session counts."""
-        return max(self.last_heard_ms, self.excused_ms)
+        return max(self.last_seen_ms, self.excused_ms)
 
     def beat(self, now_ms: int) -> None:
         """Note a heartbeat. `liveness.beat`, the fast path, looks at two heartbeats only."""
@@ -99,10 +99,10 @@ class Member:
         self.last_beat_ms = now_ms
 
     def last_sign(self) -> tuple[int, int, int]:
-        """Last sign of life, as events have it: last heard, due, interval; see `MemberEvicted`."""
+        """Last sign of life, as events have it: last seen, due, interval; see `MemberEvicted`."""
         measured_ms = self._measured_ms()
         interval_ms = measured_ms if measured_ms > 0 else self.session_timeout_ms // BEATS_A_SESSION
-        heard_ms = self.last_heard_ms
+        heard_ms = self.last_seen_ms
         since_ms = self.excused_ms if heard_ms == NO_TIME else heard_ms
         due_ms = self.last_beat_ms + interval_ms
         if due_ms < since_ms or self.last_beat_ms == NO_TIME:

@@ -8,8 +8,8 @@ from coordinator.core.errors import ErrorCode, advice
 from coordinator.core.events import (
     EvictionCause,
     MemberEvicted,
-    MemberHeardAgain,
     MemberJoined,
+    MemberSeenAgain,
 )
 from coordinator.core.group import GroupState
 from coordinator.core.ids import NO_TIME
@@ -17,18 +17,18 @@ from coordinator.core.outcome import DeferHeartbeat, MemberKey, Outcome
 from coordinator.core.replies import JoinReply, SyncReply
 
 
-def note_heard(
+def note_seen(
     group: ClassicGroup, member: Member, now_ms: int, out: Outcome, *, beats: bool
 ) -> None:
     """Tell of a heartbeat or commit after a silence: the first one since this node took the group
     over and the second heartbeat, or one that is late."""
     taken_over = group.taken_over
-    is_first = member.last_heard_ms == NO_TIME
+    is_first = member.last_seen_ms == NO_TIME
     is_later = beats and member.last_beat_ms != NO_TIME
-    if taken_over is not None and (is_first or (is_later and member.member_id in taken_over.heard)):
-        out.note(MemberHeardAgain(group.group_id, member.member_id))
+    if taken_over is not None and (is_first or (is_later and member.member_id in taken_over.seen)):
+        out.note(MemberSeenAgain(group.group_id, member.member_id))
     elif group.state is GroupState.STABLE and member.is_back_late(now_ms):
-        out.note(MemberHeardAgain(group.group_id, member.member_id, *member.last_sign()))
+        out.note(MemberSeenAgain(group.group_id, member.member_id, *member.last_sign()))
 
 
 def reset_session(group: ClassicGroup, member: Member, now_ms: int, out: Outcome) -> None:

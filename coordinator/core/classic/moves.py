@@ -12,8 +12,8 @@ from typing import NamedTuple
 
 from coordinator.core.classic import last_work
 from coordinator.core.classic.group import ClassicGroup
+from coordinator.core.classic.idle_spans import ClassicIdleSpan, Partition, PartitionReaders
 from coordinator.core.classic.last_work import Resumed
-from coordinator.core.classic.rests import Partition, PartitionReaders, Rest
 from coordinator.core.classic.trace import Trace
 from coordinator.core.ids import NO_TIME
 from coordinator.core.records import PartitionMove, PartitionRange, StopKnownBy
@@ -48,20 +48,24 @@ _Owners = dict[Partition, tuple[str, str]]
 
 
 def cost_of(group: ClassicGroup, trace: Trace, now_ms: int, read: PartitionReaders) -> Cost:
-    """Compare the owners before a completed rebalance with those after it, and end rests."""
+    """Compare the owners before a completed rebalance with those after it, and end idle spans."""
     before = last_work.owners(trace.before, read.assigned)
     after = last_work.owners(group.committed if group.members else None, read.assigned)
     if before is None or after is None:
-        group.rests = None
+        group.idle_spans = None
         return UNKNOWN
-    names = {p: rest.owner for p, rest in group.rests.of.items()} if group.rests else {}
+    names = (
+        {p: idle_span.owner for p, idle_span in group.idle_spans.of.items()}
+        if group.idle_spans
+        else {}
+    )
     names = {p: name for p, (name, _) in before.items()} | names
     moved = sum(names[p] != name for p, (name, _) in after.items() if p in names)
     taken = last_work.taken_away(group, now_ms, before, after)
     round_ = trace.round or (1 if taken else 0)
     resumed = list(last_work.resumed(group, trace, now_ms, after))
-    if group.rests is not None:
-        group.rests.round = round_ if group.rests.are_being_given_back else 0
+    if group.idle_spans is not None:
+        group.idle_spans.round = round_ if group.idle_spans.are_being_given_back else 0
     straight = list(_without_rest(trace, now_ms, before, after, resumed))
     return replace(
         _sum_of(group, resumed, straight),
@@ -72,7 +76,10 @@ def cost_of(group: ClassicGroup, trace: Trace, now_ms: int, read: PartitionReade
 
 
 def cost_of_return(group: ClassicGroup, trace: Trace, now_ms: int, after: _Owners) -> Cost:
-    """End the rests of a static member that went on without a rebalance; `after`: what it has."""
+    """End the idle spans of a static member that went on without a rebalance.
+
+    after: what it has.
+    """
     resumed = list(last_work.resumed(group, trace, now_ms, after))
     return replace(_sum_of(group, resumed, []), partitions_moved=0)
 
@@ -120,8 +127,8 @@ def _without_rest(
     for partition, (name, member_id) in after.items():
         was_name, was_id = before.get(partition, (name, ""))
         if name != was_name and partition not in known:
-            rest = Rest(was_name, was_id, "", now_ms, now_ms, kind)
-            yield Resumed(partition, rest, member_id, True, member_id in trace.synced, now_ms)
+            idle_span = ClassicIdleSpan(was_name, was_id, "", now_ms, now_ms, kind)
+            yield Resumed(partition, idle_span, member_id, True, member_id in trace.synced, now_ms)
 
 
 class _Key(NamedTuple):
@@ -145,18 +152,18 @@ def _entries(
     """Entries of the record, and the number of partitions that are in none of them."""
     by_key: dict[_Key, list[int]] = {}
     for resumed in resumed_here:
-        rest = resumed.rest
+        idle_span = resumed.idle_span
         topic, partition = resumed.partition
         key = _Key(
             topic,
-            rest.member_id,
-            rest.client_id,
+            idle_span.member_id,
+            idle_span.client_id,
             resumed.member_id,
             resumed.has_moved,
             resumed.is_fetched,
-            rest.known_by,
-            rest.earliest_ms,
-            rest.latest_ms,
+            idle_span.known_by,
+            idle_span.earliest_ms,
+            idle_span.latest_ms,
             resumed.at_ms,
         )
         by_key.setdefault(key, []).append(partition)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from coordinator.core import admission, log_ends, offsets
 from coordinator.core.classic.group import ClassicGroup
-from coordinator.core.classic.identity import check_generation, check_settled, identify
+from coordinator.core.classic.identity import check_generation, check_not_replaced, identify
 from coordinator.core.classic.member import Member
-from coordinator.core.classic.membership import note_heard, reset_session
+from coordinator.core.classic.membership import note_seen, reset_session
 from coordinator.core.config import GroupConfig
 from coordinator.core.errors import ErrorCode, Refused
 from coordinator.core.group import GroupState
@@ -26,7 +26,7 @@ def commit_offsets(
     member = _check_committer(group, command)
     offsets.check_commit(group, command, config)
     if member is not None:
-        note_heard(group, member, now_ms, out, beats=False)
+        note_seen(group, member, now_ms, out, beats=False)
         if group.taken_over is not None:
             group.taken_over.note_waits(command.partitions, now_ms)
         reset_session(group, member, now_ms, out)
@@ -54,7 +54,7 @@ def _check_committer(group: ClassicGroup, command: CommitOffsets) -> Member | No
         raise Refused(ErrorCode.UNKNOWN_MEMBER_ID, "the group has members: only they may commit")
     member = identify(group, command.member_id, command.instance_id)
     check_generation(group, command.generation)
-    check_settled(group, member)
+    check_not_replaced(group, member)
     if group.state is GroupState.AWAITING_SYNC:
         raise Refused(ErrorCode.REBALANCE_IN_PROGRESS)
     return member

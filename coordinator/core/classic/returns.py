@@ -1,16 +1,16 @@
-"""Returns to a Stable group: nothing rebalances, but partitions rested.
+"""Returns to a Stable group: nothing rebalances, but partitions were idle.
 
-What the old process held rests from its last sign of work, which is noted when its successor is
-durable, until the successor has asked for its assignment. A rebalance that begins between the two
-takes the rests in, and tells them in its own record.
+Partitions of a static member's old process are idle from its last sign of work, which is noted when
+its successor is durable, until the successor has asked for its assignment. A rebalance that begins
+between the two counts these idle spans in its own record.
 
-After an outage all members may go on as they were. What they committed until the outage rests
-while a commit waits for its answer, or, where none says so, at most until its owner is heard again.
-It is told with the second heartbeat of the last of them, or when a rebalance begins before that;
-one that begins before all are heard tells the outage itself.
+After an outage all members may go on as they were. Partitions that they committed until the outage
+are idle while a commit waits for its answer, or, where none says so, at most until their owner is
+seen again. The outage is journaled with the second heartbeat of the last member, or when a
+rebalance begins before that; one that begins before all members are seen counts the outage itself.
 
-What a single member committed that was silent for less than its session rests at most until it is
-heard again.
+Partitions of a single member that was silent for less than its session are idle at most until it is
+seen again.
 """
 
 from __future__ import annotations
@@ -20,11 +20,17 @@ from dataclasses import replace as with_changes
 
 from coordinator.core.classic import last_work, moves
 from coordinator.core.classic.group import ClassicGroup
+from coordinator.core.classic.idle_spans import (
+    ClassicIdleSpan,
+    IdleSpans,
+    Partition,
+    PartitionReaders,
+    TakeOver,
+)
 from coordinator.core.classic.moves import Cost
-from coordinator.core.classic.rests import Partition, PartitionReaders, Rest, Rests, TakeOver
 from coordinator.core.classic.trace import Trace
 from coordinator.core.events import (
-    MemberHeardAgain,
+    MemberSeenAgain,
     MemberSynced,
     RebalanceCause,
     RebalanceStarted,
@@ -32,7 +38,7 @@ from coordinator.core.events import (
 )
 from coordinator.core.group import GroupState
 from coordinator.core.ids import NO_TIME
-from coordinator.core.records import HEARD_AGAIN, GroupMetadata, MemberRecord, StopKnownBy
+from coordinator.core.records import SEEN_AGAIN, GroupMetadata, MemberRecord, StopKnownBy
 
 OUTAGE_MIN_MS = 5_000
 """Shorter outages are not told: a node that is started anew, or a fail-over, takes as long."""
@@ -57,7 +63,7 @@ def replaced(
     before = with_changes(successor, member_id=event.old_member_id, client_id="")
     held = with_changes(record, state_changed_at_ms=since_ms, members=(before,))
     if group.taken_over is not None:
-        group.taken_over.unheard.pop(event.old_member_id, None)
+        group.taken_over.unseen.pop(event.old_member_id, None)
     trace = _trace(group, event.new_member_id, held, now_ms)
     last_work.replaced(group, trace, event, now_ms, read)
 
@@ -65,8 +71,8 @@ def replaced(
 def resumed(
     group: ClassicGroup, event: MemberSynced, now_ms: int, read: PartitionReaders
 ) -> tuple[Trace, Cost] | None:
-    """End the rests of a static member that has its assignment; None: it had none."""
-    stored = _stored(group, event.member_id) if group.rests is not None else None
+    """End the idle spans of a static member that has its assignment; None: it had none."""
+    stored = _stored(group, event.member_id) if group.idle_spans is not None else None
     if stored is None:
         return None
     record, member = stored
@@ -82,8 +88,8 @@ def resumed(
     return trace, cost
 
 
-def heard_again(
-    group: ClassicGroup, event: MemberHeardAgain, now_ms: int, read: PartitionReaders
+def seen_again(
+    group: ClassicGroup, event: MemberSeenAgain, now_ms: int, read: PartitionReaders
 ) -> tuple[Trace, Cost] | None:
     """End an outage with its last member that is heard again; None: it goes on, or is none.
 
@@ -93,74 +99,77 @@ def heard_again(
     taken_over = group.taken_over
     if taken_over is None or not _is_told(taken_over):
         return None
-    taken_over.heard.discard(event.member_id)
-    record = taken_over.unheard.pop(event.member_id, None)
+    taken_over.seen.discard(event.member_id)
+    record = taken_over.unseen.pop(event.member_id, None)
     if record is not None:
         _note_outage(group, taken_over, record, now_ms, read)
-        taken_over.heard.add(event.member_id)
-    is_over = group.state is GroupState.STABLE and not taken_over.heard
+        taken_over.seen.add(event.member_id)
+    is_over = group.state is GroupState.STABLE and not taken_over.seen
     return end_outage(group, now_ms) if is_over else None
 
 
 def end_outage(group: ClassicGroup, now_ms: int) -> tuple[Trace, Cost] | None:
     """Tell an outage all of whose members were heard again; None: there is none."""
     taken_over = group.taken_over
-    if taken_over is None or taken_over.unheard or not taken_over.rests:
+    if taken_over is None or taken_over.unseen or not taken_over.idle_spans:
         return None
-    rests = taken_over.rests
-    for partition, rest in rests.items():
-        rest.latest_ms = rest.resumed_ms
+    idle_spans = taken_over.idle_spans
+    for partition, idle_span in idle_spans.items():
+        idle_span.latest_ms = idle_span.resumed_ms
         if partition in taken_over.waited:
-            stopped_ms, rest.resumed_ms = taken_over.waited[partition]
-            rest.earliest_ms = rest.latest_ms = max(stopped_ms, rest.earliest_ms)
-            rest.known_by = StopKnownBy.SAID
+            stopped_ms, idle_span.resumed_ms = taken_over.waited[partition]
+            idle_span.earliest_ms = idle_span.latest_ms = max(stopped_ms, idle_span.earliest_ms)
+            idle_span.known_by = StopKnownBy.SAID
     group.taken_over = None
     started = RebalanceStarted(
         group.group_id, RebalanceCause.COORDINATOR_RETURNED, group.generation, "", "", ""
     )
     trace = _begin(group, started, group.committed, now_ms)
-    trace.started_at_ms = min(rest.earliest_ms for rest in rests.values())
+    trace.started_at_ms = min(idle_span.earliest_ms for idle_span in idle_spans.values())
     trace.taken_over = taken_over
     trace.synced = dict.fromkeys(group.members, now_ms)
-    return trace, _cost_of(group, trace, now_ms, rests)
+    return trace, _cost_of(group, trace, now_ms, idle_spans)
 
 
 def silent(
-    group: ClassicGroup, event: MemberHeardAgain, now_ms: int, read: PartitionReaders
+    group: ClassicGroup, event: MemberSeenAgain, now_ms: int, read: PartitionReaders
 ) -> tuple[Trace, Cost] | None:
     """End the silence of a member; None: it committed nothing before, or many were silent."""
-    record, told = group.committed, group.journal[-SILENCES_MAX:]
-    if len(told) == SILENCES_MAX and all(
-        earlier.cause == HEARD_AGAIN and now_ms - earlier.ended_at_ms < SILENCES_MS
-        for earlier in told
+    record, silences = group.committed, group.journal[-SILENCES_MAX:]
+    if len(silences) == SILENCES_MAX and all(
+        earlier.cause == SEEN_AGAIN and now_ms - earlier.ended_at_ms < SILENCES_MS
+        for earlier in silences
     ):
         return None
     stored = [m for m in record.members if m.member_id == event.member_id] if record else []
     if group.state is not GroupState.STABLE or not stored:
         return None
-    heard_ms, kind = event.last_heard_ms, StopKnownBy.SILENT
-    rests = {
-        partition: rest
-        for partition, rest in _committed(group, stored[0], heard_ms, kind, read)
-        if partition not in (group.rests.of if group.rests is not None else {})
+    heard_ms, kind = event.last_seen_ms, StopKnownBy.SILENT
+    idle_spans = {
+        partition: idle_span
+        for partition, idle_span in _committed(group, stored[0], heard_ms, kind, read)
+        if partition not in (group.idle_spans.of if group.idle_spans is not None else {})
     }
-    if not rests:
+    if not idle_spans:
         return None
-    for rest in rests.values():
-        rest.earliest_ms, rest.latest_ms = heard_ms, now_ms
-    cause = RebalanceCause.MEMBER_HEARD_AGAIN
+    for idle_span in idle_spans.values():
+        idle_span.earliest_ms, idle_span.latest_ms = heard_ms, now_ms
+    cause = RebalanceCause.MEMBER_SEEN_AGAIN
     trace = _trace(group, event.member_id, group.committed, now_ms, cause)
     trace.started_at_ms, trace.synced[event.member_id] = heard_ms, now_ms
-    return trace, _cost_of(group, trace, now_ms, rests)
+    return trace, _cost_of(group, trace, now_ms, idle_spans)
 
 
 def _cost_of(
-    group: ClassicGroup, trace: Trace, now_ms: int, rests: Mapping[Partition, Rest]
+    group: ClassicGroup, trace: Trace, now_ms: int, idle_spans: Mapping[Partition, ClassicIdleSpan]
 ) -> Cost:
-    """End rests whose owners go on, beside those that a cooperative rebalance has left."""
-    group.rests = group.rests or Rests()
-    group.rests.of.update(rests)
-    held = {partition: (rest.owner, rest.member_id) for partition, rest in rests.items()}
+    """End idle spans whose owners go on, beside those that a cooperative rebalance has left."""
+    group.idle_spans = group.idle_spans or IdleSpans()
+    group.idle_spans.of.update(idle_spans)
+    held = {
+        partition: (idle_span.owner, idle_span.member_id)
+        for partition, idle_span in idle_spans.items()
+    }
     return moves.cost_of_return(group, trace, now_ms, held)
 
 
@@ -172,11 +181,11 @@ def _note_outage(
     read: PartitionReaders,
 ) -> None:
     """Note what a member could not commit while the group had no coordinator."""
-    rests, kind = taken_over.rests, StopKnownBy.NO_COORDINATOR
-    for partition, rest in _committed(group, record, taken_over.newest_record_ms, kind, read):
-        if len(rests) < last_work.OWNED_MAX:
-            rest.resumed_ms = now_ms
-            rests[partition] = rest
+    idle_spans, kind = taken_over.idle_spans, StopKnownBy.NO_COORDINATOR
+    for partition, idle_span in _committed(group, record, taken_over.newest_record_ms, kind, read):
+        if len(idle_spans) < last_work.OWNED_MAX:
+            idle_span.resumed_ms = now_ms
+            idle_spans[partition] = idle_span
 
 
 def _committed(
@@ -185,14 +194,17 @@ def _committed(
     heard_ms: int,
     kind: StopKnownBy,
     read: PartitionReaders,
-) -> Iterator[tuple[Partition, Rest]]:
+) -> Iterator[tuple[Partition, ClassicIdleSpan]]:
     """Partitions of a member that had rows: it committed them in the minute before a time."""
     name, member_id = last_work.owner_of(record)
     since_ms = max(0, heard_ms - last_work.DRAIN_MAX_MS)
     for partition in read.assigned(record.assignment) or ():
         committed_ms = last_work.committed_ms(group, group.committed, partition)
         if committed_ms >= since_ms:
-            yield partition, Rest(name, member_id, record.client_id, committed_ms, NO_TIME, kind)
+            yield (
+                partition,
+                ClassicIdleSpan(name, member_id, record.client_id, committed_ms, NO_TIME, kind),
+            )
 
 
 def _is_told(taken_over: TakeOver) -> bool:
@@ -236,6 +248,6 @@ def _trace(
 def _begin(
     group: ClassicGroup, started: RebalanceStarted, before: GroupMetadata | None, now_ms: int
 ) -> Trace:
-    trace = Trace.begin(started, now_ms, was_initial=False, before=before, rests=None)
+    trace = Trace.begin(started, now_ms, was_initial=False, before=before, idle_spans=None)
     trace.protocol = group.protocol_name or ""
     return trace

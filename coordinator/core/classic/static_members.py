@@ -34,7 +34,7 @@ from coordinator.core.outcome import JoinKey, Outcome
 from coordinator.core.records import GroupMetadata
 from coordinator.core.replies import JoinReply
 from coordinator.core.requests import JoinGroup
-from coordinator.core.written import ReplacementOverdue, StaticMemberSettled, StaticMemberWritten
+from coordinator.core.written import ReplacementOverdue, StaticMemberResolved, StaticMemberWritten
 
 
 def replace(
@@ -63,9 +63,9 @@ def replace(
         out.persist((), ReplacementOverdue(group.group_id, command.call_id))
 
 
-def replacement_settled(
+def replacement_resolved(
     group: ClassicGroup,
-    command: StaticMemberSettled,
+    command: StaticMemberResolved,
     now_ms: int,
     out: Outcome,
     config: GroupConfig,
@@ -199,7 +199,7 @@ def _write(
             member.member_id,
             command.supports_skip_assignment,
         ),
-        settled=StaticMemberSettled(
+        follow_up=StaticMemberResolved(
             group.group_id, replacement.successor.member_id, member.member_id
         ),
     )

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from coordinator.core.classic.group import ClassicGroup
-from coordinator.core.classic.rests import PartitionReader
+from coordinator.core.classic.idle_spans import PartitionReader
 from coordinator.core.group import CONSUMER_PROTOCOL_TYPE
 
 READ_MAX = 50_000

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from coordinator.core.classic.rests import Partition, Rest, Rests, TakeOver
+from coordinator.core.classic.idle_spans import ClassicIdleSpan, IdleSpans, Partition, TakeOver
 from coordinator.core.events import MemberJoined, RebalanceStarted
 from coordinator.core.ids import NO_TIME
 from coordinator.core.records import GroupMetadata, MemberRecord, RemovedMember
@@ -32,9 +32,9 @@ class Trace:
     synced: dict[str, int] = field(default_factory=dict)
     synced_at_ms: int = NO_TIME
     removed: list[RemovedMember] = field(default_factory=list)
-    told: dict[str, int] = field(default_factory=dict)
+    reported_at_ms: dict[str, int] = field(default_factory=dict)
     stored: dict[str, MemberRecord] = field(default_factory=dict)
-    held: dict[str, dict[Partition, Rest]] = field(default_factory=dict)
+    held: dict[str, dict[Partition, ClassicIdleSpan]] = field(default_factory=dict)
     taken_over: TakeOver | None = None
 
     @classmethod
@@ -45,13 +45,13 @@ class Trace:
         *,
         was_initial: bool,
         before: GroupMetadata | None,
-        rests: Rests | None,
+        idle_spans: IdleSpans | None,
     ) -> Trace:
-        """Begin to follow a rebalance of a group, with the rests that others have left."""
-        round_before = rests.round if rests is not None else 0
+        """Begin to follow a rebalance of a group, with the idle spans that others have left."""
+        round_before = idle_spans.round if idle_spans is not None else 0
         trace = cls(started, now_ms, was_initial, before, round_before + 1 if round_before else 0)
         for member in before.members if before is not None else ():
             trace.stored[member.member_id] = member
-        for partition, rest in rests.of.items() if rests is not None else ():
-            trace.held.setdefault(rest.member_id, {})[partition] = rest
+        for partition, idle_span in idle_spans.of.items() if idle_spans is not None else ():
+            trace.held.setdefault(idle_span.member_id, {})[partition] = idle_span
         return trace

@@ -27,11 +27,11 @@ class SessionMemberJoined(_SessionEvent):
 
 @dataclass(frozen=True, slots=True)
 class SessionMemberEnded(_SessionEvent):
-    """A session has ended. `last_heard_ms`: epoch; -1: not since this node took the group over."""
+    """A session has ended. `last_seen_ms`: epoch; -1: not since this node took the group over."""
 
     cause: EndCause
     partitions: int
-    last_heard_ms: int
+    last_seen_ms: int
 
 
 @dataclass(frozen=True, slots=True)

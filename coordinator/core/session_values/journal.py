@@ -9,9 +9,9 @@ times, which depend on how its grant ended:
                      that its working side had got on
     left             when it left, or committed it last, if it    when it left
                      committed others later
-    died             when it was last heard                       when its next heartbeat was due
+    died             when it was last seen                       when its next heartbeat was due
     forced           when it was told to drain, or committed last when its lease had run out
-    lost, suspended  when it was last heard                       when its lease had run out
+    lost, suspended  when it was last seen                       when its lease had run out
 
 A partition is lost if its holder comes back and does not claim it. It is suspended while its lease
 is in doubt: a member that is not acknowledged for two thirds of it begins nothing new, and goes on
@@ -40,9 +40,9 @@ class StoppedBy(Enum):
 
     RELEASED = "released"
     LEFT = "left"
-    LAST_HEARD = "last_heard"
-    """Its member died, or was paused or cut off, after it was last heard."""
-    NOT_HEARD = "not_heard_since_take_over"
+    LAST_SEEN = "last_seen"
+    """Its member died, or was paused or cut off, after it was last seen."""
+    NOT_SEEN = "not_seen_since_take_over"
     """The same, and nothing was heard of it since this node took the group over."""
     FORCED = "forced"
     """It was told to stop, and did not answer before its lease had run out."""
@@ -60,7 +60,7 @@ class Stop:
     earliest_ms: int
     latest_ms: int
 
-    def rest_ms(self, resumed_at_ms: int) -> tuple[int, int]:
+    def idle_ms(self, resumed_at_ms: int) -> tuple[int, int]:
         """Shortest and longest time without work until `resumed_at_ms`; -1: longest unknown."""
         shortest_ms = max(0, resumed_at_ms - self.latest_ms)
         if self.earliest_ms == NO_TIME:

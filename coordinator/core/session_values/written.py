@@ -12,16 +12,16 @@ from coordinator.core.session_values.requests import Attach, StreamEnd
 
 @dataclass(frozen=True, slots=True)
 class SessionWritten:
-    """Records about partitions are settled: look at these again, and tell members.
+    """A write about partitions is resolved: check these again, and notify members.
 
-    `reserved_name`: what was reserved for this name is free by it, or has a holder. `heir_id`: the
-    process that waited for the name, and is a member by it. `leaver`: the member that leaves by it.
+    reserved_name: what was reserved for this name is now free, or has a holder. queued_id: the
+    process that waited for the name, and is now a member. leaver: the member that leaves by it.
     """
 
     group_id: str
     partitions: tuple[TopicPartition, ...] = ()
     reserved_name: str = ""
-    heir_id: str = ""
+    queued_id: str = ""
     leaver: str = ""
     error: ErrorCode = ErrorCode.NONE
 
@@ -59,7 +59,7 @@ class LogAnswered:
 class SessionEnded:
     """The record that ends a session is settled: what it held is free, and its stream ends.
 
-    `reserved_name`: what it held is reserved for this name, for `keep_ms`. `heir_id`: the process
+    `reserved_name`: what it held is reserved for this name, for `keep_ms`. `queued_id`: the process
     that waited for its name, and is a member by the same write.
     """
 
@@ -71,5 +71,5 @@ class SessionEnded:
     last: StreamEnd | None = None
     reserved_name: str = ""
     keep_ms: int = 0
-    heir_id: str = ""
+    queued_id: str = ""
     error: ErrorCode = ErrorCode.NONE

@@ -49,7 +49,7 @@ def compare(
         group.note_write_pending(partitions, member.member_id)
         record = PartitionsGranted(group.group_id, grants)
         written = SessionWritten(group.group_id, tuple(partitions))
-        step.out.persist((record,), Unawaited(group.group_id), settled=written)
+        step.out.persist((record,), Unawaited(group.group_id), follow_up=written)
     for topic_partition in missing:
         if group.partition_state(topic_partition).release is not None:
             phases.reconcile(group, topic_partition, step)

@@ -130,4 +130,4 @@ def _with(refused: dict[tuple[str, int], CommitResult], inner: Outcome, out: Out
         then = write.then
         assert isinstance(then, OffsetsWritten)
         then = replace(then, results=(*then.results, *refused.values()))
-        out.persist(write.records, then, settled=write.settled)
+        out.persist(write.records, then, follow_up=write.settled)

@@ -147,7 +147,7 @@ def _awaited(member: SessionMember) -> AwaitedMember:
         member.member_id,
         member.record.client_id or member.record.name,
         member.record.client_host,
-        last_heard_ms=member.last_beat_ms,
+        last_seen_ms=member.last_beat_ms,
         session_timeout_ms=member.lease_ms,
     )
 
@@ -158,8 +158,8 @@ def _awaited(member: SessionMember) -> AwaitedMember:
 def _members(group: SessionGroup) -> Iterator[MemberRow]:
     for member in group.members.values():
         yield _member(group, member, Standing.MEMBER)
-    for name, heir in group.waiting.items():
-        yield _member(group, heir, Standing.WAITING, group.names.get(name, ""))
+    for name, queued in group.waiting.items():
+        yield _member(group, queued, Standing.WAITING, group.names.get(name, ""))
 
 
 def _member(
@@ -176,7 +176,7 @@ def _member(
         standing=standing,
         is_suspect=member.is_suspect,
         lease_ms=member.lease_ms,
-        last_heard_ms=heard_ms,
+        last_seen_ms=heard_ms,
         lease_ends_ms=ends.last_beat_ms + ends.lease_ms if ends and is_leased else NO_TIME,
         partitions=group.count_held_by(member.member_id),
         is_ready=member.is_ready,

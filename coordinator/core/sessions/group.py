@@ -22,7 +22,7 @@ from coordinator.core.session_values.journal import HandoffLine, PlanRecord, Tri
 from coordinator.core.session_values.requests import Attach
 from coordinator.core.session_values.written import SessionEnded
 from coordinator.core.sessions.declared import Declarations
-from coordinator.core.sessions.holdings import Handoff, Reservation, Rest, TopicHoldings
+from coordinator.core.sessions.holdings import Handoff, IdleSpan, Reservation, TopicHoldings
 from coordinator.core.sessions.journal import Journal
 from coordinator.core.sessions.member import SessionMember
 from coordinator.core.sessions.partition import NO_STATE, TransientState
@@ -49,7 +49,7 @@ class SessionGroup(Group):
         "arriving",
         "arriving_names",
         "by_incarnation",
-        "changed_since_told",
+        "changed_since_sent",
         "choices",
         "declarations",
         "failed_ends",
@@ -96,7 +96,7 @@ class SessionGroup(Group):
         self.failed_ends: list[SessionEnded] = []
         self.overdue: set[str] = set()  # Their leases end when the log is available again.
         self.newcomers: set[str] = set()  # Members of whom the rules have not heard yet.
-        self.changed_since_told: dict[str, set[TopicPartition]] = {}
+        self.changed_since_sent: dict[str, set[TopicPartition]] = {}
         # Soft: what plans are made of, and when.
         self.planning = Planning()
         self.reserved_until_ms: dict[str, int] = {}
@@ -179,7 +179,7 @@ class SessionGroup(Group):
 
     def waiting_as(self, member_id: str) -> SessionMember | None:
         """The process that waits for a name, and would be this member."""
-        queued = (heir for heir in self.waiting.values() if heir.member_id == member_id)
+        queued = (member for member in self.waiting.values() if member.member_id == member_id)
         return next(queued, None)
 
     def holder(self, partition: TopicPartition) -> str:
@@ -214,10 +214,10 @@ class SessionGroup(Group):
         if self.partition_state(partition).is_empty:
             self.partition_states.pop(partition, None)
 
-    def rest(self, partition: TopicPartition) -> Rest | None:
+    def idle_span(self, partition: TopicPartition) -> IdleSpan | None:
         """The last stop of a partition that nobody works on."""
         topic = self.topics.get(partition[0])
-        return None if topic is None else topic.rests.get(partition[1])
+        return None if topic is None else topic.idle_spans.get(partition[1])
 
     def open_handoffs(self) -> Iterator[tuple[TopicPartition, Handoff]]:
         """All open hand-offs."""
@@ -361,7 +361,7 @@ class SessionGroup(Group):
 
     def _are_free(self, topic: TopicHoldings, grant: r.Grant) -> bool:
         """True if nothing is known of these partitions, as of those of a first plan."""
-        if topic.open or topic.reserved or topic.rests:
+        if topic.open or topic.reserved or topic.idle_spans:
             return False
         holders, size = topic.holders, len(topic.holders)
         for first, last in grant.partitions:
@@ -375,7 +375,7 @@ class SessionGroup(Group):
         """The short way: a fifth of the time for a first plan of 50,000 partitions."""
         partitions = topic.grant(grant.partitions, grant.member_id, grant.first_token)
         self.held.setdefault(grant.member_id, {}).setdefault(grant.topic, set()).update(partitions)
-        changed = self.changed_since_told.setdefault(grant.member_id, set())
+        changed = self.changed_since_sent.setdefault(grant.member_id, set())
         changed.update(zip(repeat(grant.topic), partitions, strict=False))
 
     def with_start(self, record: r.PartitionSwitched) -> r.PartitionSwitched:
@@ -467,7 +467,7 @@ class SessionGroup(Group):
         topic = self.topics.setdefault(partition[0], TopicHoldings(partition[0]))
         topic.set(partition[1], member_id, token)
         if member_id:
-            topic.rests.pop(partition[1], None)
+            topic.idle_spans.pop(partition[1], None)
             self.held.setdefault(member_id, {}).setdefault(partition[0], set()).add(partition[1])
             self._note_changed(member_id, partition)
 
@@ -501,7 +501,7 @@ class SessionGroup(Group):
             self._note_changed(holder, partition)
 
     def _note_changed(self, member_id: str, partition: TopicPartition) -> None:
-        self.changed_since_told.setdefault(member_id, set()).add(partition)
+        self.changed_since_sent.setdefault(member_id, set()).add(partition)
 
     # --- Writes ---
 

@@ -64,7 +64,7 @@ class Reservation:
 
 
 @dataclass(frozen=True, slots=True)
-class Rest:
+class IdleSpan:
     """A partition that nobody works on since its last `holder` has stopped, a member of `name`."""
 
     holder: str
@@ -72,7 +72,7 @@ class Rest:
     stop: Stop
 
 
-_NO_RESTS: dict[int, Rest] = {}
+_NO_IDLE_SPANS: dict[int, IdleSpan] = {}
 """Shared by all topics that have none: it saves 80 bytes a topic."""
 
 
@@ -81,7 +81,7 @@ class TopicHoldings:
     """Holdings of one topic.
 
     holders: member id of each partition; empty: nobody. tokens: of the grant; 0: none.
-    rests: partitions that nobody works on, until they are granted. It is soft.
+    idle_spans: partitions that nobody works on, until they are granted. It is soft.
     """
 
     topic: str
@@ -89,7 +89,7 @@ class TopicHoldings:
     tokens: array[int] = field(default_factory=lambda: array("q"))
     open: dict[int, Handoff] = field(default_factory=dict)
     reserved: dict[int, Reservation] = field(default_factory=dict)
-    rests: dict[int, Rest] = field(default_factory=lambda: _NO_RESTS)
+    idle_spans: dict[int, IdleSpan] = field(default_factory=lambda: _NO_IDLE_SPANS)
 
     def grow(self, count: int) -> None:
         """Have room for `count` partitions at least."""
@@ -106,15 +106,15 @@ class TopicHoldings:
         ):
             size -= 1
         del self.holders[size:], self.tokens[size:]
-        for partition in [p for p in self.rests if p >= size]:
-            del self.rests[partition]
+        for partition in [p for p in self.idle_spans if p >= size]:
+            del self.idle_spans[partition]
         return size
 
-    def note_rest(self, partition: int, rest: Rest) -> None:
+    def note_idle_span(self, partition: int, idle_span: IdleSpan) -> None:
         """Note that nobody works on a partition any more."""
-        if self.rests is _NO_RESTS:
-            self.rests = {}
-        self.rests[partition] = rest
+        if self.idle_spans is _NO_IDLE_SPANS:
+            self.idle_spans = {}
+        self.idle_spans[partition] = idle_span
 
     def set(self, partition: int, member_id: str, token: int) -> None:
         """Give a partition to a member, or to nobody. Its hand-off has ended."""

@@ -54,10 +54,12 @@ def _check_members(group: SessionGroup) -> None:
     _expect(
         group, len(set(incarnations)) == len(incarnations), "1: one incarnation has two sessions"
     )
-    for name, heir in group.waiting.items():
-        _expect(group, heir.record.name == name, "1: a waiting process stands under another name")
-        _expect(group, heir.member_id not in group.members, "1: a member waits for its name")
-        _expect(group, heir.record.incarnation not in incarnations, "1: a process waits for itself")
+    for name, queued in group.waiting.items():
+        _expect(group, queued.record.name == name, "1: a waiting process stands under another name")
+        _expect(group, queued.member_id not in group.members, "1: a member waits for its name")
+        _expect(
+            group, queued.record.incarnation not in incarnations, "1: a process waits for itself"
+        )
     living = {member.member_id for member in group.members.values() if not member.is_ended}
     _expect(group, group.overdue <= living, "1: a lease that has ended is to end")
     for member in group.members.values():
@@ -189,7 +191,7 @@ def _is_free(group: SessionGroup, partition: TopicPartition) -> bool:
 def _somebody_for(group: SessionGroup, partition: TopicPartition) -> str:
     loads = successors.Loads(group)
     for member_id, member in group.members.items():
-        if successors.may_get(group, partition, member_id) and loads.room_of(member) > 0:
+        if successors.may_get(group, partition, member_id) and loads.capacity_of(member) > 0:
             return member_id
     return ""
 

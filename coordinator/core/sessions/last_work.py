@@ -1,7 +1,7 @@
 """Times between which holders stopped to work on their partitions.
 
 The table is in `session_values.journal`. A stop is noted when the end of a token is decided, and
-forgotten with the next grant of the partition: a plan tells how long it rested. If no plan makes
+forgotten with the next grant of the partition: a plan tells how long it idle. If no plan makes
 the grant, the record of the next one tells it. Stops are soft state: a fail-over forgets them.
 
 Source: ours; the same question as in `core.classic.last_work`.
@@ -16,7 +16,7 @@ from coordinator.core.ids import NO_OFFSET, NO_TIME, TopicPartition
 from coordinator.core.session_values.journal import Stop, StoppedBy
 from coordinator.core.session_values.records import EndCause
 from coordinator.core.sessions.group import SessionGroup
-from coordinator.core.sessions.holdings import Rest
+from coordinator.core.sessions.holdings import IdleSpan
 from coordinator.core.sessions.member import SessionMember
 from coordinator.core.sessions.partition import Release
 
@@ -75,7 +75,7 @@ def come_back(
     heard_ms: int,
     now_ms: int,
 ) -> None:
-    """Note how long the partitions rested of a member that is heard again.
+    """Note how long the partitions of a member that is seen again were idle.
 
     Args:
         lost: partitions that it gets anew, because it does not claim them.
@@ -86,23 +86,25 @@ def come_back(
         heard_ms = _last_sign_ms(group, member)
     latest_ms = now_ms if unknown else min(now_ms, heard_ms + member.lease_ms)
     stop = Stop(StoppedBy.LOST, heard_ms, latest_ms)
-    rests = {partition: _rest_of(group, partition, stop) for partition in lost}
+    idle_spans = {partition: _rest_of(group, partition, stop) for partition in lost}
     if not unknown and now_ms - heard_ms >= -(-2 * member.lease_ms // 3):
         stop = replace(stop, known_by=StoppedBy.SUSPENDED)
         for partition in group.partitions_of(member.member_id):
             if group.partition_state(partition).release is None:
-                rests[partition] = _rest_of(group, partition, stop)
-    group.planning.draft.add_returns(rests, member.member_id, now_ms)
+                idle_spans[partition] = _rest_of(group, partition, stop)
+    group.planning.draft.add_returns(idle_spans, member.member_id, now_ms)
 
 
 def resume(
     group: SessionGroup, member_id: str, partitions: Iterable[TopicPartition], now_ms: int
 ) -> None:
-    """Note that a member gets partitions that rested, and no plan says so."""
-    rests = {
-        partition: rest for partition in partitions if (rest := group.rest(partition)) is not None
+    """Note that a member gets partitions that were idle, and no plan says so."""
+    idle_spans = {
+        partition: idle_span
+        for partition in partitions
+        if (idle_span := group.idle_span(partition)) is not None
     }
-    group.planning.draft.add_returns(rests, member_id, now_ms)
+    group.planning.draft.add_returns(idle_spans, member_id, now_ms)
 
 
 def last_record_ms(group: SessionGroup) -> int:
@@ -119,8 +121,8 @@ def last_record_ms(group: SessionGroup) -> int:
 def _silence(group: SessionGroup, member: SessionMember, now_ms: int) -> Stop:
     latest_ms = min(now_ms, member.last_beat_ms + member.lease_ms // 4)
     if member.stream_number < 0:  # It has not attached to this owner of the shard.
-        return Stop(StoppedBy.NOT_HEARD, _last_sign_ms(group, member), latest_ms)
-    return Stop(StoppedBy.LAST_HEARD, member.last_beat_ms, latest_ms)
+        return Stop(StoppedBy.NOT_SEEN, _last_sign_ms(group, member), latest_ms)
+    return Stop(StoppedBy.LAST_SEEN, member.last_beat_ms, latest_ms)
 
 
 def _last_sign_ms(group: SessionGroup, member: SessionMember) -> int:
@@ -135,7 +137,7 @@ def _told_ms(group: SessionGroup, partition: TopicPartition, now_ms: int) -> int
     """Time at which a holder was told to stop, or stood still; without an order, its last commit.
 
     A partition that is given up without an order has failed, or stalled. With no commit of late,
-    its member was at work when it was last heard.
+    its member was at work when it was last seen.
     """
     holder = group.members.get(group.holder(partition))
     if holder is not None and holder.is_stalled:
@@ -154,17 +156,19 @@ def _told_ms(group: SessionGroup, partition: TopicPartition, now_ms: int) -> int
 
 
 def _note(group: SessionGroup, partition: TopicPartition, stop: Stop) -> None:
-    group.topics[partition[0]].note_rest(partition[1], _rest_of(group, partition, stop))
+    group.topics[partition[0]].note_idle_span(partition[1], _rest_of(group, partition, stop))
 
 
 def _rest(group: SessionGroup, partition: TopicPartition, stop: Stop) -> None:
     holder = group.members[group.holder(partition)]
-    group.topics[partition[0]].note_rest(partition[1], Rest(holder.member_id, holder.name, stop))
+    group.topics[partition[0]].note_idle_span(
+        partition[1], IdleSpan(holder.member_id, holder.name, stop)
+    )
 
 
-def _rest_of(group: SessionGroup, partition: TopicPartition, stop: Stop) -> Rest:
+def _rest_of(group: SessionGroup, partition: TopicPartition, stop: Stop) -> IdleSpan:
     holder = group.members[group.holder(partition)]
-    return Rest(holder.member_id, holder.name, _until_its_commit(group, partition, stop))
+    return IdleSpan(holder.member_id, holder.name, _until_its_commit(group, partition, stop))
 
 
 def _until_its_commit(group: SessionGroup, partition: TopicPartition, stop: Stop) -> Stop:

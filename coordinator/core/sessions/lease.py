@@ -53,21 +53,23 @@ def restore(group: SessionGroup, member: SessionMember, grace: int, step: Step) 
     step.out.defer(DeferLease(group.group_id, member.member_id, member.ends_at_ms))
 
 
-def beat(group: SessionGroup, member: SessionMember, heard: SessionHeartbeat, now_ms: int) -> bool:
+def beat(
+    group: SessionGroup, member: SessionMember, heartbeat: SessionHeartbeat, now_ms: int
+) -> bool:
     """Short path of a heartbeat that renews and says nothing else; False: it does more."""
     mailbox = member.mailbox
-    gets_on = heard.progress != member.progress
+    gets_on = heartbeat.progress != member.progress
     if (
-        heard.number <= member.number
-        or heard.held is not None
-        or heard.whole
-        or heard.log_ends
-        or heard.ready is not member.is_ready
-        or heard.overloaded is not member.is_overloaded
+        heartbeat.number <= member.number
+        or heartbeat.held is not None
+        or heartbeat.whole
+        or heartbeat.log_ends
+        or heartbeat.ready is not member.is_ready
+        or heartbeat.overloaded is not member.is_overloaded
         or (group.policy.max_idle_ms and not gets_on)
         or member.is_ended
         or member.is_stalled
-        or member.told_lease_ms
+        or member.notified_lease_ms
         or member.grace_ms
         or group.overdue
         or mailbox.unread_since_ms != NO_TIME
@@ -76,8 +78,8 @@ def beat(group: SessionGroup, member: SessionMember, heard: SessionHeartbeat, no
         return False
     if gets_on:
         member.got_on_after_ms = member.last_beat_ms
-        member.progress, member.progress_at_ms = heard.progress, now_ms
-    member.number = mailbox.ack = heard.number
+        member.progress, member.progress_at_ms = heartbeat.progress, now_ms
+    member.number = mailbox.ack = heartbeat.number
     member.last_beat_ms = mailbox.unread_since_ms = now_ms
     member.was_excused = False
     return True
@@ -91,7 +93,7 @@ def heartbeat(
     if beat.number <= member.number:
         return  # It went back, or came twice.
     member.number = beat.number
-    _has_heard(group, member, step.out)
+    _note_lease_received(group, member, step.out)
     heard_ms = member.last_beat_ms
     renew(group, member, step)
     if _is_unread(member, step.now_ms):
@@ -118,11 +120,11 @@ def heartbeat(
     step.out.wake(member.stream_id)
 
 
-def _has_heard(group: SessionGroup, member: SessionMember, out: Outcome) -> None:
+def _note_lease_received(group: SessionGroup, member: SessionMember, out: Outcome) -> None:
     """A heartbeat on its newest stream shows that a member has heard of a shorter lease."""
-    if not member.told_lease_ms:
+    if not member.notified_lease_ms:
         return
-    member.shorter_lease_ms, member.told_lease_ms = member.told_lease_ms, 0
+    member.shorter_lease_ms, member.notified_lease_ms = member.notified_lease_ms, 0
     member.decided = replace(member.decided, lease_ms=member.shorter_lease_ms)
     out.persist((member.decided,), Unawaited(group.group_id))
 

@@ -11,7 +11,7 @@ from coordinator.core.sessions.declared import NOTHING, DeclaredTopics
 
 
 @dataclass(slots=True)
-class Untold:
+class Unsent:
     """Orders of which a part was sent, and the partitions that are left, the next one last."""
 
     version: int
@@ -35,8 +35,8 @@ class Mailbox:
 
     version: int = 0
     dirty: set[TopicPartition] = field(default_factory=set)
-    told: dict[TopicPartition, int] = field(default_factory=dict)
-    rest: Untold | None = None
+    sent: dict[TopicPartition, int] = field(default_factory=dict)
+    unsent: Unsent | None = None
     whole: bool = False
     ack: int = -1
     answers: int = -1
@@ -46,19 +46,23 @@ class Mailbox:
     @property
     def is_empty(self) -> bool:
         """True if there is nothing to say."""
-        has_news = self.whole or self.dirty or self.rest is not None or self.attached
+        has_news = self.whole or self.dirty or self.unsent is not None or self.attached
         return self.ack < 0 and not has_news
 
     def has_seen(self, partition: TopicPartition) -> bool:
         """True if the member has taken in all that concerns a partition."""
-        return partition not in self.told and partition not in self.dirty
+        return partition not in self.sent and partition not in self.dirty
 
     def note_applied(self, version: int) -> None:
         """The member has applied the orders up to this version."""
         if version >= self.version:
-            self.told.clear()
+            self.sent.clear()
         else:
-            self.told = {partition: told for partition, told in self.told.items() if told > version}
+            self.sent = {
+                partition: version_sent
+                for partition, version_sent in self.sent.items()
+                if version_sent > version
+            }
 
 
 @dataclass(slots=True)
@@ -68,7 +72,7 @@ class SessionMember:
     declaration: topics of its record. decided: the newest record of it that was written, durable or
     on its way.
     stream_id: None: it has no stream, and is suspect, since `suspect_since_ms`.
-    told_lease_ms: what its newest Attached said, while that is shorter than its record says.
+    notified_lease_ms: what its newest Attached said, while that is shorter than its record says.
     shorter_lease_ms: the same from the time at which it is known to be heard; 0: as the record.
     grace_ms: beyond its lease, after the shard was taken over.
     forced: partitions that it holds and that are not renewed.
@@ -91,7 +95,7 @@ class SessionMember:
     stream_since_ms: int = NO_TIME
     suspect_since_ms: int = NO_TIME
     number: int = 0
-    told_lease_ms: int = 0
+    notified_lease_ms: int = 0
     shorter_lease_ms: int = 0
     last_beat_ms: int = NO_TIME
     grace_ms: int = 0

@@ -23,7 +23,7 @@ from coordinator.core.session_values.messages import (
 from coordinator.core.session_values.records import Phase
 from coordinator.core.sessions.group import SessionGroup
 from coordinator.core.sessions.handoff.phases import DRAINING, remaining_ms
-from coordinator.core.sessions.member import SessionMember, Untold
+from coordinator.core.sessions.member import SessionMember, Unsent
 from coordinator.core.sessions.step import Step
 
 WINDOW = "window"
@@ -43,16 +43,16 @@ def take(group: SessionGroup, member: SessionMember, now_ms: int) -> ToMember | 
         ack = HeartbeatAck(mailbox.ack, tuple(sorted(member.forced)))
         mailbox.ack = -1
     orders = None
-    if mailbox.rest is not None:
-        orders = _part(group, member, mailbox.rest, now_ms)
+    if mailbox.unsent is not None:
+        orders = _part(group, member, mailbox.unsent, now_ms)
     elif mailbox.whole:
         orders = whole(group, member, now_ms)
     elif mailbox.dirty:
         based_on, mailbox.version = mailbox.version, mailbox.version + 1
         dirty, mailbox.dirty = mailbox.dirty, set()
         member_id = member.member_id
-        mailbox.told |= {p: mailbox.version for p in dirty if group.holder(p) == member_id}
-        rest = Untold(mailbox.version, based_on, -1, _last_first(dirty))
+        mailbox.sent |= {p: mailbox.version for p in dirty if group.holder(p) == member_id}
+        rest = Unsent(mailbox.version, based_on, -1, _last_first(dirty))
         orders = _part(group, member, rest, now_ms)
     attached, mailbox.attached = mailbox.attached, False
     return ToMember(ack, orders, attached)
@@ -69,21 +69,21 @@ def whole(
     mailbox.version += 1
     mailbox.dirty.clear()
     answers, mailbox.answers, mailbox.whole = mailbox.answers, -1, False
-    mailbox.told = dict.fromkeys(group.partitions_of(member.member_id), mailbox.version)
+    mailbox.sent = dict.fromkeys(group.partitions_of(member.member_id), mailbox.version)
     preparing = group.preparing.get(member.member_id, ())
-    partitions = _last_first(chain(mailbox.told, claimed, preparing))
-    return _part(group, member, Untold(mailbox.version, -1, answers, partitions), now_ms)
+    partitions = _last_first(chain(mailbox.sent, claimed, preparing))
+    return _part(group, member, Unsent(mailbox.version, -1, answers, partitions), now_ms)
 
 
-def _part(group: SessionGroup, member: SessionMember, rest: Untold, now_ms: int) -> Orders:
+def _part(group: SessionGroup, member: SessionMember, rest: Unsent, now_ms: int) -> Orders:
     """The next part of orders that are sent in parts."""
     partitions = rest.partitions[: -PART - 1 : -1]
     del rest.partitions[-PART:]
-    member.mailbox.rest = rest if rest.partitions else None
+    member.mailbox.unsent = rest if rest.partitions else None
     orders = tuple(_ordered(group, member, partition, now_ms) for partition in partitions)
     why, is_part = why_empty(group, member), bool(rest.partitions)
     if why == WINDOW:
-        group.planning.told_to_wait.add(member.member_id)
+        group.planning.asked_to_wait.add(member.member_id)
     return Orders(rest.version, rest.based_on, orders, rest.answers, why, is_part)
 
 
@@ -112,18 +112,18 @@ def why_empty(group: SessionGroup, member: SessionMember) -> str:
     return WINDOW if planning.requested_at_ms >= 0 or planning.is_busy else "nothing free"
 
 
-def tell_who_waits(group: SessionGroup, step: Step) -> None:
+def notify_waiting(group: SessionGroup, step: Step) -> None:
     """Tell members that wait for a plan that it has nothing for them."""
     planning = group.planning
     is_planned = planning.requested_at_ms == NO_TIME and not planning.is_busy
-    if not planning.told_to_wait or not is_planned or group.written_partitions:
+    if not planning.asked_to_wait or not is_planned or group.written_partitions:
         return
-    for member_id in planning.told_to_wait:
+    for member_id in planning.asked_to_wait:
         member = group.members.get(member_id)
         if member is not None and not member.mailbox.dirty and why_empty(group, member):
             member.mailbox.whole = True
             step.out.wake(member.stream_id)
-    planning.told_to_wait.clear()
+    planning.asked_to_wait.clear()
 
 
 def _ordered(

@@ -1,7 +1,7 @@
-"""The journal's record of a plan: why it was made, what it moves, how long partitions rested.
+"""The journal's record of a plan: why it was made, what it moves, how long partitions were idle.
 
 It is drafted while the plan is taken, slice by slice, before what it grants is written: a partition
-that has a new holder rests no more.
+that has a new holder idle_spans no more.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from coordinator.core.session_values.journal import (
     Unowned,
 )
 from coordinator.core.session_values.plans import NOBODY, Move, Numbered, Range, Unplaced
-from coordinator.core.sessions.holdings import Rest, ranges_of, size_of
+from coordinator.core.sessions.holdings import IdleSpan, ranges_of, size_of
 from coordinator.core.sessions.journal import Journal
 
 FREE = "free"
@@ -49,16 +49,16 @@ class Draft:
 
     def add_grant(
         self,
-        rests: Mapping[int, Rest],
+        idle_spans: Mapping[int, IdleSpan],
         topic: str,
         target: str,
         ranges: tuple[Range, ...],
         now_ms: int,
     ) -> None:
-        """Add partitions without a holder, which rested until now. `rests`: of the topic."""
+        """Add partitions without a holder, idle until now. `idle_spans`: of the topic."""
         self._counts[FREE] += size_of(ranges)
-        if rests:
-            self._add(self._rested(rests, topic, target, ranges, now_ms))
+        if idle_spans:
+            self._add(self._rested(idle_spans, topic, target, ranges, now_ms))
         else:  # The first plan of many partitions: nobody has ever worked on them.
             self._append((topic, "", target, FREE, None), ranges)
 
@@ -66,9 +66,11 @@ class Draft:
         """Add partitions that leave their holders, in the order of the plan."""
         self._add(self._leaving(moves, numbered))
 
-    def add_returns(self, rests: Mapping[TopicPartition, Rest], target: str, now_ms: int) -> None:
-        """Add partitions that rested, on which a member goes on now without a plan."""
-        self._add(self._returning(rests, target, now_ms), now_ms)
+    def add_returns(
+        self, idle_spans: Mapping[TopicPartition, IdleSpan], target: str, now_ms: int
+    ) -> None:
+        """Add partitions that were idle, on which a member goes on now without a plan."""
+        self._add(self._returning(idle_spans, target, now_ms), now_ms)
 
     @property
     def is_empty(self) -> bool:
@@ -108,16 +110,16 @@ class Draft:
             yield (topic, ids[move.source], target, reason, None), move.partition
 
     def _returning(
-        self, rests: Mapping[TopicPartition, Rest], target: str, now_ms: int
+        self, idle_spans: Mapping[TopicPartition, IdleSpan], target: str, now_ms: int
     ) -> Iterator[tuple[Key, int]]:
-        for (topic, partition), rest in sorted(rests.items(), key=itemgetter(0)):
+        for (topic, partition), idle_span in sorted(idle_spans.items(), key=itemgetter(0)):
             self._counts[RETURNED] += 1
-            self._count(rest.stop.rest_ms(now_ms))
-            yield (topic, rest.holder, target, RETURNED, rest.stop), partition
+            self._count(idle_span.stop.idle_ms(now_ms))
+            yield (topic, idle_span.holder, target, RETURNED, idle_span.stop), partition
 
     def _rested(
         self,
-        rests: Mapping[int, Rest],
+        idle_spans: Mapping[int, IdleSpan],
         topic: str,
         target: str,
         ranges: Iterable[Range],
@@ -125,15 +127,15 @@ class Draft:
     ) -> Iterator[tuple[Key, int]]:
         for first, last in ranges:
             for partition in range(first, last + 1):
-                rest = rests.get(partition)
-                if rest is None:
+                idle_span = idle_spans.get(partition)
+                if idle_span is None:
                     yield (topic, "", target, FREE, None), partition
                 else:
-                    self._count(rest.stop.rest_ms(now_ms))
-                    yield (topic, rest.holder, target, FREE, rest.stop), partition
+                    self._count(idle_span.stop.idle_ms(now_ms))
+                    yield (topic, idle_span.holder, target, FREE, idle_span.stop), partition
 
-    def _count(self, rest_ms: tuple[int, int]) -> None:
-        least_ms, most_ms = rest_ms
+    def _count(self, idle_ms: tuple[int, int]) -> None:
+        least_ms, most_ms = idle_ms
         most_ms = least_ms if most_ms == NO_TIME else most_ms
         so_far = self._unowned
         self._unowned = Unowned(

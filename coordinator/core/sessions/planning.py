@@ -21,7 +21,7 @@ from coordinator.core.sessions.plan_journal import Draft
 
 @dataclass(slots=True)
 class PlanInProgress:
-    """Rest of a plan's result, of which a slice is taken in each step.
+    """IdleSpan of a plan's result, of which a slice is taken in each step.
 
     made_at_ms: when the result was there. next_ms: time of the next slice.
     grants: free partitions by member and topic; those that come next are the topics of `receiver`,
@@ -36,7 +36,7 @@ class PlanInProgress:
     unplaced: Iterator[tuple[Partition, Unplaced]]
     receiver: int = NOBODY
     topics: deque[tuple[int, tuple[Range, ...]]] = field(default_factory=deque)
-    room: int = 0
+    capacity: int = 0
     found_unplaced: dict[TopicPartition, Unplaced] = field(default_factory=dict)
     draft: Draft = field(default_factory=Draft)
     next_ms: int = NO_TIME
@@ -67,7 +67,7 @@ class Planning:
     last_record_ms: time of the newest record that the owner before has written; NO_TIME: none.
     failures: plans in a row that the planner has failed to make; the next is not made before
         `retry_at_ms`.
-    told_to_wait: members that have nothing, and were told to wait for the next plan.
+    asked_to_wait: members that have nothing, and were told to wait for the next plan.
     """
 
     partitions: int = 0
@@ -96,7 +96,7 @@ class Planning:
     last_record_ms: int = NO_TIME
     failures: int = 0
     retry_at_ms: int = NO_TIME
-    told_to_wait: set[str] = field(default_factory=set)
+    asked_to_wait: set[str] = field(default_factory=set)
 
     @property
     def is_busy(self) -> bool:

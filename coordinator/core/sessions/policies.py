@@ -36,7 +36,7 @@ def set_policy(
     group.policy_writes += 1
     reply = AnswerDurable(command, PolicyReply(policy=policy))
     record = PolicyStored(group.group_id, policy)
-    out.persist((record,), reply, settled=PolicyWritten(group.group_id))
+    out.persist((record,), reply, follow_up=PolicyWritten(group.group_id))
 
 
 def note_written(group: Group, _: PolicyWritten, _out: Outcome) -> None:

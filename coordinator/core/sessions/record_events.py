@@ -79,8 +79,8 @@ def _handoff(
     token = record.ended_token if isinstance(record, r.PartitionSwitched) else record.token
     if group.token((record.topic, record.partition)) != token:
         return None
-    told = group.with_start(record) if isinstance(record, r.PartitionSwitched) else record
-    return HandoffJournaled(record.group_id, told)
+    full_record = group.with_start(record) if isinstance(record, r.PartitionSwitched) else record
+    return HandoffJournaled(record.group_id, full_record)
 
 
 def _policy(record: r.PolicyStored) -> e.SessionEvent:

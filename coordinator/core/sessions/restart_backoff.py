@@ -23,7 +23,7 @@ FREE_RESTARTS = 5
 BACK_OFF_MS, MAX_BACK_OFF_MS = 100, 10_000
 FORGOTTEN_AFTER_MS = 10_000
 """After the end of a back-off."""
-TOLD_EVERY_MS = 60_000
+LOG_EVERY_MS = 60_000
 KEYS = 1_000
 """Names and addresses that are remembered in a group."""
 
@@ -67,7 +67,7 @@ def note(table: dict[str, RestartBackoff], member: SessionMember, step: Step) ->
     """Note that the stream of a member has ended. A back-off makes an event once a minute."""
     if step.now_ms - member.stream_since_ms >= SHORT_MS:
         return
-    record, untold = member.record, 0
+    record, unsent = member.record, 0
     for key in keys_of(member.record):
         backoff = table.pop(key, None) or RestartBackoff()
         table[key] = backoff  # The newest is last.
@@ -76,9 +76,9 @@ def note(table: dict[str, RestartBackoff], member: SessionMember, step: Step) ->
         if backoff.count > FREE_RESTARTS:
             shift = min(backoff.count - FREE_RESTARTS - 1, 10)
             backoff.until_ms += min(BACK_OFF_MS << shift, MAX_BACK_OFF_MS)
-            if backoff.told_ms == NO_TIME or step.now_ms - backoff.told_ms >= TOLD_EVERY_MS:
-                backoff.told_ms, untold = step.now_ms, max(untold, backoff.count)
-    if untold:
+            if backoff.told_ms == NO_TIME or step.now_ms - backoff.told_ms >= LOG_EVERY_MS:
+                backoff.told_ms, unsent = step.now_ms, max(unsent, backoff.count)
+    if unsent:
         step.out.note(
             SessionMemberFlaps(
                 record.group_id,
@@ -86,7 +86,7 @@ def note(table: dict[str, RestartBackoff], member: SessionMember, step: Step) ->
                 record.name,
                 record.client_id,
                 record.client_host,
-                untold,
+                unsent,
             )
         )
     while len(table) > KEYS:

@@ -41,16 +41,16 @@ def settle(group: SessionGroup, step: Step) -> None:
         if member_id in group.members:  # From now on, whether or not it has heard of it.
             lease.renew(group, group.members[member_id], step)
     group.newcomers.clear()
-    for member_id, partitions in group.changed_since_told.items():
+    for member_id, partitions in group.changed_since_sent.items():
         member = group.members.get(member_id)
         if member is not None and partitions:
             member.mailbox.dirty |= partitions
             step.out.wake(member.stream_id)
-    group.changed_since_told.clear()
+    group.changed_since_sent.clear()
     group.choices = 0
     scheduler.tell(group, step)
     scheduler.open_next(group, step)
-    orders.tell_who_waits(group, step)
+    orders.notify_waiting(group, step)
     for member_id in list(group.leavers):
         member = group.members.get(member_id)
         if member is not None and leaving.has_drained(group, member):

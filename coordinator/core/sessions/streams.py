@@ -20,7 +20,7 @@ from coordinator.core.session_values.requests import (
 from coordinator.core.sessions import acks, lease, orders, record_events, restart_backoff
 from coordinator.core.sessions.arrive import admission
 from coordinator.core.sessions.group import SessionGroup
-from coordinator.core.sessions.leave import ends, heirs, leaving
+from coordinator.core.sessions.leave import ends, leaving, name_takeover
 from coordinator.core.sessions.member import SessionMember
 from coordinator.core.sessions.step import Step
 
@@ -40,17 +40,17 @@ def take(
 
 
 def beat(
-    streams: Streams, groups: Mapping[str, Group], heard: SessionHeartbeat, now_ms: int
+    streams: Streams, groups: Mapping[str, Group], heartbeat: SessionHeartbeat, now_ms: int
 ) -> SessionMember | None:
     """Short path of a heartbeat; the member that it has renewed. None: nothing was done."""
-    group_id, member_id = streams.get(heard.stream_id, ("", ""))
+    group_id, member_id = streams.get(heartbeat.stream_id, ("", ""))
     group = groups.get(group_id)
     if not isinstance(group, SessionGroup):
         return None
     member = group.members.get(member_id)
-    if member is None or member.stream_id != heard.stream_id:
+    if member is None or member.stream_id != heartbeat.stream_id:
         return None
-    return member if lease.beat(group, member, heard, now_ms) else None
+    return member if lease.beat(group, member, heartbeat, now_ms) else None
 
 
 def heartbeat(group: SessionGroup, command: SessionHeartbeat, step: Step) -> None:
@@ -62,8 +62,8 @@ def heartbeat(group: SessionGroup, command: SessionHeartbeat, step: Step) -> Non
             member.mailbox.whole, member.mailbox.answers = True, command.number
         member.last_beat_ms = step.now_ms
         step.out.wake(member.stream_id)
-        if heirs.is_forgotten(group, member):
-            admission.admit_heir(group, member, step)
+        if name_takeover.is_forgotten(group, member):
+            admission.admit_queued(group, member, step)
     elif member is not None:
         lease.heartbeat(group, member, command, step)
 

@@ -22,7 +22,7 @@ from coordinator.core.sessions import lease, policies
 from coordinator.core.sessions.arrive import admission
 from coordinator.core.sessions.group import SessionGroup
 from coordinator.core.sessions.handoff import phases
-from coordinator.core.sessions.leave import ends, heirs, leaving
+from coordinator.core.sessions.leave import ends, leaving, name_takeover
 from coordinator.core.sessions.plan import scheduler
 from coordinator.core.sessions.step import Step
 
@@ -31,9 +31,9 @@ def session_written(group: SessionGroup, done: SessionWritten, step: Step) -> No
     """Records about partitions are settled."""
     group.note_write_resolved(done.partitions)
     is_refused = done.error is not ErrorCode.NONE
-    if done.heir_id:
+    if done.queued_id:
         group.arriving_names.discard(done.reserved_name)
-        _inherited(group, done.heir_id, step)
+        _inherited(group, done.queued_id, step)
     for partition in done.partitions:
         phases.settled(group, partition, step, is_refused=is_refused)
     if done.leaver:  # It gets nothing more, and no budget holds back what it hands over.
@@ -111,8 +111,8 @@ def session_ended(group: SessionGroup, done: SessionEnded, step: Step) -> None:
     for partition in done.partitions:
         phases.settled(group, partition, step, is_refused=False)
     phases.reconsider(group, done.member_id, step)
-    if done.heir_id:
-        _inherited(group, done.heir_id, step)
+    if done.queued_id:
+        _inherited(group, done.queued_id, step)
     if done.reserved_name in group.reserved_names:
         leaving.keep(group, done.reserved_name, step)
     if group.members:
@@ -121,16 +121,16 @@ def session_ended(group: SessionGroup, done: SessionEnded, step: Step) -> None:
         call(group, step)
 
 
-def _inherited(group: SessionGroup, heir_id: str, step: Step) -> None:
+def _inherited(group: SessionGroup, queued_id: str, step: Step) -> None:
     """A process that waited is a member: its lease runs, and it is told so."""
-    heir = heirs.inherit(group, heir_id, step.now_ms)
-    if heir is None:
+    queued = name_takeover.inherit(group, queued_id, step.now_ms)
+    if queued is None:
         return
-    lease.renew(group, heir, step)
-    asked, heir.unanswered = heir.unanswered, None
-    if asked is not None and heir.stream_id is not None:
-        step.out.reply(asked.call_id, admission.answer(group, heir, asked, step.now_ms))
-    step.out.wake(heir.stream_id)
+    lease.renew(group, queued, step)
+    asked, queued.unanswered = queued.unanswered, None
+    if asked is not None and queued.stream_id is not None:
+        step.out.reply(asked.call_id, admission.answer(group, queued, asked, step.now_ms))
+    step.out.wake(queued.stream_id)
 
 
 def _is_urgent(group: SessionGroup, partitions: Iterable[TopicPartition]) -> bool:

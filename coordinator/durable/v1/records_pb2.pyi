@@ -424,7 +424,7 @@ class Rebalance(_message.Message):
         CAUSE_FIELD_NUMBER: _builtins.int
         CODE_FIELD_NUMBER: _builtins.int
         REMOVED_AT_MS_FIELD_NUMBER: _builtins.int
-        LAST_HEARD_MS_FIELD_NUMBER: _builtins.int
+        LAST_SEEN_MS_FIELD_NUMBER: _builtins.int
         HEARTBEAT_INTERVAL_MS_FIELD_NUMBER: _builtins.int
         CLIENT_SOFTWARE_FIELD_NUMBER: _builtins.int
         member_id: _builtins.str
@@ -433,7 +433,7 @@ class Rebalance(_message.Message):
         cause: _builtins.str
         code: _builtins.str
         removed_at_ms: _builtins.int
-        last_heard_ms: _builtins.int
+        last_seen_ms: _builtins.int
         """-1: not since a fail-over."""
         heartbeat_interval_ms: _builtins.int
         """-1: too few heartbeats to measure it."""
@@ -448,13 +448,13 @@ class Rebalance(_message.Message):
             cause: _builtins.str = ...,
             code: _builtins.str = ...,
             removed_at_ms: _builtins.int = ...,
-            last_heard_ms: _builtins.int = ...,
+            last_seen_ms: _builtins.int = ...,
             heartbeat_interval_ms: _builtins.int = ...,
             client_software: _builtins.str = ...,
         ) -> None: ...
         _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
         def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-        _ClearFieldArgType: _TypeAlias = _typing.Literal["cause", b"cause", "client_host", b"client_host", "client_id", b"client_id", "client_software", b"client_software", "code", b"code", "heartbeat_interval_ms", b"heartbeat_interval_ms", "last_heard_ms", b"last_heard_ms", "member_id", b"member_id", "removed_at_ms", b"removed_at_ms"]  # noqa: Y015
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["cause", b"cause", "client_host", b"client_host", "client_id", b"client_id", "client_software", b"client_software", "code", b"code", "heartbeat_interval_ms", b"heartbeat_interval_ms", "last_seen_ms", b"last_seen_ms", "member_id", b"member_id", "removed_at_ms", b"removed_at_ms"]  # noqa: Y015
         def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
         def WhichOneof(self, oneof_group: _Never) -> None: ...
 

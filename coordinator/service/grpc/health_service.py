@@ -55,14 +55,14 @@ class HealthService:
         self, request: pb.HealthCheckRequest, call: Call
     ) -> AsyncIterator[pb.HealthCheckResponse]:
         async with self._pipeline.streaming(call):
-            told = None
+            last_sent = None
             while True:
                 changed = self._changed
                 # The protocol has the stream of an unknown service stay open.
                 is_known = request.service in self._services
                 status = self._status if is_known else pb.HealthCheckResponse.SERVICE_UNKNOWN
-                if told != status:
-                    told = status
-                    yield pb.HealthCheckResponse(status=told)
+                if last_sent != status:
+                    last_sent = status
+                    yield pb.HealthCheckResponse(status=last_sent)
                 else:
                     await changed.wait()

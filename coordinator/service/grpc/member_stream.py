@@ -61,7 +61,7 @@ class MemberStream:
             )
         )
 
-    def hear(self, request: pb.SessionRequest) -> Work[list[SessionInput]]:
+    def receive(self, request: pb.SessionRequest) -> Work[list[SessionInput]]:
         """Translate a message after the first, a part at a time.
 
         Raises:
@@ -78,9 +78,9 @@ class MemberStream:
         self._reply, self._epoch = replace(reply, orders=None), epoch  # Kept with the stream.
         return translate.attached(reply, epoch)
 
-    def told(self, news: ToMember, epoch: int) -> Iterator[pb.SessionResponse]:
+    def outgoing(self, news: ToMember, epoch: int) -> Iterator[pb.SessionResponse]:
         """Messages about what there is to say now."""
-        return translate.told(news, self._reply, epoch)
+        return translate.outgoing(news, self._reply, epoch)
 
 
 def refusal(malformed: Malformed) -> StreamRefused:

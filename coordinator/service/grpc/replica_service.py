@@ -160,9 +160,9 @@ class Peers:
         return channel
 
 
-def _topics(told: topics_pb2.FetchTopicsResponse) -> Work[dict[ShardId, ShardTopics]]:
+def _topics(response: topics_pb2.FetchTopicsResponse) -> Work[dict[ShardId, ShardTopics]]:
     by_shard: dict[ShardId, ShardTopics] = {}
-    for shard in told.shards:
+    for shard in response.shards:
         counts: dict[str, TopicCounts] = {}
         for number, topic in enumerate(shard.topics):
             counts[topic.name] = TopicCounts(

@@ -43,16 +43,16 @@ def is_large(replies: Sequence[Reply]) -> bool:
 
 def serialized(response: Any) -> Work[Serialized]:  # Any: a response with topics.
     """Serialise a response whose only large field is `topics`, with `partitions` in each."""
-    piece, room, pieces = type(response)(), AT_ONCE, []
+    piece, capacity, pieces = type(response)(), AT_ONCE, []
     for field, value in response.ListFields():
         if field.name != "topics":
             setattr(piece, field.name, value)
     for topic in response.topics:
         piece.topics.append(topic)
-        room -= 1 + len(topic.partitions)
-        if room <= 0:
+        capacity -= 1 + len(topic.partitions)
+        if capacity <= 0:
             pieces.append(piece.SerializeToString())
-            piece, room = type(response)(), AT_ONCE
+            piece, capacity = type(response)(), AT_ONCE
             yield
     pieces.append(piece.SerializeToString())
     return Serialized(b"".join(pieces))

@@ -154,7 +154,7 @@ class _Stream:
                 if news.orders is not None and news.orders.answers >= 0:
                     self._named += len(news.orders.partitions)
                 await slices.pause()
-                await self._write_all(self._member.told(news, runner.fence_epoch), slices)
+                await self._write_all(self._member.outgoing(news, runner.fence_epoch), slices)
                 continue
             if self._end is not None:
                 await self._messages.write(self._last(self._end))
@@ -178,7 +178,7 @@ class _Stream:
         """The stream has ended, which says nothing about its member."""
         self._stop_reading()
         if self._runner is not None:
-            self._runner.hear(self._member.ended())
+            self._runner.receive(self._member.ended())
 
     # --- Inside ---
 
@@ -205,7 +205,7 @@ class _Stream:
         member = self._member
         try:
             while (request := await self._messages.read()) is not None:
-                await self._pipeline.in_turns(self._call, self._hear(runner, request))
+                await self._pipeline.in_turns(self._call, self._receive(runner, request))
                 if self._named > NAMED_AT_ONCE:
                     most_s = self._node.settings.groups.group_min_lease_ms / 4_000
                     rest_s, self._named = min(most_s, self._named * REST_S), 0
@@ -217,19 +217,19 @@ class _Stream:
             self._refused = refused
         else:
             self._has_hung_up = True
-        runner.hear(member.ended())  # Now: the writer may still wait for the member to read.
+        runner.receive(member.ended())  # Now: the writer may still wait for the member to read.
         self.wake()
 
-    def _hear(self, runner: ShardRunner, request: pb.SessionRequest) -> Work[None]:
+    def _receive(self, runner: ShardRunner, request: pb.SessionRequest) -> Work[None]:
         """Hand in what one message says, and count the partitions that it names."""
         self._named += len(request.heartbeat.loads)
-        for said in (yield from self._member.hear(request)):
+        for said in (yield from self._member.receive(request)):
             match said:
                 case SessionAck():
                     self._named += len(said.partitions)
                 case SessionHeartbeat():
                     self._named += len(said.held or ()) + len(said.log_ends)
-            runner.hear(said)
+            runner.receive(said)
             yield
 
     def _refusal_of(self, malformed: Malformed) -> pb.SessionResponse:

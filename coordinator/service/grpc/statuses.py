@@ -34,9 +34,9 @@ async def end(context: Any, error: CallRefused) -> None:  # Any: the context of 
         )
 
 
-async def abort(context: Any, code: grpc.StatusCode, words: str) -> None:  # Any: see `end`.
+async def abort(context: Any, code: grpc.StatusCode, reason: str) -> None:  # Any: see `end`.
     """End a call with a status. Nothing that its handler returns is sent."""
-    await _ended(context.abort(code, words))
+    await _ended(context.abort(code, reason))
 
 
 async def _ended(aborting: Awaitable[None]) -> None:

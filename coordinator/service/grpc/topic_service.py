@@ -57,7 +57,7 @@ class TopicService:
         return pb.DeleteTopicResponse(
             error_code=translate.error_code(done.error),
             error_message=done.message,
-            reported_partitions=done.counts.told,
+            reported_partitions=done.counts.reported,
         )
 
     async def FetchTopics(
@@ -68,11 +68,11 @@ class TopicService:
     async def FetchLogEnds(
         self, request: pb.FetchLogEndsRequest, call: Call
     ) -> pb.FetchLogEndsResponse:
-        told = (
+        violations = (
             TOPIC.violation(f"topics[{n}].name", topic.name)
             for n, topic in enumerate(request.topics)
         )
-        if wrong := [violation for violation in told if violation is not None]:
+        if wrong := [violation for violation in violations if violation is not None]:
             raise Malformed(wrong)
         wanted = {topic.name: topic.partitions for topic in request.topics}
         log_ends = await self._topics.log_ends_here(wanted)
@@ -104,7 +104,7 @@ def _listed(view: TopicView) -> Work[list[pb.ListTopicsResponse.Topic]]:
                 name=name,
                 partitions=counts.partitions,
                 set_partitions=counts.set,
-                reported_partitions=counts.told,
+                reported_partitions=counts.reported,
                 groups=counts.groups,
             )
         )
@@ -116,12 +116,12 @@ def _listed(view: TopicView) -> Work[list[pb.ListTopicsResponse.Topic]]:
 def _told(by_shard: Mapping[ShardId, ShardTopics]) -> Work[pb.FetchTopicsResponse]:
     answer = pb.FetchTopicsResponse()
     for shard, topics in by_shard.items():
-        told = answer.shards.add(shard=shard)
+        shard_message = answer.shards.add(shard=shard)
         for number, (name, counts) in enumerate(topics.items()):
-            told.topics.add(
+            shard_message.topics.add(
                 name=name,
                 set_partitions=counts.set,
-                reported_partitions=counts.told,
+                reported_partitions=counts.reported,
                 groups=counts.groups,
             )
             if not number % PART:

@@ -139,8 +139,8 @@ class ConnectionAuthentication:
             self._tell(call.where, failed)
             raise
         except Unauthenticated as error:
-            words = str(error).replace(WHAT_TO_DO, WHAT_TO_GIVE)
-            raise self._sasl.refused(words) from error
+            reason = str(error).replace(WHAT_TO_DO, WHAT_TO_GIVE)
+            raise self._sasl.refused(reason) from error
         except Unavailable as error:
             # Clients take 58 for final.
             raise self._sasl.refused(str(error), COORDINATOR_NOT_AVAILABLE) from error

@@ -47,7 +47,7 @@ HANDSHAKE_S = 10.0
 HANDSHAKES_MAX = 512
 """TLS handshakes under way; one more ends the one that began first."""
 AWAY_MAX = 64
-TOLD_EVERY_S = 10.0
+LOG_EVERY_S = 10.0
 """Shortest time between two lines about connections that are turned away."""
 KEEPALIVE = (("TCP_KEEPIDLE", 30), ("TCP_KEEPINTVL", 10), ("TCP_KEEPCNT", 3))
 """A client whose machine is gone is noticed after a minute."""
@@ -63,7 +63,7 @@ class KafkaListener:
         guard: None: callers are not authenticated.
         most: most connections, if the system allows fewer than the settings.
         on_failure: called if nothing can be accepted, or with a bug of ours that ended a call.
-        on_full: called with a peer that is turned away, and why; once in `TOLD_EVERY_S` at most.
+        on_full: called with a peer that is turned away, and why; once in `LOG_EVERY_S` at most.
     """
 
     def __init__(
@@ -90,7 +90,7 @@ class KafkaListener:
         self._connections: set[KafkaConnection] = set()
         self._away: set[KafkaConnection] = set()
         self._by_host: Counter[str] = Counter()
-        self._told_at_s = -TOLD_EVERY_S
+        self._logged_at_s = -LOG_EVERY_S
         self._sweeping: asyncio.TimerHandle | None = None
         self._empty = asyncio.Event()
         self.deadlines = Deadlines[KafkaConnection](
@@ -142,7 +142,7 @@ class KafkaListener:
         self._socket = bound
         self._socket.setblocking(False)
         self.port = self._socket.getsockname()[1]
-        told_host, told_port = self._config.kafka_told_address or address
+        told_host, told_port = self._config.kafka_advertised_address or address
         self.advertised = f"{told_host}:{told_port or self.port}"
         self.context.addresses = Addresses(self.context.pipeline.node, self.advertised)
         self.context.topics.follow()
@@ -294,10 +294,10 @@ class KafkaListener:
         """Return the reason to turn a connection away, in words; None: there is room."""
         most_of_host = self._config.kafka_max_connections_per_address
         if most_of_host and self._by_host[host] >= most_of_host:
-            words = (
+            reason = (
                 f"{most_of_host} connections come from {host} (kafka_max_connections_per_address)"
             )
-            return Ended.TOO_MANY_OF_ADDRESS, words
+            return Ended.TOO_MANY_OF_ADDRESS, reason
         try:
             self.context.pipeline.limits.check_memory()
         except Exhausted as error:
@@ -317,16 +317,16 @@ class KafkaListener:
         return False
 
     def _turn_away(
-        self, connection: KafkaConnection, caller: Caller, ended: Ended, words: str
+        self, connection: KafkaConnection, caller: Caller, ended: Ended, reason: str
     ) -> None:
         self.traffic.ended[ended] += 1
         if len(self._away) >= AWAY_MAX:
             connection.abort()
         self._away.add(connection)
         now_s = asyncio.get_running_loop().time()
-        if now_s - self._told_at_s >= TOLD_EVERY_S:
-            self._told_at_s = now_s
-            self._on_full(caller.peer, words)
+        if now_s - self._logged_at_s >= LOG_EVERY_S:
+            self._logged_at_s = now_s
+            self._on_full(caller.peer, reason)
 
     def _overdue(self, connection: KafkaConnection, owed: Owed) -> None:
         self.traffic.ended[Ended.TOO_SLOW] += 1

@@ -64,8 +64,8 @@ class SaslFailed(Exception):
         words: the reason for the client and the log; contains nothing of the credential.
     """
 
-    def __init__(self, code: int, words: str) -> None:
-        super().__init__(words)
+    def __init__(self, code: int, reason: str) -> None:
+        super().__init__(reason)
         self.code = code
 
 
@@ -126,8 +126,8 @@ class Sasl:
             plain = self._mechanism is Mechanism.PLAIN
             return _plain(text) if plain else _oauth_bearer(text)
         except (ValueError, Unauthenticated) as error:
-            words = "not UTF-8" if isinstance(error, UnicodeDecodeError) else str(error)
-            raise self.refused(f"{self._mechanism}: {words}") from None
+            reason = "not UTF-8" if isinstance(error, UnicodeDecodeError) else str(error)
+            raise self.refused(f"{self._mechanism}: {reason}") from None
 
     def succeed(self, presented: Presented, principal: str) -> None:
         """Conclude with the principal of the verified token.
@@ -143,9 +143,9 @@ class Sasl:
         self._principal = principal
         self.stage = Stage.AUTHENTICATED
 
-    def refused(self, words: str, code: int = AUTHENTICATION_FAILED) -> SaslFailed:
+    def refused(self, reason: str, code: int = AUTHENTICATION_FAILED) -> SaslFailed:
         """Conclude without success; return the error to raise."""
-        return self._failed(code, words)
+        return self._failed(code, reason)
 
     def error_reply(self) -> bytes:
         """The mechanism's own message of a failure: RFC 7628 has one, PLAIN has none."""
@@ -153,9 +153,9 @@ class Sasl:
 
     # --- Inside ---
 
-    def _failed(self, code: int, words: str) -> SaslFailed:
+    def _failed(self, code: int, reason: str) -> SaslFailed:
         self.stage = Stage.FAILED
-        return SaslFailed(code, words)
+        return SaslFailed(code, reason)
 
 
 def _why_not(mechanism: str, offered: Sequence[Mechanism]) -> str:

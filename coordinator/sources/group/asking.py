@@ -93,11 +93,13 @@ def asked(
                 return silence.during(answer)
             except (grpc.RpcError, LookupError) as error:
                 details = error.details() if isinstance(error, grpc.RpcError) else ""
-                told = f"{where}: {details or error}"
+                message = f"{where}: {details or error}"
                 if isinstance(error, grpc.RpcError) and error.code() not in _RETRIED:
-                    raise FatalError(told, error.code().name) from error
+                    raise FatalError(message, error.code().name) from error
                 if time.monotonic() > give_up_at:
-                    raise Unavailable(f"no answer for {GIVE_UP_S:.0f} s from the {told}") from error
+                    raise Unavailable(
+                        f"no answer for {GIVE_UP_S:.0f} s from the {message}"
+                    ) from error
                 time.sleep(PAUSE_S)
     finally:
         silence.end()

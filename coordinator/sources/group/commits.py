@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 LOGGER = logging.getLogger(__name__)
 
 
-def commit_told(
+def commit_to_group(
     member: BlockingMember,
     commits: Mapping[TopicPartition, OffsetAndMetadata],
     *,

@@ -255,8 +255,8 @@ class _Consumer:
         progress_at = clock()
         while self._worker.state.stopping_because is None:
             await asyncio.sleep(LOOK_S)
-            look = asyncio.run_coroutine_threadsafe(self._look(), self._loop)
-            seen = await asyncio.wrap_future(look)
+            check = asyncio.run_coroutine_threadsafe(self._look(), self._loop)
+            seen = await asyncio.wrap_future(check)
             if self._forever:
                 continue
             self._is_over = all(seen[p] >= self._ends[p] for p in self._awaited)

@@ -22,8 +22,8 @@ class GroupDocuments:
     def __init__(self, address: GroupAddress) -> None:
         self._address = address
         self.group_id = address.group_id
-        told = address.bootstrap
-        self._bootstrap = told if isinstance(told, str) else ",".join(told)
+        addresses = address.bootstrap
+        self._bootstrap = addresses if isinstance(addresses, str) else ",".join(addresses)
 
     @property
     def can_be_asked(self) -> bool:

@@ -10,7 +10,7 @@ from typing import Any
 from coordinator.client.group_address import GroupAddress
 from coordinator.client.worker.adapting import (
     check_held,
-    tell_log_end,
+    report_log_end,
     until_may_begin,
     until_may_begin_blocking,
 )
@@ -62,7 +62,7 @@ def rows_handler(source: Source, function: Any, batch: int, policy: ErrorPolicy)
 
     def read(p: PartitionView, reading: Reading) -> tuple[Chunk, list[Any]] | None:
         chunk = reading.next(batch)
-        tell_log_end(p, reading.log_end)
+        report_log_end(p, reading.log_end)
         if chunk is None:
             return None
         return chunk, [row for some_rows in chunk.batches for row in some_rows.to_pylist()]

@@ -60,9 +60,9 @@ def stats_of(path: StorePath) -> str:
 
 
 def _put(bounds: dict[str, Any], name: str, value: Any, *, is_upper: bool) -> None:
-    told = _told(value, is_upper=is_upper)
-    if told is not None:
-        bounds[name] = told
+    text = _told(value, is_upper=is_upper)
+    if text is not None:
+        bounds[name] = text
 
 
 def _told(value: Any, *, is_upper: bool) -> Any:

@@ -83,12 +83,12 @@ class IcebergSink:
                 _narrow(table)
                 base = f"{table.location().rstrip('/')}/data"
                 files = [f"{base}/{file.name}" for file in files_of(token)]
-                told = {_key(decision.group): str(decision.number)}
+                properties = {_key(decision.group): str(decision.number)}
                 try:
                     with table.transaction() as transaction:
-                        transaction.set_properties(told)
+                        transaction.set_properties(properties)
                         # Duplicates: would read the names of all files; the number says it already.
-                        transaction.add_files(files, told, check_duplicate_files=False)
+                        transaction.add_files(files, properties, check_duplicate_files=False)
                 except FileNotFoundError as error:  # Or of a file of metadata, which has moved on.
                     for path in files:
                         if not table.io.new_input(path).exists():

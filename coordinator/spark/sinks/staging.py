@@ -113,8 +113,8 @@ def to_token(files: Sequence[StagedFile]) -> str:
     Raises:
         SinkRefused: they are too many.
     """
-    told = [[f.name, f.size, f.rows, *([f.values] if f.values else [])] for f in files]
-    token = json.dumps(told, separators=(",", ":"))
+    entries = [[f.name, f.size, f.rows, *([f.values] if f.values else [])] for f in files]
+    token = json.dumps(entries, separators=(",", ":"))
     if len(token) > TOKEN_MAX:
         raise SinkRefused(
             f"a batch of {len(files)} files does not fit into a manifest: write fewer, with "
@@ -127,7 +127,7 @@ def files_of(token: str) -> list[StagedFile]:
     """The files of a token."""
     if not token:
         return []
-    return [StagedFile(*told[:3], *map(tuple, told[3:])) for told in json.loads(token)]
+    return [StagedFile(*file[:3], *map(tuple, file[3:])) for file in json.loads(token)]
 
 
 def staged_are_gone(subject: str, decision: Decision, cleaner: str) -> SinkRefused:

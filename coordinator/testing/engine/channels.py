@@ -58,9 +58,9 @@ def outcome_of(response: Any) -> str:
     messages = [response, *getattr(response, "heartbeats", ())]
     messages += [p for topic in getattr(response, "topics", ()) for p in topic.partitions]
     codes = [ErrorCode.Name(one.error_code) for one in messages if hasattr(one, "error_code")]
-    words = ", ".join(dict.fromkeys(codes)) or "answered"
+    reason = ", ".join(dict.fromkeys(codes)) or "answered"
     generation = getattr(response, "generation_id", None)
-    return words if generation is None else f"{words}, generation {generation}"
+    return reason if generation is None else f"{reason}, generation {generation}"
 
 
 class SimulatedServer:

@@ -157,6 +157,6 @@ class Fleet:
                 self._routes.lost(group)
                 member.no_answer(began, time.monotonic())
             else:
-                if member.hear(response, began, time.monotonic()) in ELSEWHERE:
+                if member.receive(response, began, time.monotonic()) in ELSEWHERE:
                     self._routes.lost(group)
             await asyncio.sleep(self._pause_s * 2 * self._dice.random())

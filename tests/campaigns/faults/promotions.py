@@ -85,7 +85,7 @@ class Group:
             protocol=self.protocol, **SETTINGS[self.protocol],
         )  # fmt: skip
         await member.start()
-        self._tasks[member] = asyncio.create_task(self._hear(member, next(self._names)))
+        self._tasks[member] = asyncio.create_task(self._receive(member, next(self._names)))
 
     async def remove(self) -> None:
         """The oldest member leaves."""
@@ -105,7 +105,7 @@ class Group:
         while self._tasks:
             await self.remove()
 
-    async def _hear(self, member: Member, name: str) -> None:
+    async def _receive(self, member: Member, name: str) -> None:
         async for event in member.events():
             if isinstance(event, Granted):
                 self._issued.note(name, event)

@@ -35,7 +35,7 @@ class Member:
         )
         self._said.put(pb.SessionRequest(attach=attach))
 
-    def hear(self, kind: str) -> None:
+    def receive(self, kind: str) -> None:
         """Read until a message of a kind has come."""
         for message in self.call:
             if message.WhichOneof("message") == kind:
@@ -55,9 +55,9 @@ def sessions():
         members = []
         for name in ("w-a", "w-b", "w-c"):
             members.append(Member(channel, name, 12))
-            members[-1].hear("attached")
+            members[-1].receive("attached")
             if name != "w-c":  # One hand-off at a time: the third waits for the second's.
-                members[0].hear("orders")
+                members[0].receive("orders")
         members[2].end()
         yield node
         for member in members:

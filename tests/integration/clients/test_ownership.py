@@ -247,7 +247,7 @@ async def test_a_long_chunk_in_consume_is_progress_batch_by_batch():
         ahead.ms += 200_000
         now_ms = epoch_ms() + ahead.ms  # The member looks at its clock before each beat.
         machine = member._member._machine.part
-        wait_until(lambda: machine._last_heard_ms > now_ms or not machine.assigned)
+        wait_until(lambda: machine._last_seen_ms > now_ms or not machine.assigned)
         assert machine.assigned, "it was taken for hanging"
 
     async with running(group_max_session_timeout_ms=1_800_000) as server:

@@ -11,7 +11,7 @@ import pytest
 
 from coordinator.assignors import TopicPartition
 from coordinator.client import FatalError, Member
-from coordinator.client.transport.wire import room_after_s
+from coordinator.client.transport.wire import retry_after_of
 from coordinator.security.tokens import digest_of
 from coordinator.v1 import admin_pb2, admin_pb2_grpc, group_pb2_grpc
 from coordinator.v1 import group_pb2 as pb
@@ -50,12 +50,12 @@ async def test_a_refusal_names_the_setting_and_says_when_to_try_again():
         await s.JoinGroup(join("first"))
         error = await refused(s.JoinGroup(join("second")))
         assert "max_groups" in error.details()
-        assert room_after_s(error) == pytest.approx(1.0, abs=0.1)
+        assert retry_after_of(error) == pytest.approx(1.0, abs=0.1)
         assert server.server.pipeline.calls["JoinGroup", "RESOURCE_EXHAUSTED"] == 1
         too_long = join("first", protocols=[{"name": "range", "metadata": bytes(2_000_000)}])
         error = await refused(s.JoinGroup(too_long))
         assert "max_member_metadata_bytes" in error.details()
-        assert room_after_s(error) is None, "it would be refused again"
+        assert retry_after_of(error) is None, "it would be refused again"
 
 
 async def test_parked_calls_and_streams_have_so_many_places():
@@ -173,7 +173,7 @@ class Storm:
                 await stub.JoinGroup(join("storm", member_id="nobody"), metadata=who)
                 self.served += 1
             except grpc.aio.AioRpcError as error:
-                if room_after_s(error) is None:
+                if retry_after_of(error) is None:
                     raise  # It was not for want of room.
                 self.turned_away += 1
 
@@ -194,4 +194,4 @@ async def test_requests_of_an_address_are_limited_where_nobody_says_who_he_is():
         assert turned_away, "a hundred calls do not take a machine twenty seconds"
         assert served >= rate, "a second's worth at once, and whoever waited for room"
         assert served <= rate * (1 + lasted_s) + 1, "on a slow machine, more seconds pass"
-        assert all(room_after_s(error) for error in turned_away)
+        assert all(retry_after_of(error) for error in turned_away)

@@ -15,7 +15,7 @@ import pytest
 from coordinator.v1 import admin_pb2, admin_pb2_grpc, errors_pb2, group_pb2, group_pb2_grpc
 from coordinator.v1 import session_pb2 as pb
 from tests.kit.serving import running
-from tests.protocol.sessions.coordinator_rules.told import orders_of
+from tests.protocol.sessions.coordinator_rules.messages import orders_of
 from tests.unit.service.session_client import Stream
 
 ATTACKS = []

@@ -136,9 +136,9 @@ def check(members: list[Member], group: str, moves: list[pb.PartitionMove], nois
             begun = min(at for at in times if at >= move.resumed_at_ms)
             stalls = [b - a for a, b in itertools.pairwise(times) if b <= stopped]
             tolerance_ms = TOLERANCE_MS + 2 * (noise_ms + max(stalls, default=0))
-            rested_ms = move.resumed_at_ms - stopped
-            assert move.unowned_ms_min - tolerance_ms <= rested_ms, (move, rested_ms)
-            assert rested_ms <= move.unowned_ms_max + tolerance_ms, (move, rested_ms)
+            idle_ms = move.resumed_at_ms - stopped
+            assert move.unowned_ms_min - tolerance_ms <= idle_ms, (move, idle_ms)
+            assert idle_ms <= move.unowned_ms_max + tolerance_ms, (move, idle_ms)
             longest_ms = max(longest_ms, begun - stopped)
     return longest_ms
 

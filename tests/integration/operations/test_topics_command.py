@@ -48,8 +48,8 @@ def test_topics_are_set_listed_and_deleted(server, topics):
     status, out, _ = topics("list", "-o", "json")
     assert status == 0
     assert json.loads(out) == [
-        {"topic": "invoices", "partitions": 4, "set": None, "told": 4, "groups": 1},
-        {"topic": "orders", "partitions": 12, "set": 12, "told": 2, "groups": 1},
+        {"topic": "invoices", "partitions": 4, "set": None, "reported": 4, "groups": 1},
+        {"topic": "orders", "partitions": 12, "set": 12, "reported": 2, "groups": 1},
     ]
     status, out, _ = topics("set", "orders", "6")
     assert status == 1
@@ -57,13 +57,13 @@ def test_topics_are_set_listed_and_deleted(server, topics):
     assert topics("set", "orders", "6", "--shrink")[0] == 0
     status, out, _ = topics("list")
     assert [line.split() for line in out.splitlines()] == [
-        ["TOPIC", "PARTITIONS", "SET", "TOLD", "#GROUPS"],
+        ["TOPIC", "PARTITIONS", "SET", "REPORTED", "#GROUPS"],
         ["invoices", "4", "-", "4", "1"],
         ["orders", "6", "6", "2", "1"],
     ]
     status, out, err = topics("delete", "orders", "invoices", "nix", "-o", "json")
     assert status == 1
-    assert [(row["topic"], row["told"], row["error_code"]) for row in json.loads(out)] == [
+    assert [(row["topic"], row["reported"], row["error_code"]) for row in json.loads(out)] == [
         ("orders", 2, None),
         ("invoices", None, "UNKNOWN_TOPIC_OR_PARTITION"),
         ("nix", None, "UNKNOWN_TOPIC_OR_PARTITION"),

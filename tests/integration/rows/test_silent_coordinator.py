@@ -90,7 +90,7 @@ async def test_a_commit_that_is_not_answered_is_an_error_with_the_address(tmp_pa
         end = await asyncio.to_thread(
             reader.latestOffset, reader.initialOffset(), reader.getDefaultReadLimit()
         )
-        monkeypatch.setattr(planner, "commit_told", unanswered)
+        monkeypatch.setattr(planner, "commit_to_group", unanswered)
         with pytest.raises(Unavailable, match=f"coordinator {server.address}: no coordinator "):
             await asyncio.to_thread(reader.commit, end)
         await asyncio.to_thread(reader.stop)
@@ -108,7 +108,7 @@ async def test_a_table_that_is_slow_is_not_taken_for_the_coordinator(monkeypatch
             timed.pop()
 
     class Table:
-        place = "table"
+        location = "table"
 
         def recover(self, decision: Decision) -> int:
             assert not timed

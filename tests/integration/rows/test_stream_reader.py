@@ -22,7 +22,7 @@ from coordinator.spark import announced, stream
 from coordinator.spark.announced import announced_batch
 from coordinator.spark.options import StreamOptions
 from coordinator.spark.ranges import MANIFESTS, BatchRanges, Range
-from coordinator.spark.refusals import RestUnread
+from coordinator.spark.refusals import RowsLeftUnread
 from coordinator.spark.sinks.protocol import SinkRefused
 from coordinator.spark.stream import GroupStreamReader
 from tests.integration.waiting import until, wait_until
@@ -262,7 +262,7 @@ async def test_rows_of_other_owners_are_left_to_them_or_fail_the_query(
         assert ranges(first) == {str(mine): (0, ROWS)}
         told = f"{ROWS} rows that were there .* those of the partitions {theirs.partition}, which"
         if how == "fail":
-            with pytest.raises(RestUnread, match=told):
+            with pytest.raises(RowsLeftUnread, match=told):
                 next_batch(reader, first)
             interfere(server, {theirs: ROWS}, {theirs: -1})
         assert next_batch(reader, first) == first

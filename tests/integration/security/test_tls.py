@@ -17,7 +17,7 @@ from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 
 from coordinator.cli.main import main
 from coordinator.client import BlockingMember, Credentials, Member
-from coordinator.handshake import tls_trouble
+from coordinator.handshake import tls_failure
 from coordinator.operator.admin import GroupAdmin
 from coordinator.v1 import group_pb2 as pb
 from coordinator.v1 import group_pb2_grpc
@@ -280,7 +280,7 @@ async def test_clients_are_told_what_is_wrong_with_tls(ca, tmp_path, caplog):
         return Credentials(ca_file=trusted, cert_file=cert_file, key_file=key_file, token=token)
 
     async def trouble(server, credentials: Credentials) -> str:
-        return await asyncio.to_thread(tls_trouble, server.address, credentials)
+        return await asyncio.to_thread(tls_failure, server.address, credentials)
 
     node = served_with(*ca.issue("node"))
     async with running(**node, tls_client_ca_file=ca.file) as server:

@@ -274,7 +274,7 @@ def test_a_network_policy_lets_in_who_is_named_and_out_what_is_needed():
 
 def test_kafkas_clients_are_told_the_name_of_each_node():
     settings, _ = settings_of("everything")
-    host, port = settings.kafka.kafka_told_address
+    host, port = settings.kafka.kafka_advertised_address
     assert (host, port) == (settings.serving.advertised_host, 9092)
     for service in (it for it in rendered("everything") if it["kind"] == "Service"):
         assert 9092 in [port["port"] for port in service["spec"]["ports"]]

@@ -129,12 +129,12 @@ def test_one_that_died_worked_until_it_was_heard_or_until_its_next_heartbeat_was
     move = taken_over(eager)
     assert (move.stopped_earliest_ms, move.stopped_latest_ms) == (heard, heard + INTERVAL_MS)
     assert span(move) == (SESSION_MS + 30 - INTERVAL_MS, SESSION_MS + 30)
-    assert move.known_by == "last_heard"
+    assert move.known_by == "last_seen"
     newest = eager.newest()
     assert newest.unowned_ms_max == SESSION_MS + 30
     assert newest.unowned_ms_max_at_least == SESSION_MS + 30 - INTERVAL_MS
     (gone,) = newest.removed
-    assert (gone.code, gone.last_heard_ms, gone.heartbeat_interval_ms) == (
+    assert (gone.code, gone.last_seen_ms, gone.heartbeat_interval_ms) == (
         "session_expired", heard, INTERVAL_MS,
     )  # fmt: skip
     assert gone.removed_at_ms == heard + SESSION_MS
@@ -168,7 +168,7 @@ def test_one_that_dies_before_its_second_heartbeat_is_said_to_beat_three_times_a
     until_b_expires(eager, heard)
     move = taken_over(eager)
     assert (move.stopped_earliest_ms, move.stopped_latest_ms) == (heard, heard + SESSION_MS // 3)
-    assert move.known_by == "last_heard_interval_unknown"
+    assert move.known_by == "last_seen_interval_unknown"
     assert eager.newest().removed[0].heartbeat_interval_ms == -1
 
 
@@ -182,7 +182,7 @@ def test_the_interval_of_earlier_generations_is_remembered(eager):
     heard = eager.now
     until_b_expires(eager, heard)
     move = taken_over(eager)
-    assert (move.stopped_latest_ms, move.known_by) == (heard + 1_500, "last_heard")
+    assert (move.stopped_latest_ms, move.known_by) == (heard + 1_500, "last_seen")
 
 
 def test_a_heartbeat_that_comes_early_does_not_shorten_the_interval(eager):
@@ -200,10 +200,10 @@ def test_of_one_not_heard_since_a_fail_over_the_longest_time_is_unknown(eager):
     loaded = eager.now
     until_b_expires(eager, loaded)
     move = taken_over(eager)
-    assert (move.stopped_earliest_ms, move.known_by) == (-1, "not_heard_since_take_over")
+    assert (move.stopped_earliest_ms, move.known_by) == (-1, "not_seen_since_take_over")
     assert span(move) == (SESSION_MS - SESSION_MS // 3, -1)
     newest = eager.newest()
-    assert newest.removed[0].last_heard_ms == -1
+    assert newest.removed[0].last_seen_ms == -1
     told = " ".join(newest.explanation)
     assert "at least 4.0 s" in told
     assert "was not heard since this node took the group over" in told
@@ -217,7 +217,7 @@ def test_one_removed_by_an_operator_and_not_heard_since_a_fail_over_may_have_bee
     eager.send(admin.RemoveMembersRequest(group_id=GROUP, members=[{"member_id": eager.b}]))
     eager.rejoin(eager.a)
     move = taken_over(eager)
-    assert (move.stopped_earliest_ms, move.known_by) == (-1, "not_heard_since_take_over")
+    assert (move.stopped_earliest_ms, move.known_by) == (-1, "not_seen_since_take_over")
     assert span(move) == (0, -1)
     assert any("not worked on for an unknown time" in s for s in eager.newest().explanation)
 
@@ -230,7 +230,7 @@ def test_a_commit_since_a_fail_over_is_a_sign_of_life(eager):
     committed = eager.now
     until_b_expires(eager, committed)
     move = taken_over(eager)
-    assert (move.stopped_earliest_ms, move.known_by) == (committed, "last_heard_interval_unknown")
+    assert (move.stopped_earliest_ms, move.known_by) == (committed, "last_seen_interval_unknown")
 
 
 def test_a_static_member_that_misses_a_join_phase_was_not_heard_in_it(eager):
@@ -363,7 +363,7 @@ def test_a_stable_group_waits_for_a_member_whose_heartbeat_is_late(eager):
     eager.advance(1)
     phase = eager.send(admin.DescribePhaseRequest(group_id=GROUP)).response
     (awaited,) = phase.awaited
-    assert (awaited.member_id, awaited.last_heard_ms) == (eager.b, heard)
+    assert (awaited.member_id, awaited.last_seen_ms) == (eager.b, heard)
     assert (phase.since_ms, phase.deadline_ms) == (heard, heard + SESSION_MS)
 
 
@@ -428,7 +428,7 @@ def test_one_that_died_before_it_could_join_stopped_before_its_next_heartbeat(ea
     assert eager.state == "CompletingRebalance"
     move = taken_over(eager)
     assert (move.stopped_earliest_ms, move.stopped_latest_ms) == (heard, heard + INTERVAL_MS)
-    assert move.known_by == "last_heard"
+    assert move.known_by == "last_seen"
 
 
 def test_one_that_an_operator_removes_works_until_its_next_heartbeat():
@@ -620,7 +620,7 @@ def test_of_partitions_that_nobody_gets_the_latest_are_remembered(cooperative, m
     for number in range(1, 8):
         g.rejoin(g.a, 0), g.rejoin(g.b, number)
         g.share(a=parts(0), b=parts(number + 1))
-    assert list(g.group().rests.of) == [("t", 5), ("t", 6), ("t", 7)]
+    assert list(g.group().idle_spans.of) == [("t", 5), ("t", 6), ("t", 7)]
 
 
 # --- Much of it --------------------------------------------------------------------------------

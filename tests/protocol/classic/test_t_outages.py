@@ -224,7 +224,7 @@ def test_a_silence_is_told_when_the_member_is_heard_again(g):
     assert not is_renewed(g, g.b)
     g.beat(g.b, 1)
     told, _ = journal(g)
-    assert (told.cause_code, told.outcome) == ("member_heard_again", "completed")
+    assert (told.cause_code, told.outcome) == ("member_seen_again", "completed")
     assert (told.generation_before, told.generation_after) == (1, 1)
     assert (told.member_id, told.partitions_moved, told.unowned_partitions) == (g.b, 0, 1)
     assert (told.started_at_ms, told.ended_at_ms) == (last_ms, g.now)
@@ -300,5 +300,5 @@ def test_of_many_that_were_silent_only_some_are_told():
     g.advance(SILENT_MS)
     for member_id in members:
         g.beat(member_id, 2)
-    silences = [told for told in journal(g) if told.cause_code == "member_heard_again"]
+    silences = [told for told in journal(g) if told.cause_code == "member_seen_again"]
     assert len(silences) == 8

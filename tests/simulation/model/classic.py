@@ -218,9 +218,9 @@ class ClassicSpace:
                 continue
             client.call = None
             self.lines.append(f"c{self.clients.index(client)} hears {reply}")
-            self._hear(client, reply)
+            self._receive(client, reply)
 
-    def _hear(self, client: Client, reply: Any) -> None:
+    def _receive(self, client: Client, reply: Any) -> None:
         if isinstance(reply, JoinReply) and reply.error is ErrorCode.NONE:
             client.member_id, client.generation = reply.member_id, reply.generation
             client.members = tuple(member.member_id for member in reply.members)

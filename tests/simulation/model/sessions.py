@@ -54,7 +54,7 @@ class SessionSpace(World):
         policy = with_policy(
             mode=Mode(mode), drain_timeout_ms=3_000, warm_timeout_ms=5_000, lease_ms=4_000
         )
-        self.is_unheard = [False] * members
+        self.is_unseen = [False] * members
         super().__init__(policy, now_ms=BEGIN_MS, group_min_lease_ms=2_000)
         self._calls = itertools.count(FIRST_CALL)
         self.handled = 0
@@ -93,7 +93,7 @@ class SessionSpace(World):
                 type(member.end).__name__,
                 member.orders,
                 member.clock.facts(),
-                self.is_unheard[n],
+                self.is_unseen[n],
                 self.is_dead[n],
                 self._lead_of(n, member),
             )
@@ -142,7 +142,7 @@ class SessionSpace(World):
         """See `Space`."""
         lines = []
         for n, member in enumerate(self.members):
-            new, self.heard[n] = member.told[self.heard[n] :], len(member.told)
+            new, self.heard[n] = member.received[self.heard[n] :], len(member.received)
             for _, message in new:
                 orders = ", ".join(
                     f"{each.order.value} {each.topic}-{each.partition} under {each.token}"
@@ -181,12 +181,12 @@ class SessionSpace(World):
         if not member.stream:
             yield ("attach", n)
             if self.faults and not self.is_dead[n]:
-                yield ("attach unheard", n)
+                yield ("attach unseen", n)
             return
         if self.faults:
             yield ("cut", n)
             yield ("crash", n)
-            if not self.is_unheard[n]:
+            if not self.is_unseen[n]:
                 yield ("deaf", n)
         if member.reply is None or member.reply.error is not ErrorCode.NONE or self.has_stopped[n]:
             return
@@ -213,7 +213,7 @@ class SessionSpace(World):
             InvariantViolated: something does not hold after it, if `is_checked`.
         """
         kind, *rest = action
-        if kind in ("cut", "crash", "deaf", "restart", "attach unheard") or (
+        if kind in ("cut", "crash", "deaf", "restart", "attach unseen") or (
             kind == "append" and rest != ["written"]
         ):
             self.faults = max(0, self.faults - 1)
@@ -234,12 +234,12 @@ class SessionSpace(World):
             member.clock.stops_all()
             member.orders.clear()
             member.clock = OwnClock()
-        self.is_unheard[n] = self.has_stopped[n] = False
+        self.is_unseen[n] = self.has_stopped[n] = False
         member.attach(started_at_ms=self.births[n])
 
     def _attach_unheard(self, n: int) -> None:
         member = self.members[n]
-        self.is_unheard[n] = True
+        self.is_unseen[n] = True
         member.attach(started_at_ms=self.births[n])
 
     def _beat(self, n: int) -> None:
@@ -272,7 +272,7 @@ class SessionSpace(World):
         self._cut(n)
 
     def _deafen(self, n: int) -> None:
-        self.is_unheard[n] = True
+        self.is_unseen[n] = True
 
     def _pass_time(self) -> None:
         """Until something happens of itself."""
@@ -335,7 +335,7 @@ class SessionSpace(World):
     def _carry_out(self, outbox: Outbox) -> None:
         self.is_lost = self.is_lost or outbox.unloaded
         self._first = outbox.append
-        deaf = {self.members[n].stream for n, is_deaf in enumerate(self.is_unheard) if is_deaf}
+        deaf = {self.members[n].stream for n, is_deaf in enumerate(self.is_unseen) if is_deaf}
         outbox.replies = [each for each in outbox.replies if each[0] not in deaf]
         outbox.ended = [each for each in outbox.ended if each[0] not in deaf]
         super()._carry_out(outbox)
@@ -345,13 +345,13 @@ class SessionSpace(World):
         if member is None:
             return
         n = self.members.index(member)
-        if self.is_unheard[n] or self.has_stopped[n]:
+        if self.is_unseen[n] or self.has_stopped[n]:
             self.shard.take(stream, self.now)
             return
-        told = len(member.told)
+        told = len(member.received)
         super()._take(stream)
-        if len(member.told) > told:
-            self.versions[n] = member.told[-1][1].version
+        if len(member.received) > told:
+            self.versions[n] = member.received[-1][1].version
 
     # --- At the end all is well ---
 
@@ -396,7 +396,7 @@ class SessionSpace(World):
             raise InvariantViolated(f"after {HEALED_MS} ms the group is {self.state}")
 
     def _behave(self, n: int, member: Member) -> None:
-        if self.is_unheard[n] and member.stream:
+        if self.is_unseen[n] and member.stream:
             self._cut(n)
         if not member.stream:
             self._attach(n)
@@ -453,7 +453,7 @@ _ACTS: dict[str, Callable[..., None]] = {
     "time": SessionSpace._pass_time,
     "restart": SessionSpace._begin_anew,
     "attach": SessionSpace._attach,
-    "attach unheard": SessionSpace._attach_unheard,
+    "attach unseen": SessionSpace._attach_unheard,
     "beat": SessionSpace._beat,
     "beat with held": SessionSpace._beat_with_held,
     "released": lambda self, n, partition: self.members[n].ack(partition, "released"),

@@ -229,7 +229,7 @@ class LibraryMember(SimulatedMember):
         while True:
             events = await member.poll(timeout=0.05 + 0.3 * self.dice.random())
             for event in events:
-                self._hear(event, held)
+                self._receive(event, held)
                 if isinstance(event, Stopping):
                     return
             if held and self.dice.random() < 0.5:
@@ -237,7 +237,7 @@ class LibraryMember(SimulatedMember):
                 await self._work(member, held)
                 self._works_since = None
 
-    def _hear(self, event: MemberEvent, held: dict[TopicPartition, int]) -> None:
+    def _receive(self, event: MemberEvent, held: dict[TopicPartition, int]) -> None:
         self.around.story.tell(self.name, f"  hears {_words(event)}")
         self.around.story.count(f"owner heard {type(event).__name__}")
         match event:
@@ -317,7 +317,7 @@ class PlainMember(SimulatedMember):
                 if not is_sync or error.code() is not grpc.StatusCode.DEADLINE_EXCEEDED:
                     stub = None
             else:
-                if member.hear(response, began, now()) in ELSEWHERE:
+                if member.receive(response, began, now()) in ELSEWHERE:
                     stub = None
             self._calls_since = None
             pause_s = 0.01

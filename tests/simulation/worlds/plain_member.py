@@ -69,7 +69,7 @@ class Member:
     def next_request(self) -> Any:
         return self._next()
 
-    def hear(self, response: Any, began: float, ended: float) -> str:
+    def receive(self, response: Any, began: float, ended: float) -> str:
         """Take an answer in; the name of its error code."""
         code = getattr(response, "error_code", ErrorCode.NONE)
         match response:

@@ -97,7 +97,7 @@ class SessionLibraryMember(SimulatedMember):
                 self.around.story.count(f"session owner heard {type(event).__name__}")
                 if isinstance(event, Stopping):
                     return
-                self._hear(member, event)
+                self._receive(member, event)
             for holding in sorted(self._draining, key=lambda held: held.partition):
                 await self._work(member, holding)
                 self._draining.discard(holding)
@@ -106,7 +106,7 @@ class SessionLibraryMember(SimulatedMember):
             if held and self.dice.random() < 0.6:
                 await self._work(member, member.holding(self.dice.choice(held)))
 
-    def _hear(self, member: Member, event: MemberEvent) -> None:
+    def _receive(self, member: Member, event: MemberEvent) -> None:
         if isinstance(event, Stopping):
             return
         for holding in event.holdings:

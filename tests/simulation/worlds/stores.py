@@ -136,7 +136,7 @@ class StoreClient:
     async def call(
         self, operation: Callable[[], Coroutine[Any, Any, T]], *, timed_out: str, slow_s: float = 0
     ) -> T:
-        """Have an operation carried out at the store, and hear what came of it.
+        """Have an operation carried out at the store, and receive what came of it.
 
         Raises:
             Ambiguous: no answer came in time; it was carried out or not, or will be.
@@ -145,7 +145,7 @@ class StoreClient:
         store, network = self.store, self.store.network
         answer: asyncio.Future[T] = asyncio.get_running_loop().create_future()
 
-        def hear(result: T | None, error: Exception | None) -> None:
+        def receive(result: T | None, error: Exception | None) -> None:
             if answer.done():
                 return
             if error is not None:
@@ -163,7 +163,7 @@ class StoreClient:
                 result = await operation()
             except Exception as error:  # noqa: BLE001  # It is the answer, whatever it is.
                 failure = error
-            network.send(HOST, self.process, self.host, hear, result, failure)
+            network.send(HOST, self.process, self.host, receive, result, failure)
 
         def arrive() -> None:
             store.process.run(carry_out())

@@ -40,7 +40,7 @@ class Witness:
         self._tokens = TokenHistory()
         self._commits: dict[CallId, dict[TopicPartition, str]] = {}
         """Commits on their way: why a partition of each may not be committed."""
-        self._untold: dict[tuple[str, str], tuple[int, set[TopicPartition]]] = {}
+        self._unsent: dict[tuple[str, str], tuple[int, set[TopicPartition]]] = {}
         """Whole states of which a part was told: their version, and what is left to tell."""
 
     # --- What goes in ---
@@ -126,14 +126,14 @@ class Witness:
         for each in orders.partitions:
             says = _truth(group, member_id, each)
             _expect(not says, f"{member_id} is told {each}, but {says}")
-        version, missing = self._untold.pop((group_id, member_id), (0, set()))
+        version, missing = self._unsent.pop((group_id, member_id), (0, set()))
         if orders.based_on < 0:
             if version != orders.version:  # Its first part.
                 missing = set(group.partitions_of(member_id))
                 missing |= group.preparing.get(member_id, set())
             missing -= {(each.topic, each.partition) for each in orders.partitions}
             if orders.is_part:
-                self._untold[group_id, member_id] = orders.version, missing
+                self._unsent[group_id, member_id] = orders.version, missing
             else:
                 _expect(not missing, f"{member_id} is not told of {missing}")
 

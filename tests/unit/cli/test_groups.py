@@ -219,7 +219,7 @@ def test_describe_shows_offsets_lag_and_owners(desk):
         "state": "Stable",
         "rebalancing_since_ms": None,
         "waited_for": False,
-        "last_heard_ms": None,
+        "last_seen_ms": None,
     }
     assert (second["partition"], second["current_offset"], second["lag"]) == (1, None, None)
     table = desk.groups("describe g")[1].splitlines()
@@ -328,14 +328,14 @@ def test_describe_of_a_rebalancing_group_shows_members_and_whom_it_waits_for(des
     assert rows[b]["topic"] is None
     assert (rows[b]["client_id"], rows[b]["state"]) == ("etl", "PreparingRebalance")
     assert rows[b]["rebalancing_since_ms"] == desk.c.now_ms
-    assert rows[b]["last_heard_ms"] == desk.c.now_ms - 100
+    assert rows[b]["last_seen_ms"] == desk.c.now_ms - 100
     status, out, err = desk.groups("describe g")
     assert status == 0
     assert out.splitlines()[0].split()[-2:] == ["STATE", "WAITED-FOR"]
     assert any(b in line and line.endswith("yes") for line in out.splitlines())
     assert "'g' is PreparingRebalance since" in err
     assert "waits until" in err
-    assert "for 1 of 3 members: 'etl' on /127.0.0.1 (heard" in err
+    assert "for 1 of 3 members: 'etl' on /127.0.0.1 (seen" in err
 
 
 def test_a_member_id_that_was_handed_out_is_waited_for(desk):
@@ -345,7 +345,7 @@ def test_a_member_id_that_was_handed_out_is_waited_for(desk):
     desk.join(desk.members()[0], metadata=b"new")
     (row,) = [row for row in desk.rows("members g") if row["consumer_id"] == pending]
     assert (row["client_id"], row["host"], row["waited_for"]) == (None, None, True)
-    assert row["last_heard_ms"] is None
+    assert row["last_seen_ms"] is None
     assert f"'{pending}' (has not joined yet)" in desk.groups("members g")[2]
 
 
@@ -491,7 +491,7 @@ def test_a_summary_of_a_rebalancing_group_names_whom_it_waits_for(desk):
     now = desk.c.now_ms
     assert (row["rebalancing_since_ms"], row["waits_until_ms"]) == (now, now + 500)
     assert row["waits_for"] == [
-        {"consumer_id": b, "client_id": "etl", "host": "/127.0.0.1", "last_heard_ms": now - 100}
+        {"consumer_id": b, "client_id": "etl", "host": "/127.0.0.1", "last_seen_ms": now - 100}
     ]
 
 
@@ -514,7 +514,7 @@ def test_members_with_their_assignments(desk):
         "state": "Stable",
         "rebalancing_since_ms": None,
         "waited_for": False,
-        "last_heard_ms": None,
+        "last_seen_ms": None,
     }
     assert "ASSIGNMENT" not in desk.groups("members g")[1]
     assert desk.groups("members g --verbose")[1].splitlines()[1].endswith("t(0,1)")

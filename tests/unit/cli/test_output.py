@@ -174,7 +174,7 @@ UNAVAILABLE = grpc.StatusCode.UNAVAILABLE
     ],
 )
 def test_refusals_are_sentences(error, words, status, capsys, monkeypatch):
-    monkeypatch.setattr("coordinator.cli.refusals.tls_trouble", lambda *_: "")
+    monkeypatch.setattr("coordinator.cli.refusals.tls_failure", lambda *_: "")
 
     def fails():
         raise error

@@ -115,13 +115,13 @@ class Letter:
     def hand_in(self) -> None:
         """Have the machine hear the answer."""
         assert self.is_answered, "there is no answer yet"
-        self.player.hear(self, decode(self.at_coordinator.response))
+        self.player.receive(self, decode(self.at_coordinator.response))
 
     def fail(self, failure: Failure | None = None) -> None:
         """Have the machine hear of a failure; as if it was lost on the way, or its answer was."""
         if self.at_coordinator is not None and not self.at_coordinator.done:
             self.at_coordinator.cancel()
-        self.player.hear(self, failure or Unreachable("lost"))
+        self.player.receive(self, failure or Unreachable("lost"))
 
 
 class Player:
@@ -237,7 +237,7 @@ class Player:
         (found,) = (one for one in self.letters if isinstance(one.request, kind))
         return found
 
-    def hear(self, letter: Letter, result) -> None:
+    def receive(self, letter: Letter, result) -> None:
         self.letters.remove(letter)
         self.machine.handle(Answer(letter.call, result), self.world.now_ms)
 
@@ -278,7 +278,7 @@ class Player:
             case Call(FindCoordinator(address=address)):
                 self.letters.append(Letter(self, action, now_ms))
                 if FindCoordinator not in self._held:
-                    self.hear(self.letters[-1], Found(address))
+                    self.receive(self.letters[-1], Found(address))
             case Call():
                 self.letters.append(Letter(self, action, now_ms))
             case Cancel(call):

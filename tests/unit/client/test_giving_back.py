@@ -15,21 +15,21 @@ def give_back(player, *numbers: int) -> None:
     player.turn()
 
 
-def hear(player) -> list:
+def receive(player) -> list:
     """Events, without the answer that a poll is."""
     return player.look()
 
 
 def holds(player) -> frozenset:
-    """Its partitions, after it has heard what there is to hear."""
-    hear(player)
+    """Its partitions, after it has heard what there is to receive."""
+    receive(player)
     return player.assignment
 
 
 def revoked(world: World, one) -> frozenset:
     """Let others join until some partitions of the one are being revoked; the owner is told."""
     world.until(lambda: one.member.phase is Phase.REVOKING)
-    (revoking,) = [event for event in hear(one) if isinstance(event, Revoking)]
+    (revoking,) = [event for event in receive(one) if isinstance(event, Revoking)]
     return revoking.partitions
 
 
@@ -42,7 +42,7 @@ def world() -> World:
 def one(world):
     one = world.member()
     world.until(lambda: one.member.phase is Phase.STABLE)
-    assert hear(one)[0].partitions == t(0, 1, 2, 3)
+    assert receive(one)[0].partitions == t(0, 1, 2, 3)
     return one
 
 
@@ -63,7 +63,7 @@ def test_a_rebalance_does_not_move_the_deadline(world, one):
     world.member()
     world.until(lambda: one.member.generation == 3)
     world.advance(until_ms - world.now_ms)
-    (lost,) = [event for event in hear(one) if isinstance(event, Lost)]
+    (lost,) = [event for event in receive(one) if isinstance(event, Lost)]
     assert lost.partitions >= partitions
 
 
@@ -75,7 +75,7 @@ def test_a_partition_that_comes_back_while_it_is_revoked_is_another_holding(worl
     world.until(lambda: one.member.revocations.returned == {first, second})
     assert one.commit({first.partition: 5}) == 1
     give_back(one, first.partition)
-    assert hear(one) == [Granted(frozenset({first}), one.member.generation)]
+    assert receive(one) == [Granted(frozenset({first}), one.member.generation)]
     assert one.holding(first.partition) is not holding
     assert not one.machine.ledger.lasts(holding)
     assert one.member.phase is Phase.REVOKING
@@ -89,7 +89,7 @@ def test_a_partition_that_comes_back_and_is_not_given_back_in_time_is_lost_first
     other.leave()
     world.until(lambda: one.member.revocations.returned == partitions)
     world.advance(one.member.revocations.next_deadline() - world.now_ms)
-    lost, assigned = hear(one)
+    lost, assigned = receive(one)
     assert (type(lost), type(assigned)) == (Lost, Granted)
     assert lost.partitions == assigned.partitions == partitions
 
@@ -100,14 +100,14 @@ def test_a_partition_that_comes_back_before_its_owner_heard_stays(world, one):
     holdings = [one.holding(number) for number in range(4)]
     other.leave()
     world.until(lambda: one.member.phase is Phase.STABLE)
-    assert hear(one) == []
+    assert receive(one) == []
     assert all(map(one.machine.ledger.lasts, holdings))
 
 
 def test_a_partition_that_nobody_asked_for_may_be_given_back(world, one):
     give_back(one, 2)
     world.until(lambda: one.member.phase is Phase.STABLE)
-    assert hear(one) == [Granted(t(2), one.member.generation)]
+    assert receive(one) == [Granted(t(2), one.member.generation)]
     assert one.member.generation == 2
 
 
@@ -123,7 +123,7 @@ def test_an_answer_for_a_holding_gives_back_no_later_one_of_its_partition(world,
     answered = one.holding(2)
     give_back(one, 2)
     world.until(lambda: one.member.phase is Phase.STABLE)
-    hear(one)
+    receive(one)
     one.machine.give_back([answered], world.now_ms)
     assert one.machine.ledger.lasts(one.holding(2))
     assert one.member.phase is Phase.STABLE
@@ -146,7 +146,7 @@ def test_an_eager_member_that_gives_up_one_partition_is_asked_for_all():
     world = World("range", partitions=4)
     one = world.member()
     world.until(lambda: one.member.phase is Phase.STABLE)
-    hear(one)
+    receive(one)
     give_back(one, 1)
-    (revoking,) = hear(one)
+    (revoking,) = receive(one)
     assert revoking.partitions == t(0, 2, 3)

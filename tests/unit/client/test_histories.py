@@ -284,7 +284,7 @@ class SessionHistory(Driven):
         self.version += 1
         if self.has_stream and self.dice.random() < 0.8:
             remaining_ms = self.dice.choice([500, 30_000])
-            self.hear(self.now_ms, orders=self.whole(remaining_ms=remaining_ms))
+            self.receive(self.now_ms, orders=self.whole(remaining_ms=remaining_ms))
 
     def whole(self, **more) -> pb.Orders:
         orders = [(n, *order) for n, order in sorted(self.orders.items())]
@@ -295,9 +295,9 @@ class SessionHistory(Driven):
         number = self.part.stream._number
         if self.has_stream:
             ack = pb.SessionHeartbeatAck(number=number, coordinator_epoch=self.epoch)
-            self.hear(self.now_ms, heartbeat_ack=ack)
+            self.receive(self.now_ms, heartbeat_ack=ack)
             self.version += 1
-            self.hear(self.now_ms, orders=self.whole(answers=number))
+            self.receive(self.now_ms, orders=self.whole(answers=number))
 
     def wait(self) -> None:
         until_ms = self.now_ms + self.dice.choice([10, 100, 1_000, 3_000, 9_500])
@@ -330,20 +330,20 @@ class SessionHistory(Driven):
                 coordinator_epoch=self.epoch, lease_ms=10_000, heartbeat_interval_ms=2_500,
                 orders=self.whole(),
             )  # fmt: skip
-            self.hear(self.now_ms, attached=attached)
+            self.receive(self.now_ms, attached=attached)
 
     def end_stream(self) -> None:
         if self.has_stream:
             self.has_stream = False
             ended = calls.StreamEnded(self.stream, calls.Unreachable("cut"))
-            self.machine.heard(ended, self.now_ms)
+            self.machine.received(ended, self.now_ms)
 
     def expire(self) -> None:
         """The session has ended, and another begins under other tokens, before the next poll."""
         if self.has_stream and self.part.stream._is_attached:
             self.has_stream = False
             refused = pb.SessionRefused(error_code=errors_pb2.UNKNOWN_MEMBER_ID)
-            self.hear(self.now_ms, refused=refused)
+            self.receive(self.now_ms, refused=refused)
             for number in self.orders:
                 self.token += 1
                 self.orders[number] = ACTIVE, self.token

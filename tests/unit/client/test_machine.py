@@ -26,7 +26,7 @@ from coordinator.client.member.calls import (
     HangUp,
     Join,
     Leave,
-    NoRoom,
+    Overloaded,
     Refused,
     Sync,
     Unimplemented,
@@ -48,7 +48,7 @@ FAILURES = {
     Unreachable("gone"): (True, PAUSE_MS),
     Unimplemented("what?"): (True, PAUSE_MS),
     Dropped("busy"): (False, PAUSE_MS),
-    NoRoom("full", 1_000): (False, 1_000 + PAUSE_MS),
+    Overloaded("full", 1_000): (False, 1_000 + PAUSE_MS),
 }
 FATAL = [
     (Refused("who?", "PERMISSION_DENIED"), FatalError),
@@ -118,7 +118,7 @@ def test_who_has_a_place_keeps_it_while_its_token_may_be_exchanged(world, kind, 
     [
         (Unreachable("gone"), 2, None),
         (Dropped("busy"), 2, None),
-        (NoRoom("full", 100), 2, None),
+        (Overloaded("full", 100), 2, None),
         (Unimplemented("what?"), 2, None),
         (Refused("who?", "UNAUTHENTICATED"), 1, CommitFailed),
         (Refused("no", "INVALID_ARGUMENT"), 1, CommitFailed),
@@ -162,7 +162,7 @@ def test_a_commit_that_waits_ends_with_its_holding(world, waits_for):
     else:
         one.hold(CommitOffsets, Beat)
         operation = one.begin_commit({0: 5})
-        one.letter(CommitOffsets).fail(NoRoom("full", 5_000))
+        one.letter(CommitOffsets).fail(Overloaded("full", 5_000))
     ends_ms = one.member.session_ends_ms
     world.advance(ends_ms - world.now_ms - 1)
     assert not operation.is_done
@@ -182,7 +182,7 @@ def test_who_waits_for_the_coordinator_is_served_in_order_and_fails_one_by_one(w
         one.turn()
     assert first.due_ms is not None, "both addresses have failed: it pauses"
     assert second.due_ms is None, "it has the next look"
-    one.hear(one.letter(FindCoordinator), Found("a:1"))
+    one.receive(one.letter(FindCoordinator), Found("a:1"))
     one.release()
     world.advance(200)
     assert [first.error, second.error] == [None, None]

@@ -144,20 +144,20 @@ class Player:
 
     def play_answers(self, kind: str, keys: dict[str, str]) -> None:
         call = self._oldest(kind)
-        self._hear(call, reply(kind, call.request, {"protocol": self._assignor, **keys}))
+        self._receive(call, reply(kind, call.request, {"protocol": self._assignor, **keys}))
 
     def play_fails(self, kind: str, keys: dict[str, str]) -> None:
         match keys["how"]:
             case "dropped":
                 failure = calls.Dropped("dropped")
             case "no-room":
-                failure = calls.NoRoom("full", int(keys["after"]))
+                failure = calls.Overloaded("full", int(keys["after"]))
             case "refused":
                 failure = calls.Refused("refused", keys["code"])
             case how:
                 assert how == "unreachable"
                 failure = calls.Unreachable("gone")
-        self._hear(self._oldest(kind), failure)
+        self._receive(self._oldest(kind), failure)
 
     def play_waits(self, ms: str, keys: dict[str, str]) -> None:
         until_ms = self._now_ms + int(ms)
@@ -277,7 +277,7 @@ class Player:
         for call in lost:
             self._machine.handle(calls.Answer(call, calls.Unreachable("hung up")), self._now_ms)
 
-    def _hear(self, call: calls.Call, result: calls.Result) -> None:
+    def _receive(self, call: calls.Call, result: calls.Result) -> None:
         self._out.remove(call)
         self._machine.handle(calls.Answer(call, result), self._now_ms)
         self._take()
@@ -291,7 +291,7 @@ class Player:
         for call in [call for call in self._out if isinstance(call.request, calls.Beat)]:
             if call in self._actions:
                 self._actions.remove(call)
-            self._hear(call, calls.Acknowledged())
+            self._receive(call, calls.Acknowledged())
 
     def _told(self, action) -> str:
         match action:

@@ -151,5 +151,5 @@ def test_topics_that_change_while_it_joins_a_leader_of_another_library_are_joine
     world.until(lambda: one.member.phase is Phase.SYNCING)
     one.machine.part.subscribe({"u": 2}, world.now_ms)
     (letter,) = one.letters
-    one.hear(letter, Synced(assignment=encode_assignment(Assignment(tuple(t(0, 1))))))
+    one.receive(letter, Synced(assignment=encode_assignment(Assignment(tuple(t(0, 1))))))
     assert one.member.phase is Phase.JOINING

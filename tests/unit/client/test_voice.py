@@ -16,7 +16,7 @@ from coordinator.client.member.calls import (
     FindCoordinator,
     Join,
     Level,
-    NoRoom,
+    Overloaded,
     Sync,
     Unreachable,
 )
@@ -220,7 +220,7 @@ def test_a_join_that_waits_for_others_is_no_silence(world):
     assert warnings(one) == []
 
 
-@pytest.mark.parametrize("failure", [NoRoom("full", 100), Unreachable("")])
+@pytest.mark.parametrize("failure", [Overloaded("full", 100), Unreachable("")])
 def test_a_coordinator_that_never_serves_is_silence_even_if_one_is_found(world, failure):
     one = world.member()
     one.hold(Join)

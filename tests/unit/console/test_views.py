@@ -199,7 +199,7 @@ def test_a_rebalancing_group_shows_since_when_and_whom_it_waits_for(coordinator)
     phase = group(Admin(coordinator), "g", members=1)["phase"]
     assert (phase["name"], phase["since_ms"]) == ("join", 1_100)
     assert phase["deadline_ms"] == 601_100
-    assert [(m["client_id"], m["last_heard_ms"]) for m in phase["awaited"]] == [("b", 100)]
+    assert [(m["client_id"], m["last_seen_ms"]) for m in phase["awaited"]] == [("b", 100)]
     (listed,) = groups(Admin(coordinator), state="rebalancing")["groups"]
     assert listed["rebalancing_since_ms"] == 1_100
 

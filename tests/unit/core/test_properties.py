@@ -48,7 +48,7 @@ class Clients(RuleBasedStateMachine):
         self.heard: dict[int, set[tuple[str, str]]] = {}  # (leader, protocol) by generation.
         self.committed = -1
 
-    def _hear(self, n: int) -> None:
+    def _receive(self, n: int) -> None:
         """Take in the answer to a parked call, as a client would."""
         call = self.calls[n]
         if call is None or not call.done:
@@ -155,7 +155,7 @@ class Clients(RuleBasedStateMachine):
     @invariant()
     def a_generation_has_one_leader_and_one_protocol(self):
         for n in range(10):
-            self._hear(n)
+            self._receive(n)
         if not self.s.c.is_loaded:  # Given up after ten attempts; a service loads it again.
             self._load()
         for generation, told in self.heard.items():
@@ -192,7 +192,7 @@ class Clients(RuleBasedStateMachine):
 
     def _behave(self, n: int) -> None:
         """Send the next request of a client with an id: re-join if told to, sync or heartbeat."""
-        self._hear(n)
+        self._receive(n)
         if self.calls[n] is not None or not self.ids[n]:
             return
         if self.next[n] == "beat":

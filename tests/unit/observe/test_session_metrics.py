@@ -92,7 +92,7 @@ def test_ends_of_leases_and_fenced_commits_are_counted():
 
 def test_the_lag_of_the_loop_is_compared_with_the_shortest_lease():
     world, a, _ = g2()
-    world.group.members[a.member_id].told_lease_ms = 4_000
+    world.group.members[a.member_id].notified_lease_ms = 4_000
     assert "coordinator_session_lag_ratio 0.25" in lines_of(metrics(world.shard.stats(), 1.0))
     assert "coordinator_session_lag_ratio 0.0" in lines_of(metrics(ShardStats(), 1.0))
 
@@ -134,7 +134,7 @@ def test_what_becomes_durable_is_told_once_and_not_again_after_a_restart():
     world.to(15_200)
     [ended] = [event for event in world.events if isinstance(event, SessionMemberEnded)]
     assert (ended.cause, ended.partitions, ended.name) == (EndCause.LEASE_EXPIRED, 2, a.name)
-    assert ended.last_heard_ms == 5_000
+    assert ended.last_seen_ms == 5_000
     count = len(world.events)
     world.restart()
     assert len(world.events) == count

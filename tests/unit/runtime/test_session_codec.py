@@ -31,7 +31,7 @@ RECORDS = [
     r.PhaseEntered("g", "t", 3, r.Phase.DRAIN, 1, "m-2", 30_000, line=j.HandoffLine(1, "m-1")),
     r.PartitionSwitched("g", "t", 3, "m-2", 9, LINE),
     r.PartitionSwitched("g", "t", 3, line=j.HandoffLine(
-        1, "m-1", opened_at_ms=0, stop=j.Stop(j.StoppedBy.NOT_HEARD, -1, 10)
+        1, "m-1", opened_at_ms=0, stop=j.Stop(j.StoppedBy.NOT_SEEN, -1, 10)
     )),
     r.HandoffsEnded("g", (
         r.PartitionSwitched("g", "t", 3, "m-2", 9, LINE),
@@ -43,7 +43,7 @@ RECORDS = [
         (("free", 3), ("balance", 1)), (("capacity", 2),),
         (
             j.PlannedMove("t", ((0, 0), (4, 5)), "m-1", "m-2", "free", j.Stop(
-                j.StoppedBy.LAST_HEARD, 1, 2
+                j.StoppedBy.LAST_SEEN, 1, 2
             )),
             j.PlannedMove("t", ((9, 9),), "m-2", "", "no_longer_declared"),
         ),

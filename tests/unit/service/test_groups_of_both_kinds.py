@@ -18,7 +18,7 @@ from coordinator.console import views
 from coordinator.core import requests as q
 from coordinator.core.session_values.policy import Policy
 from coordinator.core.session_values.requests import Attach, LeaveKind, SessionLeave
-from coordinator.core.topics import ToldTopics, told
+from coordinator.core.topics import ReportedTopics, reported_topics
 from coordinator.kafka import apis
 from coordinator.observe.gauges import shard_metrics
 from coordinator.observe.listed_groups import Listed, ListedGroups
@@ -202,7 +202,7 @@ def heartbeats(c):
 
 def topics_told(c):
     groups = list(c.shard.machine.groups.values())
-    return dict(at_once(told(groups, PAYLOADS.partitions, ToldTopics())).told)
+    return dict(at_once(reported_topics(groups, PAYLOADS.partitions, ReportedTopics())).counts)
 
 
 def metrics(c):
@@ -383,7 +383,7 @@ async def populate(desk) -> None:
         await asyncio.sleep(0.2)
         if not group.endswith("busy"):
             leave = SessionLeave(stream_id=attach.call_id, group_id=group, kind=LeaveKind.NOW)
-            runner.hear(leave)
+            runner.receive(leave)
         await asyncio.sleep(2)
 
 

@@ -15,7 +15,7 @@ from coordinator.security.jwt import TokenClaims
 from coordinator.security.tokens import line_for
 from coordinator.service.kafka.buffers import FRAMES, FREE_BYTES
 from coordinator.service.kafka.connection import LINGER_S, UNAUTHENTICATED_BYTES
-from coordinator.service.kafka.listener import AWAY_MAX, TOLD_EVERY_S, KafkaListener
+from coordinator.service.kafka.listener import AWAY_MAX, LOG_EVERY_S, KafkaListener
 from coordinator.service.kafka.traffic import NAMES_MAX, OTHER, UNNAMED, Traffic
 from coordinator.settings.sections import KafkaConfig
 from tests.kit.kafka.messages import frame
@@ -194,7 +194,7 @@ async def test_turning_away_is_bounded_and_its_lines_are_too():
         assert sum(each.is_closed for each in away) == 10
         await asyncio.sleep(LIMIT_S + 2)
         assert all(each.is_closed for each in away)
-        await asyncio.sleep(TOLD_EVERY_S)
+        await asyncio.sleep(LOG_EVERY_S)
         side.connect()
         assert len(side.full) == 2
 

@@ -116,7 +116,7 @@ def test_the_first_page_comes_with_the_answer_and_the_others_when_they_are_asked
 
 def test_partitions_that_are_not_renewed_are_told_in_ranges() -> None:
     places = tuple(("t", p) for p in range(250_000) if p != 5)
-    (message,) = sessions.told(ToMember(HeartbeatAck(9, places), None), AttachReply(), 1)
+    (message,) = sessions.outgoing(ToMember(HeartbeatAck(9, places), None), AttachReply(), 1)
     (topic,) = message.heartbeat_ack.expiring
     assert [(each.first, each.last) for each in topic.partitions] == [(0, 4), (6, 249_999)]
 

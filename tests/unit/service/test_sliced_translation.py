@@ -78,13 +78,13 @@ SESSION_MESSAGES = {
 @pytest.mark.parametrize("message", SESSION_MESSAGES.values(), ids=SESSION_MESSAGES)
 def test_what_a_session_member_says_is_checked_and_translated_in_parts(message):
     stream = MemberStream(CallId(1), "/host")
-    work = stream.attach(message, "") if message.HasField("attach") else stream.hear(message)
+    work = stream.attach(message, "") if message.HasField("attach") else stream.receive(message)
     assert parts_of(work) >= MANY // 100
 
 
 def test_acknowledgements_are_several_commands_in_their_order(monkeypatch):
     monkeypatch.setattr(sessions, "ACKS", 700)
-    found = at_once(MemberStream(CallId(1), "/host").hear(SESSION_MESSAGES["ack"]))
+    found = at_once(MemberStream(CallId(1), "/host").receive(SESSION_MESSAGES["ack"]))
     assert [len(command.partitions) for command in found] == [700, 700, 600]
     assert [each.partition for command in found for each in command.partitions] == [*range(MANY)]
 

@@ -207,7 +207,7 @@ async def test_groups_fetch_topics_by_offsets_log_ends_and_assignments():
         assert (await desk.topics.refresh()).topics["by_assignment"] == TopicCounts(0, 6, 2)
         await desk.set("by_offset", 8)
         assert (await desk.counts())["by_offset"] == 8
-        assert (await desk.delete("by_offset")).counts.told == 5
+        assert (await desk.delete("by_offset")).counts.reported == 5
         await desk.ask(c.DeleteGroup(call_id=desk.node.new_call_id(), group_id="g1"))
         desk.topics.note_change()
         assert "by_offset" not in await desk.counts(), "no group knows it any more"
@@ -350,8 +350,8 @@ def parts(work) -> int:
 
 def test_many_topics_are_counted_merged_and_told_in_slices():
     names = [f"t{n}" for n in range(1_000)]
-    told = {ShardId(0): core_topics.ToldTopics(told=dict.fromkeys(names, 3))}
-    by_shard = {ShardId(0): dict.fromkeys(names, TopicCounts(told=3))}
+    told = {ShardId(0): core_topics.ReportedTopics(counts=dict.fromkeys(names, 3))}
+    by_shard = {ShardId(0): dict.fromkeys(names, TopicCounts(reported=3))}
     assert parts(service_topics._counts(told)) >= 1_000 / PART
     assert parts(service_topics._view(by_shard, 1)) >= 2 * 1_000 / PART
     assert parts(topic_service._listed(TopicView(by_shard[ShardId(0)]))) >= 1_000 / PART
@@ -392,6 +392,6 @@ async def test_assignments_are_read_again_only_when_they_have_changed():
             for shard in desk.node.loaded_shards().values()
             for group in shard.machine.groups.values()
         ]
-        found = at_once(core_topics.told(groups, read, core_topics.ToldTopics()))
-        again = at_once(core_topics.told(groups, read, found))
-        assert (found.told, again.told, len(reads)) == ({"t": 3}, {"t": 3}, 1)
+        found = at_once(core_topics.reported_topics(groups, read, core_topics.ReportedTopics()))
+        again = at_once(core_topics.reported_topics(groups, read, found))
+        assert (found.counts, again.counts, len(reads)) == ({"t": 3}, {"t": 3}, 1)

@@ -10,7 +10,7 @@ from coordinator.settings import InvalidSetting, Settings
 
 def test_there_is_no_listener_unless_it_is_asked_for():
     assert Settings().kafka.kafka_address is None
-    assert Settings().kafka.kafka_told_address is None
+    assert Settings().kafka.kafka_advertised_address is None
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "[::]", "*", "0", "[::0]", "[0:0:0:0:0:0:0:0]"])
@@ -20,12 +20,12 @@ def test_a_wildcard_is_listened_at_and_not_told(host):
     with pytest.raises(InvalidSetting, match=r"cannot connect to"):
         Settings.of(kafka_listen=f"{host}:9092", kafka_advertise=f"{host}:9092")
     told = Settings.of(kafka_listen=f"{host}:9092", kafka_advertise="kafka.example.com:19092")
-    assert told.kafka.kafka_told_address == ("kafka.example.com", 19_092)
+    assert told.kafka.kafka_advertised_address == ("kafka.example.com", 19_092)
 
 
 def test_the_address_of_the_listener_is_told_if_no_other_is_given():
     told = Settings.of(kafka_listen="10.0.0.7:9092").kafka
-    assert told.kafka_told_address == told.kafka_address == ("10.0.0.7", 9_092)
+    assert told.kafka_advertised_address == told.kafka_address == ("10.0.0.7", 9_092)
 
 
 def test_each_node_of_a_machine_has_ports_of_its_own():

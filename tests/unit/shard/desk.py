@@ -41,7 +41,7 @@ class Desk:
             self.log,
             self.clock,
             lambda: Shard(GroupConfig(), CountingIds(), PAYLOADS, now_ms=0, acks=acks, **how),
-            self._hear,
+            self._receive,
             Patience(),
         )
         self._host.hold()
@@ -161,14 +161,14 @@ class Desk:
         answer = self.answers.get(call)
         return None if answer is None else answer.results[0].error.name
 
-    def _hear(self, effects: Effects) -> None:
+    def _receive(self, effects: Effects) -> None:
         for call_id, answer in (*effects.replies, *effects.fetched):
             assert call_id not in self.answers, "a call is answered once"
             self.answers[call_id] = answer
         self.events += effects.events
         if effects.in_sync is not None:
             self.in_sync.append(sorted(effects.in_sync))
-        for told in effects.told:
+        for told in effects.notices:
             assert getattr(told, "error", None) is None, told
 
 

@@ -24,10 +24,10 @@ from coordinator.shard.effects import (
     FoundDamage,
     Load,
     LogFailed,
+    Problem,
     Start,
     Stop,
     TakeOver,
-    Trouble,
     WriteEntry,
     WriteSnapshot,
 )
@@ -90,16 +90,16 @@ class Bench:
         self.jobs: list[tuple[int, object]] = []
         self._calls = itertools.count(1)
         self.host = ImmediateHost(
-            self.log, self.clock, lambda: BrokenShard(self.plan), self._hear, Patience()
+            self.log, self.clock, lambda: BrokenShard(self.plan), self._receive, Patience()
         )
         self.host.handle(Start())
 
-    def _hear(self, effects: Effects) -> None:
+    def _receive(self, effects: Effects) -> None:
         for call_id, answer in (*effects.replies, *effects.fetched):
             assert call_id not in self.answers, "a call is answered once"
             self.answers[call_id] = answer
         now_ms = self.clock.now_ms()
-        self.told += [(now_ms, told) for told in effects.told]
+        self.told += [(now_ms, told) for told in effects.notices]
         self.jobs += [(now_ms, job) for job in effects.jobs]
 
     @property
@@ -244,7 +244,7 @@ def test_a_request_that_has_two_answers_is_a_bug_of_the_step(bench, monkeypatch)
         patch.setattr(Shard, "step", twice)
         effects = bench.host.driver.handle(beat, 0)
     assert not bench.is_serving
-    assert "2 times" in str(effects.told[0].error)
+    assert "2 times" in str(effects.notices[0].error)
 
 
 def test_an_effect_that_cannot_be_carried_out_ends_the_shard(bench):
@@ -345,8 +345,8 @@ def test_what_comes_of_a_job_of_an_earlier_life_is_not_heard():
     driver.handle(Broken(Bug("load"), build_job), 0)
     late = driver.handle(Done(build_job, build(new_shard(), NOTHING, 0)), 0)
     assert (driver.shard, late.jobs) == (None, ())
-    assert driver.handle(Broken(Bug("late"), build_job), 0).told == ()
-    assert driver.handle(FoundDamage(build_job, Damaged("late")), 0).told == ()
+    assert driver.handle(Broken(Bug("late"), build_job), 0).notices == ()
+    assert driver.handle(FoundDamage(build_job, Damaged("late")), 0).notices == ()
     assert driver.handle(LogFailed(build_job, AppendFailure.FENCED), 0).jobs == ()
 
 
@@ -356,14 +356,14 @@ def test_an_earlier_attempt_of_the_same_node_does_not_stop_a_load():
     load = only_job(driver.handle(Done(job, FENCE), 0))
     again = driver.handle(LogFailed(load, AppendFailure.FENCED), 0)
     assert isinstance(only_job(again), TakeOver)
-    assert again.told == ()
+    assert again.notices == ()
 
 
 def test_a_later_epoch_does():
     driver = ShardDriver(SHARD)
     job = only_job(driver.handle(Start(leader_epoch=5), 0))
-    effects = driver.handle(LogFailed(job, AppendFailure.FENCED, words="leader epoch 6"), 0)
-    assert effects.told == [Trouble("shard 0 is led elsewhere: leader epoch 6")]
+    effects = driver.handle(LogFailed(job, AppendFailure.FENCED, reason="leader epoch 6"), 0)
+    assert effects.notices == [Problem("shard 0 is led elsewhere: leader epoch 6")]
     assert not driver.is_starting
     assert effects.wake_at_ms is None
     assert answer(driver) is ErrorCode.NOT_COORDINATOR
@@ -378,17 +378,19 @@ def test_a_log_that_is_away_while_it_loads_is_asked_again_and_told_once(stage, w
         job = only_job(effects)
         if stage is Load:
             job = only_job(driver.handle(Done(job, FENCE), now_ms))
-        effects = driver.handle(LogFailed(job, AppendFailure.UNAVAILABLE, words="away"), now_ms)
-        told += effects.told
+        effects = driver.handle(LogFailed(job, AppendFailure.UNAVAILABLE, reason="away"), now_ms)
+        told += effects.notices
         assert effects.wake_at_ms == now_ms + 1_000
         assert driver.is_starting
         now_ms += 1_000
         effects = driver.handle(Tick(), now_ms)
-    assert told == [Trouble(f"the log cannot be {words}: away")]
+    assert told == [Problem(f"the log cannot be {words}: away")]
     load = only_job(driver.handle(Done(only_job(effects), FENCE), now_ms))
     job = only_job(driver.handle(Done(load, NOTHING), now_ms))
     effects = driver.handle(Done(job, build(new_shard(), NOTHING, 0)), now_ms)
-    assert [told.words for told in effects.told] == [f"no longer: the log cannot be {words}: away"]
+    assert [told.reason for told in effects.notices] == [
+        f"no longer: the log cannot be {words}: away"
+    ]
 
 
 def test_damage_ends_the_first_load_and_is_looked_at_again_by_later_ones():
@@ -403,7 +405,7 @@ def test_damage_ends_the_first_load_and_is_looked_at_again_by_later_ones():
     load = only_job(driver.handle(Tick(), effects.wake_at_ms))
     load = only_job(driver.handle(Done(load, FENCE), 1_000))
     effects = driver.handle(FoundDamage(load, damage), 1_000)
-    assert effects.told == [Trouble("entry 7")]
+    assert effects.notices == [Problem("entry 7")]
     assert isinstance(only_job(driver.handle(Tick(), effects.wake_at_ms)), TakeOver)
     assert driver.damage is None
 
@@ -461,10 +463,10 @@ def test_an_entry_that_waits_to_be_written_again_is_not_once_the_shard_is_given_
 def test_a_node_that_the_log_refuses_answers_everybody_and_asks_again():
     driver = serving()
     job = committing(driver)
-    effects = driver.handle(LogFailed(job, AppendFailure.FENCED, words="epoch 2"), 0)
+    effects = driver.handle(LogFailed(job, AppendFailure.FENCED, reason="epoch 2"), 0)
     ((_, reply),) = effects.replies
     assert reply.results[0].error is ErrorCode.NOT_COORDINATOR
-    assert [told.words for told in effects.told] == ["the log has refused this node"]
+    assert [told.reason for told in effects.notices] == ["the log has refused this node"]
     assert answer(driver) is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
     assert isinstance(only_job(driver.handle(Tick(), effects.wake_at_ms)), TakeOver)
 
@@ -495,18 +497,18 @@ def snapshot_due() -> tuple[ShardDriver, WriteSnapshot]:
     ("ended", "words"),
     [
         (lambda job: Done(job, 10), None),
-        (lambda job: LogFailed(job, AppendFailure.UNAVAILABLE, words="away"), "taken: away"),
+        (lambda job: LogFailed(job, AppendFailure.UNAVAILABLE, reason="away"), "taken: away"),
         (lambda job: Broken(Bug("encode"), job), "no snapshot was taken"),
     ],
 )
 def test_a_snapshot_that_fails_is_told_of_and_stops_nobody(ended, words):
     driver, snapshot = snapshot_due()
     assert not driver._policy.is_due(), "one at a time"
-    told = driver.handle(ended(snapshot), 0).told
-    assert [words in trouble.words for trouble in told] == ([] if words is None else [True])
+    told = driver.handle(ended(snapshot), 0).notices
+    assert [words in problem.reason for problem in told] == ([] if words is None else [True])
     assert driver.shard is not None
     assert driver._snapshot is None
-    assert driver.handle(ended(snapshot), 0).told == (), "heard once"
+    assert driver.handle(ended(snapshot), 0).notices == (), "heard once"
 
 
 def test_the_driver_never_raises(monkeypatch):
@@ -514,7 +516,7 @@ def test_the_driver_never_raises(monkeypatch):
     monkeypatch.setattr(drivers.Bugs, "forgive", lambda *_: None)
     effects = driver.handle(Done(committing(driver), 7), 0)
     assert driver.shard is None
-    assert isinstance(effects.told[0].error, TypeError)
+    assert isinstance(effects.notices[0].error, TypeError)
 
 
 def test_an_attach_that_knows_a_later_epoch_is_told_apart(bench):

@@ -33,7 +33,7 @@ def group(group_id: str, members: int) -> GroupMetadata:
 
 
 class World:
-    """A shard; members of the groups given were last heard of at the start."""
+    """A shard; members of the groups given were last seen of at the start."""
 
     def __init__(self, shard: Shard | None = None, **groups: int) -> None:
         self.shard = shard or Shard(GroupConfig(), CountingIds(), PAYLOADS, now_ms=0)

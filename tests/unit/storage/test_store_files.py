@@ -89,7 +89,7 @@ async def used(log, folder, copy):
 @pytest.mark.parametrize("what", FOLDER)
 async def test_nothing_is_acknowledged_any_more(tmp_path, told, what):
     folder, copy = tmp_path / "data", tmp_path / "copy"
-    async with opened(folder, on_trouble=lambda *trouble: told.append(trouble)) as log:
+    async with opened(folder, on_failure=lambda *trouble: told.append(trouble)) as log:
         fence = await used(log, folder, copy)
         FOLDER[what](folder, copy)
         for _ in range(3):
@@ -107,7 +107,7 @@ async def test_nothing_is_acknowledged_any_more(tmp_path, told, what):
 
 async def test_an_idle_log_notices_it_too(tmp_path, told):
     folder = tmp_path / "data"
-    async with opened(folder, on_trouble=lambda *trouble: told.append(trouble)) as log:
+    async with opened(folder, on_failure=lambda *trouble: told.append(trouble)) as log:
         await used(log, folder, tmp_path / "copy")
         shutil.rmtree(folder)
         log._writer._rest(False)  # Its thread does so five times a second.
@@ -132,7 +132,7 @@ async def test_what_was_synced_to_a_file_that_is_gone_is_not_trusted(tmp_path, m
 
 async def test_it_goes_on_when_the_same_folder_is_back(tmp_path, told):
     folder, away = tmp_path / "data", tmp_path / "away"
-    async with opened(folder, on_trouble=lambda *trouble: told.append(trouble)) as log:
+    async with opened(folder, on_failure=lambda *trouble: told.append(trouble)) as log:
         fence = await used(log, folder, tmp_path / "copy")
         folder.rename(away)
         with pytest.raises(Unavailable):
@@ -145,7 +145,7 @@ async def test_it_goes_on_when_the_same_folder_is_back(tmp_path, told):
 
 async def test_a_checkpoint_by_a_tool_is_no_trouble(tmp_path, told):
     folder = tmp_path / "data"
-    async with opened(folder, on_trouble=lambda *trouble: told.append(trouble)) as log:
+    async with opened(folder, on_failure=lambda *trouble: told.append(trouble)) as log:
         fence = await used(log, folder, tmp_path / "copy")
         before = os.stat(folder / DATABASE).st_mtime_ns
         checkpoint(folder)
@@ -162,7 +162,7 @@ async def test_a_volume_that_is_unmounted(tmp_path, told):
     if not mount("mount", "-t", "tmpfs", "-o", "size=8m", "none", str(folder)):
         pytest.skip("no file system can be mounted here")
     try:
-        async with opened(folder, on_trouble=lambda *trouble: told.append(trouble)) as log:
+        async with opened(folder, on_failure=lambda *trouble: told.append(trouble)) as log:
             fence = await used(log, folder, tmp_path / "copy")
             assert mount("umount", "-l", str(folder))
             with pytest.raises(Unavailable, match="volume"):

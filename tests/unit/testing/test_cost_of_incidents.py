@@ -136,7 +136,7 @@ def check_plan(notes: Notes, plan: PlanRecord, tolerance_ms: int = TOLERANCE_MS)
         if move.stop is None:
             continue
         resumed_ms = move.resumed_by(plan.made_at_ms)
-        shortest_ms, longest_ms = move.stop.rest_ms(resumed_ms)
+        shortest_ms, longest_ms = move.stop.idle_ms(resumed_ms)
         for first, last in move.partitions:
             for number in range(first, last + 1):
                 felt.append(notes.rest(number, resumed_ms))
@@ -172,7 +172,7 @@ async def test_a_kill(group, assignor, killed_at_s):
     newest = journal(group)[0]
     moved = check(group, notes, newest)
     assert sum(move.partition_count for move in moved) == 2
-    assert {move.known_by for move in moved} == {"last_heard"}
+    assert {move.known_by for move in moved} == {"last_seen"}
     assert max(spans(moved)) <= INTERVAL_MS
     assert newest.unowned_ms_max > 6_000 - INTERVAL_MS
 

@@ -158,5 +158,5 @@ def _digests(declared: Mapping[str, int], counts: Mapping[str, int]) -> bytes:
 
 def _digest(topics: Mapping[str, int]) -> bytes:
     """Digest of `name\\0count\\0` in the order of names, which members of all versions compute."""
-    told = "".join(f"{topic}\0{count}\0" for topic, count in sorted(topics.items()))
-    return hashlib.sha256(told.encode(errors="surrogatepass")).digest()[:_DIGEST_BYTES]
+    text = "".join(f"{topic}\0{count}\0" for topic, count in sorted(topics.items()))
+    return hashlib.sha256(text.encode(errors="surrogatepass")).digest()[:_DIGEST_BYTES]

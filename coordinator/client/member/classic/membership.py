@@ -94,7 +94,7 @@ class Membership(ProtocolPart):
         self._claimed = _NOTHING
         self._subscribed: frozenset[str] = frozenset()
         """Topics of the last join."""
-        self._last_heard_ms = 0
+        self._last_seen_ms = 0
         self._joined = calls.Joined()
         self._read = ReadAssignment()
         """The newest assignment, as the leader wrote it."""
@@ -110,7 +110,7 @@ class Membership(ProtocolPart):
         return member_name(config.group_id, self.member_id, config.instance_id, config.client_id)
 
     @property
-    def trouble(self) -> str:
+    def failure(self) -> str:
         """See `ProtocolPart`: until the member is back."""
         return "" if self.phase is Phase.STOPPED else self._reason
 
@@ -200,7 +200,7 @@ class Membership(ProtocolPart):
             return Next.GO_ON
         if reply.code != Code.NONE:
             return self._refused(reply.code, reply.message)
-        self._last_heard_ms = sent_at_ms
+        self._last_seen_ms = sent_at_ms
         read = read_assignment(reply.assignment)
         assigned, gives_back = read.partitions, read.gives_back
         self._previous, self._previous_generation = assigned, self.generation
@@ -240,7 +240,7 @@ class Membership(ProtocolPart):
             return Next.GO_ON
         if reply.code not in (Code.NONE, Code.REBALANCE_IN_PROGRESS):
             return self._refused(reply.code, reply.message)
-        self._last_heard_ms = max(self._last_heard_ms, sent_at_ms)
+        self._last_seen_ms = max(self._last_seen_ms, sent_at_ms)
         if reply.code == Code.REBALANCE_IN_PROGRESS:
             self.rebalance(now_ms)
         return Next.GO_ON
@@ -259,9 +259,9 @@ class Membership(ProtocolPart):
     def polled(self, now_ms: int, *, gives_back: bool) -> None:
         """The owner polls; one that `gives_back` has finished with what it was told to."""
         self.pass_deadlines(now_ms)
-        if gives_back and (told := self.revocations.told):
-            self.machine.log(Level.INFO, f"gives back {spelled(told)}")
-            self._let_go(told, "it was given back")
+        if gives_back and (notified := self.revocations.notified):
+            self.machine.log(Level.INFO, f"gives back {spelled(notified)}")
+            self._let_go(notified, "it was given back")
         if self.phase is Phase.IDLE:
             self.phase = Phase.JOINING
 
@@ -360,7 +360,7 @@ class Membership(ProtocolPart):
     @property
     def session_ends_ms(self) -> int:
         """Time at which the member must consider its session expired."""
-        return self._last_heard_ms + self.config.session_timeout_ms
+        return self._last_seen_ms + self.config.session_timeout_ms
 
     @property
     def is_in_session(self) -> bool:
@@ -394,10 +394,10 @@ class Membership(ProtocolPart):
         The owner goes on with those that it was never told of.
         """
         revocations = self.revocations
-        untold = (assigned & revocations.partitions) - revocations.told
-        revocations.end(untold)
-        self._withdraw(untold)
-        self.assigned |= untold
+        unsent = (assigned & revocations.partitions) - revocations.notified
+        revocations.end(unsent)
+        self._withdraw(unsent)
+        self.assigned |= unsent
         revocations.returned = assigned & revocations.partitions
         return revocations.partitions
 
@@ -513,13 +513,13 @@ class Membership(ProtocolPart):
             return Next.REDISCOVER if code in calls.ELSEWHERE else Next.PAUSE
         return Next.GO_ON
 
-    def _lose_in_outage(self, trouble: str, now_ms: int) -> None:
+    def _lose_in_outage(self, reason: str, now_ms: int) -> None:
         """Lose everything, and note when the owner stopped: with the first commit of a partition
         that had no answer, and else now."""
         waiting = self.machine.waiting()
         known = self._ledger.known(self.assigned | self.revocations.partitions)
         self._stopped = {partition: waiting.get(partition, now_ms) for partition in sorted(known)}
-        self._lose(f"{trouble} for a whole session timeout")
+        self._lose(f"{reason} for a whole session timeout")
 
     def _lose(self, reason: str, *, is_told: bool = True) -> None:
         lost = self._ledger.known(self.assigned | self.revocations.partitions)

@@ -22,7 +22,7 @@ from coordinator.client.member.classic.schedule import Schedule, timeout_ms
 from coordinator.client.member.events import MemberEvent
 from coordinator.client.member.ledger import FOREVER_MS, MEMBERSHIP, Holding
 from coordinator.client.member.part import Leaving, PartContext
-from coordinator.client.member.reachability import trouble_of
+from coordinator.client.member.reachability import failure_of_result
 from coordinator.client.settings.configs import ClassicConfig
 
 
@@ -213,9 +213,9 @@ class _Leave:
 
     def handle(self, request: calls.Request | None, result: calls.Result, now_ms: int) -> Next:
         """The coordinator has answered, or cannot be reached."""
-        trouble = trouble_of(result)
-        level = Level.WARNING if trouble else Level.INFO
-        told = f"could not leave: {trouble}" if trouble else f"left: {self._reason}"
-        self._machine.log(level, told)
+        failure = failure_of_result(result)
+        level = Level.WARNING if failure else Level.INFO
+        result_text = f"could not leave: {failure}" if failure else f"left: {self._reason}"
+        self._machine.log(level, result_text)
         self._machine.end()
         return Next.GO_ON

@@ -21,7 +21,7 @@ class Revocations:
     """Partitions that are being revoked, with their deadlines in milliseconds."""
 
     _until_ms: dict[TopicPartition, int] = field(default_factory=dict)
-    _told: frozenset[TopicPartition] = _NOTHING
+    _notified: frozenset[TopicPartition] = _NOTHING
     returned: frozenset[TopicPartition] = _NOTHING
     """Partitions that the newest assignment gives to this member again."""
 
@@ -31,16 +31,16 @@ class Revocations:
         return frozenset(self._until_ms)
 
     @property
-    def told(self) -> frozenset[TopicPartition]:
+    def notified(self) -> frozenset[TopicPartition]:
         """Partitions that the owner was told of."""
-        return self._told.intersection(self._until_ms)
+        return self._notified.intersection(self._until_ms)
 
     def begin(self, partitions: Collection[TopicPartition], until_ms: int) -> None:
         self._until_ms |= dict.fromkeys(partitions, until_ms)
 
     def hand_out(self) -> None:
         """Mark all as told."""
-        self._told = self.partitions
+        self._notified = self.partitions
 
     def end(self, partitions: Collection[TopicPartition]) -> frozenset[TopicPartition]:
         """End the revocation of partitions; returns those that are to be held again."""
@@ -53,7 +53,7 @@ class Revocations:
     def end_all(self) -> None:
         """End all of them, since everything is lost."""
         self._until_ms = {}
-        self._told = self.returned = _NOTHING
+        self._notified = self.returned = _NOTHING
 
     def overdue(self, now_ms: int) -> frozenset[TopicPartition]:
         """Partitions whose deadline has passed."""

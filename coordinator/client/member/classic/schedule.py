@@ -151,7 +151,7 @@ class Schedule:
                 todo = self._membership.beaten(result, self._sent_at_ms, now_ms)
             case _:
                 todo = self._failed(result, now_ms)
-                after_ms = result.after_ms if isinstance(result, calls.NoRoom) else 0
+                after_ms = result.after_ms if isinstance(result, calls.Overloaded) else 0
         self._is_backing_off = todo is not Next.GO_ON
         if self._is_backing_off:
             # A failed heartbeat is repeated after the back-off alone: the session is running out.
@@ -173,7 +173,7 @@ class Schedule:
                 membership.machine.fail(CoordinatorError(detail, code))
             case calls.Refused(detail, code) if self._is_turned_away(code):
                 membership.machine.fail(FatalError(detail, code))
-            case calls.Dropped() | calls.NoRoom():
+            case calls.Dropped() | calls.Overloaded():
                 membership.unreachable(now_ms)
                 return Next.PAUSE
             case _:

@@ -68,7 +68,7 @@ class SessionPart(ProtocolPart):
         """Holdings that are released once their commits are answered: position, why refused."""
         self._told: list[Holding] = []
         """Holdings that the owner was told are revoked or lost."""
-        self._stop_is_told = self._is_returning = self._gives_up_place = False
+        self._stop_is_sent = self._is_returning = self._gives_up_place = False
 
     @property
     def machine(self) -> PartContext:
@@ -120,7 +120,7 @@ class SessionPart(ProtocolPart):
         return "revoking" if self.partitions.draining else "stable"
 
     @property
-    def trouble(self) -> str:
+    def failure(self) -> str:
         return self.stream.why
 
     @property
@@ -143,7 +143,7 @@ class SessionPart(ProtocolPart):
         if self._open is not None and stream.is_silent(now_ms):
             silence = calls.Unreachable("the coordinator does not answer on the stream")
             self._stream_ended(self._open, silence, now_ms)
-        self._tell_news()
+        self._pass_events_on()
 
     def take_step(self, now_ms: int) -> None:
         """See `ProtocolPart`: open a stream, and send what is to be sent on it."""
@@ -162,25 +162,25 @@ class SessionPart(ProtocolPart):
             self._awaits_connection = True
             machine.ask(self)
 
-    def heard(self, heard: calls.Heard | calls.StreamEnded, now_ms: int) -> None:
-        if heard.stream is not self._open:
+    def received(self, received: calls.Received | calls.StreamEnded, now_ms: int) -> None:
+        if received.stream is not self._open:
             return
-        if isinstance(heard, calls.StreamEnded):
-            self._stream_ended(heard.stream, heard.result, now_ms)
+        if isinstance(received, calls.StreamEnded):
+            self._stream_ended(received.stream, received.result, now_ms)
             return
-        message = cast("pb.SessionResponse", heard.message)
+        message = cast("pb.SessionResponse", received.message)
         self.machine.note_result(calls.Acknowledged(), now_ms)
         self.stream.turn(now_ms)
-        self._tell_news()
+        self._pass_events_on()
         self.stream.handle(message, now_ms)
-        self._tell_news()
+        self._pass_events_on()
         if self.stream.has_stream:
             return
         # It was the last message of this stream.
         self._close_stream()
         if not _stays(message):
             self.machine.discovery.prefer(self.stream.moved_to)
-            self.machine.hang_up(heard.stream.connection)
+            self.machine.hang_up(received.stream.connection)
 
     def next_deadline(self) -> int | None:
         return self.stream.next_deadline(is_opening=self._awaits_connection)
@@ -197,14 +197,14 @@ class SessionPart(ProtocolPart):
         """See `ProtocolPart`: whoever asks about a holding compares with the time itself."""
 
     def handed_out(self, events: Collection[MemberEvent]) -> None:
-        told = (event.holdings for event in events if isinstance(event, Revoking | Lost))
-        self._told += (holding for holdings in told for holding in holdings)
+        resumed = (event.holdings for event in events if isinstance(event, Revoking | Lost))
+        self._told += (holding for holdings in resumed for holding in holdings)
 
     def poll_begins(self, now_ms: int, *, gives_back: bool) -> None:
         self.alive(now_ms)
-        told, self._told = self._told, []
+        holdings, self._told = self._told, []
         if gives_back:
-            self.give_back(told, UNKNOWN_OFFSET, "", now_ms)
+            self.give_back(holdings, UNKNOWN_OFFSET, "", now_ms)
 
     def poll_ends(self, now_ms: int) -> None:
         """See `ProtocolPart`: waiting for events is no work."""
@@ -252,7 +252,7 @@ class SessionPart(ProtocolPart):
         if self._is_returning:
             return False
         self.stream.leave(pb.SessionLeave.DRAIN, now_ms, within_ms, reason)
-        self._tell_news()
+        self._pass_events_on()
         return self.stream.has_stream
 
     # --- Until when work may go on ---
@@ -302,7 +302,7 @@ class SessionPart(ProtocolPart):
     def stop(self, reason: str) -> None:
         self._close_stream()
         self.stream.stop(reason)
-        self._tell_news()
+        self._pass_events_on()
 
     def leave(self, leaving: Leaving, now_ms: int) -> None:
         """See `ProtocolPart`, at once or for a while; the coordinator answers on the stream."""
@@ -313,14 +313,14 @@ class SessionPart(ProtocolPart):
             self.stream.leave(pb.SessionLeave.NOW, now_ms, 0, leaving.reason)
         else:
             self.stream.leave(pb.SessionLeave.RETURN, now_ms, within_ms, leaving.reason)
-        self._tell_news()
+        self._pass_events_on()
 
     def leave_by(self, now_ms: int) -> None:
-        trouble = self.machine.unreachable_because or "no answer"
-        self.machine.log(Level.WARNING, f"could not leave: {trouble}")
+        failure = self.machine.unreachable_because or "no answer"
+        self.machine.log(Level.WARNING, f"could not leave: {failure}")
         self._close_stream()
         self.stream.stop("it has left")
-        self._tell_news()
+        self._pass_events_on()
         self.machine.end()
 
     # --- Streams ---
@@ -345,7 +345,7 @@ class SessionPart(ProtocolPart):
         self._close_stream()
         self.machine.note_result(result, now_ms)
         self._judge_failure(result, now_ms)
-        if not isinstance(result, calls.Dropped | calls.NoRoom):
+        if not isinstance(result, calls.Dropped | calls.Overloaded):
             self.machine.hang_up(stream.connection)
 
     def _judge_failure(self, result: calls.Result, now_ms: int) -> None:
@@ -356,7 +356,7 @@ class SessionPart(ProtocolPart):
                 self.machine.fail(FatalError(detail, code))
             case calls.Unimplemented(detail):
                 self.machine.fail(FatalError(NO_SESSIONS.format(detail)))
-            case calls.NoRoom(_, after_ms):
+            case calls.Overloaded(_, after_ms):
                 self.stream.closed(now_ms, after_ms)
             case _:
                 self.stream.closed(now_ms)
@@ -372,14 +372,14 @@ class SessionPart(ProtocolPart):
 
     # --- The owner's events, and the log ---
 
-    def _tell_news(self) -> None:
+    def _pass_events_on(self) -> None:
         """Pass on what has become of partitions, and a stop."""
         machine, stream = self.machine, self.stream
         events = self.partitions.drain_events()
         machine.events.extend(events)
         self._log_events(events)
-        if stream.is_stopped and not self._stop_is_told:
-            self._stop_is_told = True
+        if stream.is_stopped and not self._stop_is_sent:
+            self._stop_is_sent = True
             if stream.failure is not None:
                 machine.note_failure(FatalError(stream.failure, stream.failure_code))
             machine.events.append(Stopping(stream.stopped_because))
@@ -388,18 +388,18 @@ class SessionPart(ProtocolPart):
         """A line for each event but those of preparing. A loss is a warning unless the member has
         asked to leave."""
         for event in events:
-            level, told = Level.INFO, spelled(event.partitions)
+            level, message = Level.INFO, spelled(event.partitions)
             match event:
                 case Granted():
-                    text = f"granted {told}"
+                    text = f"granted {message}"
                 case Revoking():
-                    text = f"draining {told}, to be given back"
+                    text = f"draining {message}, to be given back"
                 case Suspended():
                     level = Level.WARNING
-                    text = f"lease in doubt: {told}: suspended until it is confirmed"
+                    text = f"lease in doubt: {message}: suspended until it is confirmed"
                 case Lost(_, reason):
                     level = Level.WARNING if self.machine.leaving is None else Level.INFO
-                    text = f"lost {told}: {reason}"
+                    text = f"lost {message}: {reason}"
                 case _:
                     continue
             self.machine.log(level, text)

@@ -156,7 +156,7 @@ class Partitions:
                 held.is_suspended = True
                 self._note(Suspended, held.holding)
 
-    def look_anew(self) -> None:
+    def recheck(self) -> None:
         """The lease has changed, or what is held: something may end earlier."""
         self._due_ms = None
 

@@ -199,7 +199,7 @@ class SessionStream:
     def handle(self, message: pb.SessionResponse, now_ms: int) -> None:
         """Take in a message of the newest stream."""
         self.turn(now_ms)
-        self.partitions.look_anew()
+        self.partitions.recheck()
         match message.WhichOneof("message"):
             case "attached":
                 self._attached(message.attached, now_ms)

@@ -23,7 +23,7 @@ from coordinator.core.session_values.written import SessionAdmitted, SessionWrit
 from coordinator.core.sessions import last_work, lease, orders, restart_backoff
 from coordinator.core.sessions.group import SessionGroup
 from coordinator.core.sessions.holdings import grants_of
-from coordinator.core.sessions.leave import heirs
+from coordinator.core.sessions.leave import name_takeover
 from coordinator.core.sessions.member import SessionMember
 from coordinator.core.sessions.plan import scheduler
 from coordinator.core.sessions.step import Step
@@ -79,7 +79,7 @@ def admit_new(group: SessionGroup, command: Attach, step: Step) -> None:
     admitted = SessionAdmitted(
         group.group_id, command, record.member_id, tuple(partitions), is_new=True
     )
-    step.out.persist(records, Unawaited(group.group_id), settled=admitted)
+    step.out.persist(records, Unawaited(group.group_id), follow_up=admitted)
 
 
 def record_of(
@@ -134,28 +134,31 @@ def _reserved_for(group: SessionGroup, name: str, now_ms: int) -> list[TopicPart
     ]
 
 
-def admit_heir(group: SessionGroup, heir: SessionMember, step: Step) -> None:
+def admit_queued(group: SessionGroup, queued: SessionMember, step: Step) -> None:
     """Admit a process that has waited until the partitions of its name may be worked on again."""
-    records, partitions = records_of(group, heir.record, step.now_ms, step.numbers)
-    group.note_write_pending(partitions, heir.member_id)
-    group.arriving_names.add(heir.record.name)
-    settled = SessionWritten(
-        group.group_id, tuple(partitions), reserved_name=heir.record.name, heir_id=heir.member_id
+    records, partitions = records_of(group, queued.record, step.now_ms, step.numbers)
+    group.note_write_pending(partitions, queued.member_id)
+    group.arriving_names.add(queued.record.name)
+    written = SessionWritten(
+        group.group_id,
+        tuple(partitions),
+        reserved_name=queued.record.name,
+        queued_id=queued.member_id,
     )
-    step.out.persist(records, Unawaited(group.group_id), settled=settled)
+    step.out.persist(records, Unawaited(group.group_id), follow_up=written)
 
 
 def reservation_over(group: SessionGroup, command: ReservationOver, step: Step) -> None:
     """The reservation of a name has ended: a process that waits for it gets the partitions."""
     if not _is_over(group, command.name, step.now_ms):
         return
-    heir = group.waiting.get(command.name)
-    if heir is None or heir.stream_id is None:
+    queued = group.waiting.get(command.name)
+    if queued is None or queued.stream_id is None:
         written = SessionWritten(group.group_id, reserved_name=command.name)
         record = ReservationFreed(group.group_id, command.name)
-        step.out.persist((record,), Unawaited(group.group_id), settled=written)
+        step.out.persist((record,), Unawaited(group.group_id), follow_up=written)
     else:
-        admit_heir(group, heir, step)
+        admit_queued(group, queued, step)
 
 
 def _is_over(group: SessionGroup, name: str, now_ms: int) -> bool:
@@ -213,7 +216,7 @@ def answer(group: SessionGroup, member: SessionMember, command: Attach, now_ms: 
         standing=Standing.MEMBER,
         session_id=member.record.session_id,
         member_id=member.member_id,
-        lease_ms=member.told_lease_ms or member.record.lease_ms,
+        lease_ms=member.notified_lease_ms or member.record.lease_ms,
         orders=orders.whole(group, member, now_ms, claimed),
     )
 
@@ -221,7 +224,7 @@ def answer(group: SessionGroup, member: SessionMember, command: Attach, now_ms: 
 def take_stream(group: SessionGroup, member: SessionMember, command: Attach, step: Step) -> None:
     """Talk to a member on the stream of its Attach from now on; an older one ends."""
     if member.stream_id is not None:
-        step.out.end_stream(member.stream_id, heirs.SUPERSEDED)
+        step.out.end_stream(member.stream_id, name_takeover.SUPERSEDED)
         restart_backoff.note(group.restart_backoffs, member, step)
     member.stream_id, member.stream_number = command.call_id, command.stream_number
     member.stream_since_ms = step.now_ms

@@ -21,7 +21,7 @@ from coordinator.core.sessions import restart_backoff
 from coordinator.core.sessions.arrive import admission, resuming
 from coordinator.core.sessions.group import SessionGroup
 from coordinator.core.sessions.handoff import phases
-from coordinator.core.sessions.leave import ends, heirs
+from coordinator.core.sessions.leave import ends, name_takeover
 from coordinator.core.sessions.member import SessionMember
 from coordinator.core.sessions.step import Step
 from coordinator.core.written import Unawaited
@@ -94,13 +94,13 @@ def _follow(group: SessionGroup, old: SessionMember, command: Attach, step: Step
     """A new session in the place of one that lives: of its name, or of its process."""
     record = admission.record_of(group, command, step.ids, group.policy)
     if old.record.incarnation == command.incarnation:
-        heirs.check_stream(old, command)
+        name_takeover.check_stream(old, command)
         _restored(group, old, record, command, step)
         return
-    heir = heirs.wait(group, old.ends_at_ms, record, command, step)
+    queued = name_takeover.wait(group, old.ends_at_ms, record, command, step)
     message = f"{command.name} is {old.member_id}, which may be alive"
-    told = heirs.told_to_wait(heir, message, old.ends_at_ms, step.now_ms)
-    step.out.reply(command.call_id, told)
+    reply = name_takeover.asked_to_wait(queued, message, old.ends_at_ms, step.now_ms)
+    step.out.reply(command.call_id, reply)
 
 
 def _hold_grants_back(group: SessionGroup, command: Attach, numbers: Numbers) -> None:
@@ -118,10 +118,10 @@ def _hold_grants_back(group: SessionGroup, command: Attach, numbers: Numbers) ->
 def _waits_without_a_member(group: SessionGroup, command: Attach, now_ms: int) -> bool:
     """True if a process waits for a name that has no member: others wait for what that one held as
     well, or the process was silent when it ended, and comes again."""
-    heir = group.waiting.get(command.name)
-    if heir is None:
+    queued = group.waiting.get(command.name)
+    if queued is None:
         return False
-    is_same = heir.record.incarnation == command.incarnation
+    is_same = queued.record.incarnation == command.incarnation
     return is_same or _is_delayed(group, command.name, now_ms)
 
 
@@ -134,13 +134,15 @@ def _is_delayed(group: SessionGroup, name: str, now_ms: int) -> bool:
 def _wait_on(group: SessionGroup, command: Attach, step: Step) -> None:
     until_ms = group.reserved_until_ms.get(command.name, step.now_ms)
     record = admission.record_of(group, command, step.ids, group.policy)
-    heir = heirs.wait(group, until_ms, record, command, step)
+    queued = name_takeover.wait(group, until_ms, record, command, step)
     if not _is_delayed(group, command.name, step.now_ms):
-        heir.unanswered = command
-        admission.admit_heir(group, heir, step)
+        queued.unanswered = command
+        admission.admit_queued(group, queued, step)
         return
     message = f"what {command.name} held may be worked on still"
-    step.out.reply(command.call_id, heirs.told_to_wait(heir, message, until_ms, step.now_ms))
+    step.out.reply(
+        command.call_id, name_takeover.asked_to_wait(queued, message, until_ms, step.now_ms)
+    )
 
 
 def _restored(
@@ -155,10 +157,10 @@ def _restored(
     What it held waits for the end of its lease: the process works on until it hears of this.
     The record of the end proves the fence: if another node has the shard, the append is refused.
     """
-    ends.end(group, old, EndCause.RESTORED, step, heirs.SUPERSEDED)
+    ends.end(group, old, EndCause.RESTORED, step, name_takeover.SUPERSEDED)
     if command.name in group.waiting:  # Which has the name from now on.
         step.out.reply(command.call_id, command.refusal(session_refused()))
         return
     group.arrives(command)
     admitted = SessionAdmitted(group.group_id, command, record.member_id, is_new=True)
-    step.out.persist((record,), Unawaited(group.group_id), settled=admitted)
+    step.out.persist((record,), Unawaited(group.group_id), follow_up=admitted)

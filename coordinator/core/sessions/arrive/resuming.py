@@ -16,7 +16,7 @@ from coordinator.core.sessions import claims, last_work, restart_backoff
 from coordinator.core.sessions.arrive import admission
 from coordinator.core.sessions.group import SessionGroup
 from coordinator.core.sessions.handoff import phases
-from coordinator.core.sessions.leave import heirs
+from coordinator.core.sessions.leave import name_takeover
 from coordinator.core.sessions.member import SessionMember
 from coordinator.core.sessions.plan import scheduler
 from coordinator.core.sessions.step import Step
@@ -38,7 +38,7 @@ def resume(group: SessionGroup, member: SessionMember, command: Attach, step: St
         raise Refused(ErrorCode.FENCED_INSTANCE_ID, "the session belongs to another caller")
     if member.is_ended:
         raise session_refused()
-    heirs.check_stream(member, command)
+    name_takeover.check_stream(member, command)
     restart_backoff.check(
         group.restart_backoffs, restart_backoff.keys_of(member.record)[0], step.now_ms
     )
@@ -63,7 +63,7 @@ def resume(group: SessionGroup, member: SessionMember, command: Attach, step: St
     else:
         group.note_write_pending(again, member.member_id)
         done = SessionAdmitted(group.group_id, command, member.member_id, tuple(again))
-        step.out.persist(records, Unawaited(group.group_id), settled=done)
+        step.out.persist(records, Unawaited(group.group_id), follow_up=done)
     for topic_partition in missing:
         if group.partition_state(topic_partition).release is not None:
             phases.reconcile(group, topic_partition, step)
@@ -72,7 +72,7 @@ def resume(group: SessionGroup, member: SessionMember, command: Attach, step: St
 
 
 def _heard_ms(member: SessionMember, command: Attach, now_ms: int) -> int:
-    """Time at which a member was last heard, by this owner of the shard or by its own word."""
+    """Time at which a member was last seen, by this owner of the shard or by its own word."""
     if member.stream_number >= 0:
         return member.last_beat_ms
     return now_ms - command.silent_ms if command.silent_ms else NO_TIME
@@ -98,7 +98,7 @@ def _changed(group: SessionGroup, member: SessionMember, command: Attach) -> lis
         revision=command.revision,
         deployment=command.deployment,
     )
-    member.told_lease_ms = lease_ms if lease_ms < changed.lease_ms else 0
+    member.notified_lease_ms = lease_ms if lease_ms < changed.lease_ms else 0
     member.shorter_lease_ms = 0
     if changed == before:
         return []

@@ -340,7 +340,7 @@ def _write(group: SessionGroup, partition: TopicPartition, record: Decision, out
     receiver = record.successor if isinstance(record, PhaseEntered) else record.member_id
     group.note_write_pending((partition,), receiver)
     out.persist(
-        (record,), Unawaited(group.group_id), settled=SessionWritten(group.group_id, (partition,))
+        (record,), Unawaited(group.group_id), follow_up=SessionWritten(group.group_id, (partition,))
     )
 
 

@@ -49,7 +49,7 @@ class Loads:
         """Number of partitions that count at a member."""
         return self._group.count_held_by(member_id) + self._on_their_way[member_id]
 
-    def room_of(self, member: SessionMember) -> int:
+    def capacity_of(self, member: SessionMember) -> int:
         """Number of partitions that a member may have beside those that count."""
         most = member.record.max_partitions
         return sys.maxsize if most is None else most - self.load_of(member.member_id)
@@ -94,7 +94,7 @@ def choose(group: SessionGroup, partition: TopicPartition, but: AbstractSet[str]
         for member_id, member in group.members.items()
         if member_id not in but
         and may_get(group, partition, member_id)
-        and loads.room_of(member) > 0
+        and loads.capacity_of(member) > 0
     )
     best = min(candidates, key=rank, default=None)
     return "" if best is None else best.member_id

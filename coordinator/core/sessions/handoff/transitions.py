@@ -143,8 +143,8 @@ def _closed(
 
 
 def _stop(group: SessionGroup, partition: TopicPartition) -> Stop | None:
-    rest = group.rest(partition)
-    return None if rest is None else rest.stop
+    idle_span = group.idle_span(partition)
+    return None if idle_span is None else idle_span.stop
 
 
 def _timed(line: HandoffLine, phase: Phase, now_ms: int) -> HandoffLine:

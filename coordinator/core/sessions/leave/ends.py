@@ -23,7 +23,7 @@ from coordinator.core.session_values.requests import GoAway, StreamEnd, StreamRe
 from coordinator.core.session_values.written import LogAnswered, SessionEnded
 from coordinator.core.sessions.group import SessionGroup
 from coordinator.core.sessions.handoff import phases
-from coordinator.core.sessions.leave import heirs
+from coordinator.core.sessions.leave import name_takeover
 from coordinator.core.sessions.member import SessionMember
 from coordinator.core.sessions.step import Step
 from coordinator.core.written import Unawaited
@@ -61,7 +61,7 @@ def _put_off(group: SessionGroup, member: SessionMember, step: Step) -> None:
     if not group.overdue:
         nothing = PartitionsGranted(group.group_id, ())
         answered = LogAnswered(group.group_id, asked_ms=step.now_ms)
-        step.out.persist((nothing,), Unawaited(group.group_id), settled=answered)
+        step.out.persist((nothing,), Unawaited(group.group_id), follow_up=answered)
     group.overdue.add(member.member_id)
     member.was_excused = True  # That its end comes late is not for a loop that stood still.
 
@@ -96,11 +96,11 @@ def take_back(group: SessionGroup, done: SessionEnded, step: Step, *, has_stream
         if group.partition_state(partition).release is None:
             group.state_to_change(partition).not_before_ms = NO_TIME
             group.drop_if_empty(partition)
-            group.topics[partition[0]].rests.pop(partition[1], None)
+            group.topics[partition[0]].idle_spans.pop(partition[1], None)
     if not has_stream:
         member.lose_stream(step.now_ms)
-    heir = group.waiting.get(member.record.name)
-    if heir is not None and heir.stream_id is None:
+    queued = group.waiting.get(member.record.name)
+    if queued is not None and queued.stream_id is None:
         del group.waiting[member.record.name]  # It was to be a member by the same write.
     _put_off(group, member, step)
 
@@ -133,7 +133,7 @@ def write_end(group: SessionGroup, member: SessionMember, ended: SessionEnded, s
     What it was handing over goes to the successors in the same write, and a process that waits for
     its name inherits the rest.
     """
-    keep_ms, heir = ended.keep_ms, heirs.heard_heir(group, member, step.now_ms)
+    keep_ms, queued = ended.keep_ms, name_takeover.queued_and_alive(group, member, step.now_ms)
     partitions = list(group.partitions_of(member.member_id))
     is_by_time = ended.cause is EndCause.LEASE_EXPIRED
     delay_ms = group.policy.handover_delay_ms if ended.cause in WITHOUT_CONSENT else 0
@@ -143,10 +143,10 @@ def write_end(group: SessionGroup, member: SessionMember, ended: SessionEnded, s
     if delay_ms > 0:
         for partition in partitions:
             group.state_to_change(partition).not_before_ms = step.now_ms + delay_ms
-    if heir is not None:
+    if queued is not None:
         keep_ms = max(0, delay_ms)  # Longer than that, it need not wait for its own.
-        heir = None if delay_ms > 0 else heir
-    is_inherited = heir is not None or keep_ms > 0
+        queued = None if delay_ms > 0 else queued
+    is_inherited = queued is not None or keep_ms > 0
     passed_on = phases.end_of_holder(
         group,
         member,
@@ -163,22 +163,24 @@ def write_end(group: SessionGroup, member: SessionMember, ended: SessionEnded, s
             is_retried=not is_by_time,
         )
     records: list[Record] = []
-    if heir is not None:
-        records, others = heirs.records(group, member, heir, step.now_ms, step.numbers)
+    if queued is not None:
+        records, others = name_takeover.records(group, member, queued, step.now_ms, step.numbers)
         partitions += [partition for partition in others if partition not in partitions]
     # It frees what the records before it have not passed on.
     records.append(
         SessionMemberEnded(group.group_id, member.member_id, ended.cause, step.now_ms, keep_ms)
     )
     group.note_write_pending(partitions)
-    settled = replace(
+    ended_now = replace(
         ended,
         partitions=tuple(partitions),
         reserved_name=member.record.name if keep_ms else "",
         keep_ms=keep_ms,
-        heir_id="" if heir is None else heir.member_id,
+        queued_id="" if queued is None else queued.member_id,
     )
-    step.out.persist(records, Unawaited(group.group_id), settled=settled, is_retried=not is_by_time)
+    step.out.persist(
+        records, Unawaited(group.group_id), follow_up=ended_now, is_retried=not is_by_time
+    )
 
 
 def _stood_still(pauses: Sequence[Pause], end_ms: int, now_ms: int, longest_ms: int) -> bool:

@@ -49,7 +49,7 @@ def evict(group: SessionGroup, command: EvictMember, step: Step) -> None:
         partitions = tuple(group.partitions_of(member.member_id))
         group.note_write_pending(partitions)
         written = SessionWritten(group.group_id, partitions, leaver=member.member_id)
-        step.out.persist((record,), AnswerDurable(command, reply), settled=written)
+        step.out.persist((record,), AnswerDurable(command, reply), follow_up=written)
 
 
 def _find(group: SessionGroup, command: EvictMember) -> SessionMember | None:
@@ -69,7 +69,7 @@ def _free_reserved(group: SessionGroup, command: EvictMember, out: Outcome) -> N
         return
     written = SessionWritten(group.group_id, reserved_name=name)
     record = ReservationFreed(group.group_id, name)
-    out.persist((record,), AnswerDurable(command, reply), settled=written)
+    out.persist((record,), AnswerDurable(command, reply), follow_up=written)
 
 
 def _unknown(command: EvictMember) -> str:

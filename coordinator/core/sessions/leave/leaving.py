@@ -60,8 +60,8 @@ def _announce(group: SessionGroup, member: SessionMember, step: Step) -> None:
     """Have it on record, so that a new owner gives it nothing either, and forces the rest."""
     leave_ms = max(0, member.leaves_at_ms - step.now_ms)
     member.decided = replace(member.decided, leaves=True, leave_ms=leave_ms)
-    settled = SessionWritten(group.group_id, leaver=member.member_id)
-    step.out.persist((member.decided,), Unawaited(group.group_id), settled=settled)
+    announced = SessionWritten(group.group_id, leaver=member.member_id)
+    step.out.persist((member.decided,), Unawaited(group.group_id), follow_up=announced)
 
 
 def restore(group: SessionGroup, member: SessionMember, step: Step) -> None:

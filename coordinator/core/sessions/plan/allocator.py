@@ -193,14 +193,14 @@ class _Choice:
             lists[self.kinds.of(topic_partition)].append(topic_partition)
         for topic_partition in self.shed:
             shed[self.kinds.of(topic_partition)].append(topic_partition)
-        for kind, room in enumerate(self.gains):
-            spare = sum(room.values()) - len(shed[kind])
-            free = self._give_back(kind, room, spare)
-            spare = sum(room.values()) - len(shed[kind])
-            players = deque(room)
+        for kind, free_slots in enumerate(self.gains):
+            spare = sum(free_slots.values()) - len(shed[kind])
+            free = self._give_back(kind, free_slots, spare)
+            spare = sum(free_slots.values()) - len(shed[kind])
+            players = deque(free_slots)
             for topic, partitions in free.items():
                 self._turn_to_least(topic, players)
-                dealt = self._deal(topic, partitions[:spare], players, room)
+                dealt = self._deal(topic, partitions[:spare], players, free_slots)
                 spare -= dealt
                 rest = ((topic, partition) for partition in partitions[dealt:])
                 self.unplaced |= dict.fromkeys(rest, self._why(kind))
@@ -210,9 +210,9 @@ class _Choice:
                 for topic, of_topic in groupby(in_order, key=itemgetter(0)):
                     self._turn_to_least(topic, players)
                     for topic_partition in of_topic:
-                        self._seat(topic_partition, players, room)
+                        self._seat(topic_partition, players, free_slots)
 
-    def _give_back(self, kind: int, room: dict[int, int], most: int) -> dict[int, list[int]]:
+    def _give_back(self, kind: int, free_slots: dict[int, int], most: int) -> dict[int, list[int]]:
         """Grant up to `most` free partitions to the members that had them last; returns others."""
         previous = self.demand.state.previous
         if not previous:
@@ -221,16 +221,16 @@ class _Choice:
         for topic, partitions in self.demand.free[kind].items():
             for partition in partitions:
                 member = previous.get((topic, partition), NOBODY)
-                if most and room.get(member):
+                if most and free_slots.get(member):
                     self._grant((topic, partition), member)
-                    _take_seat(member, room)
+                    _take_seat(member, free_slots)
                     most -= 1
                 else:
                     rest.setdefault(topic, []).append(partition)
         return rest
 
     def _deal(
-        self, topic: int, partitions: list[int], players: deque[int], room: dict[int, int]
+        self, topic: int, partitions: list[int], players: deque[int], free_slots: dict[int, int]
     ) -> int:
         """Deal out a topic's partitions in ranges; returns how many have found a member.
 
@@ -239,15 +239,15 @@ class _Choice:
         position = 0
         while position < len(partitions) and players:
             left = len(partitions) - position
-            rounds = min(left // len(players), *(room[member] for member in players)) or 1
+            rounds = min(left // len(players), *(free_slots[member] for member in players)) or 1
             for member in list(players)[:left]:
                 run = partitions[position : position + rounds]
                 self.grants.setdefault(member, {}).setdefault(topic, []).extend(run)
-                room[member] -= rounds
+                free_slots[member] -= rounds
                 position += rounds
             players.rotate(-min(left, len(players)))
-            if not all(room[member] for member in players):
-                left_over = [member for member in players if room[member]]
+            if not all(free_slots[member] for member in players):
+                left_over = [member for member in players if free_slots[member]]
                 players.clear()
                 players.extend(left_over)
         return position
@@ -261,13 +261,13 @@ class _Choice:
                 players.clear()
                 players.extend(in_order)
 
-    def _seat(self, partition: Partition, players: deque[int], room: dict[int, int]) -> None:
+    def _seat(self, partition: Partition, players: deque[int], free_slots: dict[int, int]) -> None:
         """Give a held partition to the member that is next, if one is."""
         if players:
             member = players.popleft()
             self.targets[partition] = member
-            room[member] -= 1
-            if room[member]:
+            free_slots[member] -= 1
+            if free_slots[member]:
                 players.append(member)
 
     def _grant(self, partition: Partition, member: int) -> None:
@@ -308,10 +308,10 @@ class _Choice:
         return Unplaced.CAPACITY if self.kinds.eligible[kind] else Unplaced.NOT_ALLOWED
 
 
-def _take_seat(member: int, room: dict[int, int]) -> None:
-    room[member] -= 1
-    if not room[member]:
-        del room[member]
+def _take_seat(member: int, free_slots: dict[int, int]) -> None:
+    free_slots[member] -= 1
+    if not free_slots[member]:
+        del free_slots[member]
 
 
 def _ranges(partitions: list[int]) -> tuple[Range, ...]:

@@ -129,12 +129,12 @@ class _Grants:
             left_bytes -= size_bytes
             holdings = group.topics.get(topic) or TopicHoldings(topic)  # Or nobody declares it now.
             now_ms = self._step.now_ms
-            applying.draft.add_grant(holdings.rests, topic, member_id, now, now_ms)
+            applying.draft.add_grant(holdings.idle_spans, topic, member_id, now, now_ms)
             self._grant(member_id, holdings, now)
         if self._grants:
             written = SessionWritten(group.group_id, tuple(self._partitions_of))
             record = PartitionsGranted(group.group_id, tuple(self._grants))
-            self._step.out.persist((record,), Unawaited(group.group_id), settled=written)
+            self._step.out.persist((record,), Unawaited(group.group_id), follow_up=written)
         return left
 
     def _next_receiver(self) -> None:
@@ -142,7 +142,7 @@ class _Grants:
         applying.receiver, by_topic = applying.grants.popleft()
         applying.topics.extend(sorted(by_topic.items()))
         member = group.members.get(applying.numbered.member_ids[applying.receiver])
-        applying.room = sys.maxsize if member is None else self._loads.room_of(member)
+        applying.capacity = sys.maxsize if member is None else self._loads.capacity_of(member)
 
     def _grant(self, member_id: str, holdings: TopicHoldings, ranges: tuple[Range, ...]) -> None:
         group, applying, topic = self._group, self._plan, holdings.topic
@@ -153,10 +153,12 @@ class _Grants:
         looking = self._looking.get(topic, ())
         redirected = _redirect(group, topic, ranges, member, looking, self._step.out)
         partitions = list(_partitions_of(topic, ranges))
-        still = _still_free(group, holdings, ranges, partitions, member, applying.room - redirected)
+        still = _still_free(
+            group, holdings, ranges, partitions, member, applying.capacity - redirected
+        )
         count = size_of(still)
         applying.is_stale = applying.is_stale or count + redirected < size_of(ranges)
-        applying.room -= count + redirected
+        applying.capacity -= count + redirected
         if count:
             self._grants.append(
                 Grant(member_id, topic, still, self._step.numbers.next_tokens(count))
@@ -208,12 +210,12 @@ def _still_free(
     ranges: tuple[Range, ...],
     partitions: Sequence[TopicPartition],
     member: SessionMember,
-    room: int,
+    capacity: int,
 ) -> tuple[Range, ...]:
     """Partitions of `ranges`, which `partitions` names, that a member may be given now."""
     declared = member.declares(holdings.topic)
     is_plain = not (holdings.open or holdings.reserved)
-    if is_plain and room >= size_of(ranges) and ranges[-1][1] < declared:
+    if is_plain and capacity >= size_of(ranges) and ranges[-1][1] < declared:
         # The way of a first plan: no look at each partition, but for those on their way.
         holders = holdings.holders
         if all(
@@ -223,7 +225,7 @@ def _still_free(
     free: list[int] = []
     for partition in partitions:
         if (
-            len(free) < room
+            len(free) < capacity
             and not group.holder(partition)
             and group.handoff(partition) is None
             and partition[1] not in holdings.reserved

@@ -244,9 +244,9 @@ class _Part:
                 left[member] += 1
         for kind in kinds:
             for member in self.eligible[kind]:
-                room = self.low[member] - self.load[member]
-                if room > 0:
-                    self._give(kind, member, -(-room // left[member]))
+                capacity = self.low[member] - self.load[member]
+                if capacity > 0:
+                    self._give(kind, member, -(-capacity // left[member]))
                 left[member] -= 1
         for kind in kinds:
             for member in self.eligible[kind]:
@@ -256,8 +256,8 @@ class _Part:
 
     def _give(self, kind: int, member: int, most: int) -> None:
         load, low = self.load[member], self.low[member]
-        room = low - load if load < low else min(self.high[member] - load, self.owed)
-        count = min(self.excess[kind], most, room)
+        capacity = low - load if load < low else min(self.high[member] - load, self.owed)
+        count = min(self.excess[kind], most, capacity)
         if count > 0:
             self._change(member, kind, count)
             self.excess[kind] -= count
@@ -332,19 +332,19 @@ class _Part:
     def _room(self, node: int, following: int, distances: Sequence[float]) -> float:
         """Partitions that a shortest path can take over an arc; 0: none, or the arc is on none."""
         load, first = self.load, self.first_kind
-        room: float
+        capacity: float
         if node == self.balance:
-            cost, room = 0, min(load[following], self.high[following]) - self.low[following]
+            cost, capacity = 0, min(load[following], self.high[following]) - self.low[following]
         elif following == self.balance:
-            cost, room = 0, self.high[node] - load[node]
+            cost, capacity = 0, self.high[node] - load[node]
         elif node >= first:
             away = self.home[following].get(node, 0) - self.held[following].get(node, 0)
-            cost, room = (-1, away) if away > 0 else (0, inf)
+            cost, capacity = (-1, away) if away > 0 else (0, inf)
         else:
             held = self.held[node].get(following, 0)
             guests = held - self.home[node].get(following, 0)
-            cost, room = (0, guests) if guests > 0 else (1, held)
-        return room if distances[following] == distances[node] + cost else 0
+            cost, capacity = (0, guests) if guests > 0 else (1, held)
+        return capacity if distances[following] == distances[node] + cost else 0
 
     def _augment(self, sources: Iterable[int], distances: Sequence[float]) -> bool:
         """Move partitions along shortest paths until each path meets a full arc; True: some did."""

@@ -89,10 +89,10 @@ def input_of(group: SessionGroup, now_ms: int) -> tuple[PlanInput, Numbered]:
     }
     barred |= set(_being_drained(group, by_topic, positions))
     previous = {  # Not what a living member has given up.
-        (number, partition): by_name[rest.name]
+        (number, partition): by_name[idle_span.name]
         for name, number in by_topic.items()
-        for partition, rest in group.topics[name].rests.items()
-        if rest.name in by_name and rest.holder not in group.members
+        for partition, idle_span in group.topics[name].idle_spans.items()
+        if idle_span.name in by_name and idle_span.holder not in group.members
     }
     group.planning.counts = counts
     group.planning.partitions = sum(counts.values())

@@ -313,9 +313,9 @@ def open_next(group: SessionGroup, step: Step) -> None:
     planning = group.planning
     if not planning.targets and not planning.balancing:
         return
-    room, waiting = budget.Budget(group), planning.waiting
+    budget_left, waiting = budget.Budget(group), planning.waiting
     loads = successors.Loads(group)
-    for partition in room.ready[: max(0, room.draining)]:
+    for partition in budget_left.ready[: max(0, budget_left.draining)]:
         phases.reconcile(group, partition, step)
     done = []
     full: set[str] = set()
@@ -330,17 +330,17 @@ def open_next(group: SessionGroup, step: Step) -> None:
             request_plan(group, step)
         elif holder.is_suspect:
             continue
-        elif reason is not MoveReason.BALANCE or room.admits(target):
+        elif reason is not MoveReason.BALANCE or budget_left.admits(target):
             done.append(partition)
             if reason is MoveReason.BALANCE:
-                room.take(target)
+                budget_left.take(target)
                 planning.balancing[partition] = target
             phases.open_one(group, partition, target, step, reason.value)
             if target:
                 loads.add(partition, target)
         else:
             full.add(target)
-            if len(full) >= len(waiting) or not room.is_warm:
+            if len(full) >= len(waiting) or not budget_left.is_warm:
                 break  # Moves of balancing come last.
     for partition in done:
         target, _ = planning.targets.pop(partition)
@@ -352,4 +352,7 @@ def open_next(group: SessionGroup, step: Step) -> None:
 def _may_begin(
     group: SessionGroup, partition: TopicPartition, target: str, loads: successors.Loads
 ) -> bool:
-    return successors.may_get(group, partition, target) and loads.room_of(group.members[target]) > 0
+    return (
+        successors.may_get(group, partition, target)
+        and loads.capacity_of(group.members[target]) > 0
+    )

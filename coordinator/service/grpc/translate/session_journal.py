@@ -116,7 +116,7 @@ def _is_since(event: HandoffJournaled, plan: PlanRecord) -> bool:
 def _rest(stop: Stop | None, resumed_at_ms: int) -> dict[str, Any]:  # Any: numbers, a code.
     if stop is None:
         return {"unowned_ms_min": NO_TIME, "unowned_ms_max": NO_TIME}
-    shortest_ms, longest_ms = stop.rest_ms(resumed_at_ms)
+    shortest_ms, longest_ms = stop.idle_ms(resumed_at_ms)
     return {
         "unowned_ms_min": shortest_ms,
         "unowned_ms_max": longest_ms,

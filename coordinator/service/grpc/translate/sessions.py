@@ -230,7 +230,7 @@ def attached(reply: q.AttachReply, epoch: int) -> Iterator[pb.SessionResponse]:
         yield pb.SessionResponse(orders=page)
 
 
-def told(news: ToMember, reply: q.AttachReply, epoch: int) -> Iterator[pb.SessionResponse]:
+def outgoing(news: ToMember, reply: q.AttachReply, epoch: int) -> Iterator[pb.SessionResponse]:
     """Messages about everything there is to say now, at most one of each kind.
 
     `reply`: the answer to the stream's Attach.
@@ -247,10 +247,10 @@ def told(news: ToMember, reply: q.AttachReply, epoch: int) -> Iterator[pb.Sessio
             yield pb.SessionResponse(orders=page)
 
 
-def _ack_of(told: HeartbeatAck, epoch: int) -> pb.SessionResponse:
-    message = pb.SessionHeartbeatAck(number=told.number, coordinator_epoch=epoch)
-    if told.expiring:
-        message.expiring.extend(_topics_of(told.expiring))
+def _ack_of(ack: HeartbeatAck, epoch: int) -> pb.SessionResponse:
+    message = pb.SessionHeartbeatAck(number=ack.number, coordinator_epoch=epoch)
+    if ack.expiring:
+        message.expiring.extend(_topics_of(ack.expiring))
     return pb.SessionResponse(heartbeat_ack=message)
 
 

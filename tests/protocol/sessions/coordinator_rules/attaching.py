@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from coordinator.v1 import session_pb2 as pb
 from tests.protocol.sessions.coordinator_rules.group import GroupTrial
-from tests.protocol.sessions.coordinator_rules.told import held_set, held_topics
+from tests.protocol.sessions.coordinator_rules.messages import held_set, held_topics
 from tests.protocol.sessions.rules import Cases
 
 cases: Cases[GroupTrial] = Cases()

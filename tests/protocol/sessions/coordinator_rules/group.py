@@ -15,7 +15,7 @@ from coordinator.v1 import errors_pb2, group_pb2, group_pb2_grpc
 from coordinator.v1 import session_pb2 as pb
 from tests.protocol.sessions.coordinator_rules.calls import GroupCalls
 from tests.protocol.sessions.coordinator_rules.member import ScriptedMember
-from tests.protocol.sessions.coordinator_rules.told import text_of
+from tests.protocol.sessions.coordinator_rules.messages import text_of
 from tests.protocol.sessions.trial import now_s
 
 OWN = [("grpc.use_local_subchannel_pool", 1)]

@@ -6,7 +6,7 @@ import asyncio
 
 from coordinator.v1 import session_pb2 as pb
 from tests.protocol.sessions.coordinator_rules.group import GroupTrial
-from tests.protocol.sessions.coordinator_rules.told import listed
+from tests.protocol.sessions.coordinator_rules.messages import listed
 from tests.protocol.sessions.rules import Cases
 from tests.protocol.sessions.trial import DRAIN, LOST
 

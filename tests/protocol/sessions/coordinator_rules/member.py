@@ -13,7 +13,7 @@ import grpc
 from coordinator.v1 import errors_pb2
 from coordinator.v1 import session_pb2 as pb
 from tests.protocol.sessions.coordinator_rules.calls import GroupCalls
-from tests.protocol.sessions.coordinator_rules.told import (
+from tests.protocol.sessions.coordinator_rules.messages import (
     Ordered,
     Stream,
     held_topics,
@@ -256,7 +256,7 @@ class ScriptedMember:
                 stream.said.append(said)
                 self.group.transcript.add(f"{self.name} <-  {brief(said)}")
                 if stream is self.stream:
-                    await self._hear(said)
+                    await self._receive(said)
                 self.group.news.set()
             stream.status = await stream.call.code()
         except grpc.aio.AioRpcError as error:
@@ -266,7 +266,7 @@ class ScriptedMember:
             self.group.transcript.add(f"{self.name}     its stream has ended ({stream.status})")
             self.group.news.set()
 
-    async def _hear(self, said: pb.SessionResponse) -> None:
+    async def _receive(self, said: pb.SessionResponse) -> None:
         match said.WhichOneof("message"):
             case "attached":
                 self._attached(said.attached)

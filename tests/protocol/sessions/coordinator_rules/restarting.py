@@ -6,7 +6,7 @@ These cases are played one at a time, after all others: a restart disturbs every
 from __future__ import annotations
 
 from tests.protocol.sessions.coordinator_rules.group import GroupTrial
-from tests.protocol.sessions.coordinator_rules.told import listed
+from tests.protocol.sessions.coordinator_rules.messages import listed
 from tests.protocol.sessions.rules import Cases
 from tests.protocol.sessions.trial import DRAIN, LOST
 

@@ -75,7 +75,7 @@ class MemberTrial(Trial):
         return self.streams[-1]
 
     @property
-    def heard(self) -> int:
+    def received(self) -> int:
         """Number of messages that the member has sent, on all streams."""
         return sum(len(stream.heard) for stream in self.streams)
 
@@ -123,12 +123,12 @@ class MemberTrial(Trial):
         await member.start()
         try:
             async for event in member.events():
-                self._hear(event)
+                self._receive(event)
             self._say("stopping", reason="it has left")
         except CoordinatorError as error:
             self._say("stopping", reason=str(error))
 
-    def _hear(self, event: MemberEvent) -> None:
+    def _receive(self, event: MemberEvent) -> None:
         """Note an event. What is lost is released at once: nothing of it runs."""
         if isinstance(event, Stopping):
             return

@@ -41,8 +41,8 @@ async def suspends(trial: MemberTrial) -> None:
     error = await trial.commit(0, 5)
     trial.check(error != "NONE" and not trial.commits, "a commit is refused, and not sent")
     trial.check(not trial.said("lost"), "suspended is not lost")
-    seen = trial.heard
-    await trial.until(lambda: trial.heard > seen, "it heartbeats on, or attaches again")
+    seen = trial.received
+    await trial.until(lambda: trial.received > seen, "it heartbeats on, or attaches again")
 
 
 @cases("4")

@@ -118,10 +118,10 @@ class Played:
             **more,
         )
         answered_ms = now_ms if answered_ms is None else answered_ms
-        self.hear(pb.SessionResponse(attached=attached), answered_ms)
+        self.receive(pb.SessionResponse(attached=attached), answered_ms)
         return first.attach
 
-    def hear(self, message, now_ms):
+    def receive(self, message, now_ms):
         if isinstance(message, pb.Orders):
             message = pb.SessionResponse(orders=message)
         self.machine.turn(now_ms)
@@ -175,7 +175,7 @@ class Played:
             for p in expiring
         ]
         ack = pb.SessionHeartbeatAck(number=number, coordinator_epoch=epoch, expiring=topics)
-        self.hear(pb.SessionResponse(heartbeat_ack=ack), now_ms)
+        self.receive(pb.SessionResponse(heartbeat_ack=ack), now_ms)
 
     def take(self):
         """Messages that are to be sent."""

@@ -60,8 +60,8 @@ def test_an_acknowledgement_of_a_heartbeat_that_was_never_sent_counts_for_nothin
 
 def test_a_difference_from_an_older_version_is_a_gap_too():
     it = Played()
-    it.hear(orders_message(5, (0, ACTIVE, 1), (1, ACTIVE, 2)), 1_100)
-    it.hear(orders_message(7, (1, LOST, 2), based_on=4), 1_200)
+    it.receive(orders_message(5, (0, ACTIVE, 1), (1, ACTIVE, 2)), 1_100)
+    it.receive(orders_message(7, (1, LOST, 2), based_on=4), 1_200)
     assert [each.heartbeat.whole for each in it.take()] == [True]
 
 
@@ -77,12 +77,12 @@ def test_a_resume_that_is_answered_in_pages_renews_and_resumes():
         heartbeat_interval_ms=2_500,
         orders=orders_message(1, (0, ACTIVE, 1), epoch=9, is_part=True),
     )  # fmt: skip
-    it.hear(pb.SessionResponse(attached=first), 10_700)
+    it.receive(pb.SessionResponse(attached=first), 10_700)
     assert it.machine.partitions.held[P].is_suspended
     it.machine.set_ready(True, 10_710)
     [beat] = it.take()
     assert (beat.heartbeat.applied_epoch, beat.heartbeat.applied_version) == (9, 0)
-    it.hear(orders_message(1, (1, ACTIVE, 2), epoch=9), 10_800)
+    it.receive(orders_message(1, (1, ACTIVE, 2), epoch=9), 10_800)
     assert it.changes() == [Resumed(P, 1), Resumed(Q, 2)]
     assert it.machine.lease.renewed_ms == 10_600
 

@@ -66,9 +66,9 @@ class Driven:
         self.machine.handle(calls.Answer(self.calls.pop(0), result), now_ms)
         self.turn(now_ms)
 
-    def hear(self, now_ms: int, **message) -> None:
-        heard = calls.Heard(self.stream, pb.SessionResponse(**message))
-        self.machine.heard(heard, now_ms)
+    def receive(self, now_ms: int, **message) -> None:
+        heard = calls.Received(self.stream, pb.SessionResponse(**message))
+        self.machine.received(heard, now_ms)
         self.turn(now_ms)
 
     def attach(self, now_ms: int, *orders) -> None:
@@ -76,7 +76,7 @@ class Driven:
             session_id="s", member_id="m", coordinator_epoch=8, lease_ms=10_000,
             heartbeat_interval_ms=2_500, orders=orders_message(1, *(orders or BOTH)),
         )  # fmt: skip
-        self.hear(now_ms, attached=attached)
+        self.receive(now_ms, attached=attached)
 
     def commit(self, now_ms: int, holdings=None, *, waits: bool = False):
         begun = self.machine.commit(Commit({P: 7}), holdings, now_ms, waits=waits)
@@ -116,7 +116,7 @@ def test_a_release_is_told_behind_the_answer_to_the_last_commit(it):
 
 
 def test_a_commit_counts_for_the_grant_that_the_owner_was_told(it):
-    it.hear(100, orders=orders_message(2, (0, ACTIVE, 9), based_on=1))
+    it.receive(100, orders=orders_message(2, (0, ACTIVE, 9), based_on=1))
     begun = it.commit(200)
     assert isinstance(begun.error, StaleMember)
     assert it.calls == [], "nothing was sent"
@@ -127,7 +127,7 @@ def test_a_commit_counts_for_the_grant_that_the_owner_was_told(it):
 
 def test_38_a_partition_lost_during_a_commit_is_no_success(it):
     begun = it.commit(100)
-    it.hear(150, orders=orders_message(2, (0, LOST, 1), based_on=1))
+    it.receive(150, orders=orders_message(2, (0, LOST, 1), based_on=1))
     it.answer(calls.Committed(codes=("NONE",)), 200)
     assert isinstance(begun.error, StaleMember)
     assert "stored" in str(begun.error)
@@ -150,7 +150,7 @@ def test_all_that_is_suspended_at_one_time_is_one_line(it):
 
 def test_all_that_is_lost_for_one_reason_is_one_line(it):
     it.logs.clear()
-    it.hear(1_000, orders=orders_message(2))
+    it.receive(1_000, orders=orders_message(2))
     [line] = [text for text in it.logs if "lost" in text]
     assert "t-0…1" in line
 
@@ -158,7 +158,7 @@ def test_all_that_is_lost_for_one_reason_is_one_line(it):
 def test_a_worker_waits_until_it_is_resumed(it):
     begun = it.commit(9_000, [it.holding()], waits=True)
     assert it.calls == []
-    it.machine.heard(calls.StreamEnded(it.stream, calls.Unreachable("cut")), 20_000)
+    it.machine.received(calls.StreamEnded(it.stream, calls.Unreachable("cut")), 20_000)
     it.turn(60_000)
     assert not begun.is_done, "the time does not count"
     it.answer(calls.Found("a:1"), 60_000)
@@ -190,7 +190,7 @@ def test_a_fenced_commit_names_the_holder(it):
 
 def test_a_group_that_has_moved_is_looked_for_at_the_node_that_was_named(it):
     gone = pb.GoAway(reason=pb.GoAway.MOVED, host="b", port=2)
-    it.hear(100, go_away=gone)
+    it.receive(100, go_away=gone)
     it.turn(200)
     assert it.calls[-1].request == calls.FindCoordinator("g", "b:2")
     it.answer(calls.Unreachable("nobody is there"), 300)
@@ -199,14 +199,14 @@ def test_a_group_that_has_moved_is_looked_for_at_the_node_that_was_named(it):
 
 
 def test_a_redirect_to_an_ipv6_address_is_dialled_in_brackets(it):
-    it.hear(100, go_away=pb.GoAway(reason=pb.GoAway.MOVED, host="fd00::1", port=2))
+    it.receive(100, go_away=pb.GoAway(reason=pb.GoAway.MOVED, host="fd00::1", port=2))
     it.turn(200)
     assert it.calls[-1].request == calls.FindCoordinator("g", "[fd00::1]:2")
 
 
 def test_a_server_without_session_groups_is_named_with_both_ways_out(it):
     unknown = calls.Unimplemented("Method not found!")
-    it.machine.heard(calls.StreamEnded(it.stream, unknown), 100)
+    it.machine.received(calls.StreamEnded(it.stream, unknown), 100)
     it.turn(110)
     told = str(it.machine.failure)
     assert "older version" in told
@@ -217,9 +217,9 @@ def test_a_server_without_session_groups_is_named_with_both_ways_out(it):
 
 def test_messages_of_a_former_stream_are_dropped(it):
     former = it.stream
-    it.machine.heard(calls.StreamEnded(former, calls.Unreachable("cut")), 100)
+    it.machine.received(calls.StreamEnded(former, calls.Unreachable("cut")), 100)
     lost = pb.SessionResponse(orders=orders_message(2, (0, LOST, 1), based_on=1))
-    it.machine.heard(calls.Heard(former, lost), 150)
+    it.machine.received(calls.Received(former, lost), 150)
     assert it.part.ends_ms(it.holding()) > 160
 
 
@@ -236,13 +236,13 @@ def test_a_refusal_for_good_is_the_owners_to_hear(it):
     refused = pb.SessionRefused(
         error_code=errors_pb2.INVALID_REQUEST, error_message="topics: too many"
     )
-    it.hear(100, refused=refused)
+    it.receive(100, refused=refused)
     assert "too many" in str(it.machine.failure)
     assert it.machine.failure.code == "INVALID_REQUEST"
 
 
 def test_a_lease_that_ends_while_a_coordinator_is_looked_for_is_told_at_once(it):
-    it.machine.heard(calls.StreamEnded(it.stream, calls.Unreachable("gone")), 7_000)
+    it.machine.received(calls.StreamEnded(it.stream, calls.Unreachable("gone")), 7_000)
     it.turn(7_000)
     it.turn(it.machine.next_deadline() or 7_000)
     assert [type(call.request) for call in it.calls] == [calls.FindCoordinator]
@@ -259,7 +259,7 @@ def test_no_commit_is_begun_once_the_member_closes(it):
 
 
 def test_a_release_ends_what_the_owner_knows_and_no_grant_that_it_was_not_told_of(it):
-    it.hear(100, orders=orders_message(2, (0, ACTIVE, 9), based_on=1))
+    it.receive(100, orders=orders_message(2, (0, ACTIVE, 9), based_on=1))
     it.release(110)  # The owner has not been told yet.
     assert it.acks() == []
     lost, granted = it.machine.hand_out(120)
@@ -269,7 +269,7 @@ def test_a_release_ends_what_the_owner_knows_and_no_grant_that_it_was_not_told_o
 
 def test_a_release_names_its_holding_also_after_the_partition_was_granted_again(it):
     first = it.holding()
-    it.hear(100, orders=orders_message(2, (0, ACTIVE, 9), based_on=1))
+    it.receive(100, orders=orders_message(2, (0, ACTIVE, 9), based_on=1))
     it.machine.hand_out(110)
     it.release(120, first)
     assert it.acks() == []
@@ -279,9 +279,9 @@ def test_a_release_names_its_holding_also_after_the_partition_was_granted_again(
 
 
 def test_an_answer_counts_for_the_hand_off_that_it_names(it):
-    it.hear(100, orders=orders_message(2, (2, WARM, 0, 6), based_on=1))
+    it.receive(100, orders=orders_message(2, (2, WARM, 0, 6), based_on=1))
     [first] = it.machine.hand_out(110)
-    it.hear(120, orders=orders_message(3, (2, WARM, 0, 7), based_on=2))
+    it.receive(120, orders=orders_message(3, (2, WARM, 0, 7), based_on=2))
     lost, second = it.machine.hand_out(130)
     assert lost.was_warming
     it.part.ready(*first.holdings)
@@ -295,10 +295,10 @@ def test_an_answer_counts_for_the_hand_off_that_it_names(it):
 
 
 def test_a_refusal_of_a_hand_off_gives_no_holding_up(it):
-    it.hear(100, orders=orders_message(2, (2, WARM, 0, 6), based_on=1))
+    it.receive(100, orders=orders_message(2, (2, WARM, 0, 6), based_on=1))
     [warming] = it.machine.hand_out(110)
     third = TopicPartition("t", 2)
-    it.hear(120, orders=orders_message(3, (2, ACTIVE, 15), based_on=2))
+    it.receive(120, orders=orders_message(3, (2, ACTIVE, 15), based_on=2))
     it.machine.hand_out(130)
     it.release(140, *warming.holdings, refused="no disk")
     assert it.machine.ledger.lasts(it.holding(third))
@@ -307,7 +307,7 @@ def test_a_refusal_of_a_hand_off_gives_no_holding_up(it):
 
 
 def test_what_the_owner_was_told_can_be_told_again_to_another_one(it):
-    it.hear(100, orders=orders_message(2, (0, DRAIN, 1), (2, WARM, 0, 6), based_on=1))
+    it.receive(100, orders=orders_message(2, (0, DRAIN, 1), (2, WARM, 0, 6), based_on=1))
     it.machine.hand_out(110)
     told = [each for event in it.machine.standing_events() for each in one_by_one(event)]
     third = TopicPartition("t", 2)
@@ -387,11 +387,11 @@ def test_a_commit_looks_at_its_own_partitions_however_many_are_held():
 
 
 def test_a_member_is_revoking_until_the_last_drain_is_released(it):
-    it.hear(100, orders=orders_message(2, (0, DRAIN, 1, 5), (1, DRAIN, 2, 6), based_on=1))
+    it.receive(100, orders=orders_message(2, (0, DRAIN, 1, 5), (1, DRAIN, 2, 6), based_on=1))
     assert it.machine.state == "revoking"
     it.release(110)
     assert it.machine.state == "revoking"
-    it.hear(120, orders=orders_message(3, (1, LOST, 2, 6), based_on=2))
+    it.receive(120, orders=orders_message(3, (1, LOST, 2, 6), based_on=2))
     assert it.machine.state == "stable"
 
 
@@ -401,7 +401,7 @@ def waits():
     it = Driven()
     nothing = orders_message(2)
     nothing.why = "window"
-    it.hear(100, orders=nothing)
+    it.receive(100, orders=nothing)
     it.machine.hand_out(100)
     it.part.poll_begins(150, gives_back=True)
     it.turn(150)
@@ -411,14 +411,14 @@ def waits():
 
 def test_a_member_knows_its_assignment_once_a_difference_tells_what_it_prepares(waits):
     it = waits
-    it.hear(200, orders=orders_message(3, (0, WARM, 0, 5), based_on=2))
+    it.receive(200, orders=orders_message(3, (0, WARM, 0, 5), based_on=2))
     assert it.part.is_assigned
 
 
 def test_a_member_knows_its_assignment_once_its_owner_was_told_of_it(waits):
     """Else whoever polls before and asks after that would take it for nothing."""
     it = waits
-    it.hear(200, orders=orders_message(3, (0, ACTIVE, 7), based_on=2))
+    it.receive(200, orders=orders_message(3, (0, ACTIVE, 7), based_on=2))
     assert not it.part.is_assigned
     it.machine.hand_out(200)
     assert it.part.is_assigned
@@ -427,7 +427,7 @@ def test_a_member_knows_its_assignment_once_its_owner_was_told_of_it(waits):
 def test_what_is_granted_and_drained_is_told_in_a_line_each(it):
     assert it.logs[-1] == "INFO member m of group g: granted t-0…1"
     it.logs.clear()
-    it.hear(100, orders=orders_message(2, (0, DRAIN, 1), (1, DRAIN, 2), based_on=1))
+    it.receive(100, orders=orders_message(2, (0, DRAIN, 1), (1, DRAIN, 2), based_on=1))
     assert it.logs == ["INFO member m of group g: draining t-0…1, to be given back"]
 
 
@@ -435,6 +435,6 @@ def test_what_ends_because_the_member_leaves_is_no_warning(it):
     it.logs.clear()
     it.machine.close(Leaving("done", return_within_ms=5_000), 100)
     it.turn(100)
-    it.hear(200, go_away=pb.GoAway(reason=pb.GoAway.LEFT))
+    it.receive(200, go_away=pb.GoAway(reason=pb.GoAway.LEFT))
     assert "INFO member m of group g: lost t-0…1: it has left" in it.logs
     assert [line for line in it.logs if line.startswith("WARNING")] == []

@@ -103,7 +103,7 @@ def test_35_a_whole_state_that_answers_a_young_heartbeat_resumes(it):
     it.machine.turn(10_000)
     it.changes()
     number = it.take()[-1].heartbeat.number
-    it.hear(orders_message(2, *BOTH, answers=number), 10_600)
+    it.receive(orders_message(2, *BOTH, answers=number), 10_600)
     assert it.changes() == [Resumed(P, 1), Resumed(Q, 2)]
     assert it.valid(P, 10_000 + 8_999)
     assert not it.valid(P, 10_000 + 9_000)
@@ -113,7 +113,7 @@ def test_35_one_that_answers_an_old_heartbeat_does_not(it):
     number = it.at(2_500)[-1].heartbeat.number
     it.machine.turn(11_500)
     it.changes()
-    it.hear(orders_message(2, *BOTH, answers=number), 11_500)
+    it.receive(orders_message(2, *BOTH, answers=number), 11_500)
     assert it.changes() == []
     assert not it.valid(P, 11_500)
 
@@ -122,23 +122,23 @@ def test_a_difference_never_resumes(it):
     it.machine.turn(10_000)
     number = it.take()[-1].heartbeat.number
     it.changes()
-    it.hear(orders_message(2, *BOTH, based_on=1, answers=number), 10_600)
+    it.receive(orders_message(2, *BOTH, based_on=1, answers=number), 10_600)
     assert it.changes() == []
     assert not it.valid(P, 10_600)
 
 
 def test_36_it_is_lost_before_it_is_granted_whatever_is_granted_beside_it(it):
     """Grants are told in one event, which begins with another partition here."""
-    it.hear(orders_message(2, (2, ACTIVE, 5), (0, ACTIVE, 9), based_on=1), 1_000)
+    it.receive(orders_message(2, (2, ACTIVE, 5), (0, ACTIVE, 9), based_on=1), 1_000)
     assert kinds(it.changes()) == [Lost, Granted, Granted]
 
 
 def test_what_is_lost_is_not_revived_by_a_whole_state(it):
-    it.hear(orders_message(2, (0, LOST, 1), based_on=1), 1_000)
+    it.receive(orders_message(2, (0, LOST, 1), based_on=1), 1_000)
     it.machine.turn(10_000)
     number = it.take()[-1].heartbeat.number
     it.changes()
-    it.hear(orders_message(3, *BOTH, answers=number), 10_100)
+    it.receive(orders_message(3, *BOTH, answers=number), 10_100)
     assert it.changes() == [Resumed(Q, 2)]
     assert not it.valid(P, 10_200)
 
@@ -146,9 +146,9 @@ def test_what_is_lost_is_not_revived_by_a_whole_state(it):
 def test_what_was_lost_while_it_was_suspended_is_not_resumed(it):
     it.machine.turn(10_000)
     number = it.take()[-1].heartbeat.number
-    it.hear(orders_message(2, (0, LOST, 1), based_on=1), 10_050)
+    it.receive(orders_message(2, (0, LOST, 1), based_on=1), 10_050)
     it.changes()
-    it.hear(orders_message(3, *BOTH, answers=number), 10_100)
+    it.receive(orders_message(3, *BOTH, answers=number), 10_100)
     assert it.changes() == [Resumed(Q, 2)]
 
 
@@ -179,7 +179,7 @@ def test_37_neither_a_whole_state_nor_a_new_stream_renews_it(it):
     it.at(2_500)
     it.ack(1, 2_600, 0)
     number = it.at(5_000)[-1].heartbeat.number
-    it.hear(orders_message(2, *BOTH, answers=number), 5_100)
+    it.receive(orders_message(2, *BOTH, answers=number), 5_100)
     assert not it.valid(P, 9_000)
     it.machine.closed(6_000)
     it.attach(6_000)
@@ -191,7 +191,7 @@ def test_37_neither_a_whole_state_nor_a_new_stream_renews_it(it):
 
 
 def test_the_deadline_of_a_drain_is_kept_by_the_member_itself(it):
-    it.hear(orders_message(2, (0, DRAIN, 1, 5), based_on=1, remaining_ms=2_000), 1_000)
+    it.receive(orders_message(2, (0, DRAIN, 1, 5), based_on=1, remaining_ms=2_000), 1_000)
     it.changes()
     assert it.valid(P, 2_999)
     assert not it.valid(P, 3_000), "before any timer"
@@ -201,8 +201,8 @@ def test_the_deadline_of_a_drain_is_kept_by_the_member_itself(it):
 
 
 def test_a_deadline_once_told_is_not_moved(it):
-    it.hear(orders_message(2, (0, DRAIN, 1, 5), based_on=1, remaining_ms=2_000), 1_000)
-    it.hear(orders_message(3, (0, DRAIN, 1, 6), based_on=2, remaining_ms=2_000), 2_500)
+    it.receive(orders_message(2, (0, DRAIN, 1, 5), based_on=1, remaining_ms=2_000), 1_000)
+    it.receive(orders_message(3, (0, DRAIN, 1, 6), based_on=2, remaining_ms=2_000), 2_500)
     assert not it.valid(P, 3_000)
     assert kinds(it.changes()) == [Revoking]
     it.release(P, 1)
@@ -210,7 +210,7 @@ def test_a_deadline_once_told_is_not_moved(it):
 
 
 def test_a_drain_without_a_limit_lasts_as_long_as_the_lease(it):
-    it.hear(orders_message(2, (0, DRAIN, 1, 5), based_on=1, remaining_ms=0), 1_000)
+    it.receive(orders_message(2, (0, DRAIN, 1, 5), based_on=1, remaining_ms=0), 1_000)
     assert it.changes() == [Revoking(P, 1, None)]
     assert it.valid(P, 8_999)
 
@@ -220,13 +220,13 @@ def test_a_drain_without_a_limit_lasts_as_long_as_the_lease(it):
 
 def test_a_drain_of_a_grant_that_never_came_is_released_at_once(it):
     """The mailbox has the newest state: a grant and its drain may come as one."""
-    it.hear(orders_message(2, (2, DRAIN, 7, 5), based_on=1), 1_000)
+    it.receive(orders_message(2, (2, DRAIN, 7, 5), based_on=1), 1_000)
     assert it.changes() == []
     assert it.acks() == [("RELEASED", 2, 7, 5)]
 
 
 def test_a_release_that_was_lost_on_its_way_is_said_again(it):
-    it.hear(orders_message(2, (0, DRAIN, 1, 5), based_on=1), 1_000)
+    it.receive(orders_message(2, (0, DRAIN, 1, 5), based_on=1), 1_000)
     it.release(P, 1, 70)
     it.machine.closed(1_100)
     it.attach(1_200, (0, DRAIN, 1, 5), (1, ACTIVE, 2), version=3)
@@ -235,7 +235,7 @@ def test_a_release_that_was_lost_on_its_way_is_said_again(it):
 
 
 def test_a_refusal_that_was_lost_on_its_way_is_said_again(it):
-    it.hear(orders_message(2, (2, WARM, 0, 6), based_on=1), 1_000)
+    it.receive(orders_message(2, (2, WARM, 0, 6), based_on=1), 1_000)
     two = TopicPartition("t", 2)
     assert kinds(it.changes()) == [Warming]
     it.refuse(two, 6, "no room")
@@ -246,17 +246,17 @@ def test_a_refusal_that_was_lost_on_its_way_is_said_again(it):
 
 
 def test_another_attempt_to_warm_is_another_order(it):
-    it.hear(orders_message(2, (2, WARM, 0, 6), based_on=1), 1_000)
+    it.receive(orders_message(2, (2, WARM, 0, 6), based_on=1), 1_000)
     it.ready(TopicPartition("t", 2), 6)
-    it.hear(orders_message(3, (2, WARM, 0, 7), based_on=2), 1_100)
+    it.receive(orders_message(3, (2, WARM, 0, 7), based_on=2), 1_100)
     assert kinds(it.changes()) == [Warming, Lost, Warming]
     assert it.acks() == [("READY", 2, 0, 6)]
 
 
 def test_56_an_answer_for_one_hand_off_is_none_for_the_next(it):
     two = TopicPartition("t", 2)
-    it.hear(orders_message(2, (2, WARM, 0, 6), based_on=1), 1_000)
-    it.hear(orders_message(3, (2, WARM, 0, 7), based_on=2), 1_100)
+    it.receive(orders_message(2, (2, WARM, 0, 6), based_on=1), 1_000)
+    it.receive(orders_message(3, (2, WARM, 0, 7), based_on=2), 1_100)
     it.ready(two, 6)
     it.refuse(two, 6, "no room")
     assert it.acks() == []
@@ -265,7 +265,7 @@ def test_56_an_answer_for_one_hand_off_is_none_for_the_next(it):
 
 
 def test_ready_is_said_once(it):
-    it.hear(orders_message(2, (2, WARM, 0, 6), based_on=1), 1_000)
+    it.receive(orders_message(2, (2, WARM, 0, 6), based_on=1), 1_000)
     two = TopicPartition("t", 2)
     it.ready(two, 6)
     it.ready(two, 6)
@@ -273,27 +273,27 @@ def test_ready_is_said_once(it):
 
 
 def test_a_release_of_an_old_token_ends_no_new_holding(it):
-    it.hear(orders_message(2, (0, ACTIVE, 9), based_on=1), 1_000)
+    it.receive(orders_message(2, (0, ACTIVE, 9), based_on=1), 1_000)
     it.release(P, 1)
     assert it.machine.partitions.held[P].holding.token == 9
 
 
 def test_a_difference_of_an_older_version_is_dropped(it):
-    it.hear(orders_message(2, *BOTH), 1_000)
-    it.hear(orders_message(2, (0, LOST, 1), based_on=1), 1_100)
+    it.receive(orders_message(2, *BOTH), 1_000)
+    it.receive(orders_message(2, (0, LOST, 1), based_on=1), 1_100)
     assert it.changes() == []
     assert it.take() == []
 
 
 def test_a_difference_of_a_newer_epoch_asks_for_the_whole(it):
-    it.hear(orders_message(2, (0, LOST, 1), based_on=1, epoch=9), 1_000)
+    it.receive(orders_message(2, (0, LOST, 1), based_on=1, epoch=9), 1_000)
     assert it.changes() == []
     assert it.take()[-1].heartbeat.whole
 
 
 def test_pages_of_two_versions_are_not_mixed(it):
-    it.hear(orders_message(2, (0, ACTIVE, 1), is_part=True), 1_000)
-    it.hear(orders_message(3, (0, ACTIVE, 1), (1, ACTIVE, 2), (2, ACTIVE, 3)), 1_001)
+    it.receive(orders_message(2, (0, ACTIVE, 1), is_part=True), 1_000)
+    it.receive(orders_message(3, (0, ACTIVE, 1), (1, ACTIVE, 2), (2, ACTIVE, 3)), 1_001)
     assert it.changes() == [Granted(TopicPartition("t", 2), 3)]
 
 
@@ -343,7 +343,7 @@ def test_leaving_is_said_again_on_the_next_stream(it):
 def test_a_new_session_counts_heartbeats_anew_and_loses_what_it_claims(it):
     it.at(2_500)
     refused = pb.SessionRefused(error_code=errors_pb2.UNKNOWN_MEMBER_ID)
-    it.hear(pb.SessionResponse(refused=refused), 2_600)
+    it.receive(pb.SessionResponse(refused=refused), 2_600)
     assert kinds(it.changes()) == [Lost, Lost]
     claimed = it.attach(2_700, (0, LOST, 1), (1, LOST, 2), session_id="another")
     assert claimed.session_id == ""
@@ -355,7 +355,7 @@ def test_a_new_session_counts_heartbeats_anew_and_loses_what_it_claims(it):
 
 
 def test_acknowledgements_of_one_turn_share_a_message(it):
-    it.hear(orders_message(2, (0, DRAIN, 1, 5), (1, DRAIN, 2, 6), based_on=1), 1_000)
+    it.receive(orders_message(2, (0, DRAIN, 1, 5), (1, DRAIN, 2, 6), based_on=1), 1_000)
     it.release(P, 1)
     it.release(Q, 2)
     [message] = it.take()
@@ -366,7 +366,7 @@ def test_acknowledgements_of_one_turn_share_a_message(it):
 
 
 def test_after_a_sleep_nothing_is_valid_before_any_timer_and_a_drain_is_over(it):
-    it.hear(orders_message(2, (0, DRAIN, 1, 5), based_on=1), 1_000)
+    it.receive(orders_message(2, (0, DRAIN, 1, 5), based_on=1), 1_000)
     it.at(2_500)
     it.changes()
     hour_ms = 3_600_000
@@ -385,7 +385,7 @@ def test_after_a_sleep_a_session_that_has_ended_is_lost_and_begun_anew(it):
     hour_ms = 3_600_000
     it.machine.turn(hour_ms)
     refused = pb.SessionRefused(error_code=errors_pb2.UNKNOWN_MEMBER_ID)
-    it.hear(pb.SessionResponse(refused=refused), hour_ms + 100)
+    it.receive(pb.SessionResponse(refused=refused), hour_ms + 100)
     assert kinds(it.changes()) == [Suspended, Suspended, Lost, Lost]
 
 
@@ -427,7 +427,7 @@ def test_a_member_that_holds_nothing_for_an_hour_remembers_no_heartbeat_and_take
         it.ack(number, now_ms + 10)
     assert now_ms == 3_600_000
     assert len(it.machine.lease.sent) <= 5
-    it.hear(orders_message(2, (0, ACTIVE, 9), based_on=1), now_ms + 20)
+    it.receive(orders_message(2, (0, ACTIVE, 9), based_on=1), now_ms + 20)
     assert it.changes() == [Granted(P, 9)]
     assert it.valid(P, now_ms + 8_999)
 
@@ -446,10 +446,10 @@ def test_a_grant_that_comes_while_the_lease_is_over_waits_for_a_fresh_state(it):
     it.release(P, 1)
     it.release(Q, 2)
     it.take()
-    it.hear(orders_message(2, (0, ACTIVE, 9), based_on=1), 20_000)
+    it.receive(orders_message(2, (0, ACTIVE, 9), based_on=1), 20_000)
     assert it.changes() == [Granted(P, 9)]
     assert not it.valid(P, 20_000)
     number = it.at(20_000)[-1].heartbeat.number
     assert it.changes() == [Suspended(P, 9)]
-    it.hear(orders_message(3, (0, ACTIVE, 9), answers=number), 20_100)
+    it.receive(orders_message(3, (0, ACTIVE, 9), answers=number), 20_100)
     assert it.changes() == [Resumed(P, 9)]

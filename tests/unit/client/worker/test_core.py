@@ -85,16 +85,16 @@ class Worked:
 
     def granted(self, token: int, now_ms: int) -> None:
         self.holding = Holding(P, token=token)
-        self.hear(Granted((self.holding,)), now_ms)
+        self.receive(Granted((self.holding,)), now_ms)
 
     def warm(self, handoff_id: int, now_ms: int) -> None:
-        self.hear(Warming((Holding(P, handoff_id=handoff_id),)), now_ms)
+        self.receive(Warming((Holding(P, handoff_id=handoff_id),)), now_ms)
 
     def lost(self, now_ms: int) -> None:
-        self.hear(Lost((self.holding,), "another has it"), now_ms)
+        self.receive(Lost((self.holding,), "another has it"), now_ms)
 
-    def hear(self, event: MemberEvent, now_ms: int) -> None:
-        self.core.hear(event, now_ms)
+    def receive(self, event: MemberEvent, now_ms: int) -> None:
+        self.core.receive(event, now_ms)
         self.at(now_ms)
 
     def ended(self, kind: RunKind, now_ms: int, error: BaseException | None = None) -> None:
@@ -146,7 +146,7 @@ def test_a_warm_hook_that_raises_again_and_again_under_the_token_refuses_the_par
 def test_a_drain_hook_that_raises_keeps_nothing_back():
     it = Worked(DRAIN)
     it.granted(9, 0)
-    it.hear(Revoking((it.holding,), 30_000), 10)
+    it.receive(Revoking((it.holding,), 30_000), 10)
     it.ended(DRAIN, 20, ValueError("no disk"))
     assert it.given_back == [], "its handler runs still"
     it.ended(HANDLER, 30)
@@ -175,7 +175,7 @@ def test_a_lost_hook_that_raises_keeps_nothing_back():
 def test_an_event_of_a_former_holding_changes_nothing(event):
     it = Worked()
     it.granted(9, 0)
-    it.hear(event, 10)
+    it.receive(event, 10)
     assert it.running() == [("handler", 9)]
     (scope,) = it.core.scopes.values()
     assert not scope.is_revoking
@@ -265,7 +265,7 @@ def test_an_answer_for_one_hand_off_is_none_for_the_next():
     it.warm(6, 0)
     first = it.runs[0]
     it.core.ended(first, None, 10)  # Its answer is on its way, when the next one is ordered.
-    it.core.hear(Warming((Holding(P, handoff_id=7, position=70),)), 10)
+    it.core.receive(Warming((Holding(P, handoff_id=7, position=70),)), 10)
     it.at(10)
     assert it.prepared == [(6, "")]
     it.ended(WARM, 20)

@@ -54,7 +54,7 @@ class Member:
     reply: q.AttachReply | None = None
     end: q.StreamEnd | None = None
     acks: list[Any] = field(default_factory=list)
-    told: list[tuple[int, Orders]] = field(default_factory=list)
+    received: list[tuple[int, Orders]] = field(default_factory=list)
     parts: list[Orders] = field(default_factory=list)
     orders: dict[tuple[str, int], OrderedPartition] = field(default_factory=dict)
     given_up: set[tuple[tuple[str, int], int]] = field(default_factory=set)
@@ -162,7 +162,7 @@ class Member:
         assert isinstance(reply, CommitReply | type(None))
         return None if reply is None else [result.error for result in reply.results]
 
-    def hear(self, now_ms: int, orders: Orders) -> None:
+    def receive(self, now_ms: int, orders: Orders) -> None:
         if self.parts and self.parts[0].version != orders.version:
             self.parts.clear()
         self.parts.append(orders)
@@ -171,7 +171,7 @@ class Member:
         partitions = tuple(each for part in self.parts for each in part.partitions)
         orders = replace(self.parts[0], partitions=partitions, is_part=False)
         self.parts.clear()
-        self.told.append((now_ms, orders))
+        self.received.append((now_ms, orders))
         if orders.based_on < 0:
             self.orders.clear()
         for each in orders.partitions:
@@ -352,7 +352,7 @@ class World:
                     member.clock.attached(reply.lease_ms)
                     self._beats[self.members.index(member)] = self.now
                     assert reply.orders is not None
-                    member.hear(self.now, reply.orders)
+                    member.receive(self.now, reply.orders)
                     self._take(call)
                 else:
                     member.stream = NO_STREAM
@@ -418,7 +418,7 @@ class World:
             member.acks.append((self.now, said.ack))
             member.clock.acknowledged(said.ack, self.now)
         if said.orders is not None:
-            member.hear(self.now, said.orders)
+            member.receive(self.now, said.orders)
             if member.releases:
                 self._release_drained(member)
 

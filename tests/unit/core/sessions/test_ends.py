@@ -142,7 +142,7 @@ def test_a_switch_in_flight_and_the_end_of_its_holder_give_one_token():
     assert partition in b.active
     told = [
         each.token
-        for _, orders in b.told
+        for _, orders in b.received
         for each in orders.partitions
         if (each.topic, each.partition) == partition and each.order is Order.ACTIVE
     ]

@@ -67,7 +67,7 @@ def test_claims_that_are_made_up_leave_nothing_behind():
     world, a = g1()
     for topic in range(20):
         a.beat(held=((f"made up {topic}", 1, 7), *a.held), applied=0)
-    assert set(world.group.members[a.member_id].mailbox.told) <= set(a.active)
+    assert set(world.group.members[a.member_id].mailbox.sent) <= set(a.active)
 
 
 # --- Deadlines and force ---

@@ -48,13 +48,13 @@ def test_after_a_death_partitions_rested_since_their_holder_was_last_heard():
     world.to(15_100)
     plan = plans(world)[-1]
     assert plan.triggers == (j.PlanTrigger(j.TriggerCause.MEMBER_DIED, a.member_id),)
-    stop = j.Stop(j.StoppedBy.LAST_HEARD, 5_000, 7_500)
+    stop = j.Stop(j.StoppedBy.LAST_SEEN, 5_000, 7_500)
     assert {move.stop for move in plan.moves} == {stop}
     assert {move.source for move in plan.moves} == {a.member_id}
     given = [("t", p) for m in plan.moves for r in m.partitions for p in range(r[0], r[1] + 1)]
     assert sorted(given) == held
     assert plan.unowned == j.Unowned(2, 10_100, 20_200, 7_600, 15_200)
-    assert not any(topic.rests for topic in world.group.topics.values())
+    assert not any(topic.idle_spans for topic in world.group.topics.values())
     del b
 
 
@@ -67,7 +67,7 @@ def test_a_commit_shows_that_its_holder_still_worked():
     a.commit(5, partition)
     world.to(15_100)
     stops = {first: move.stop for move in plans(world)[-1].moves for first, _ in move.partitions}
-    assert stops[partition[1]] == j.Stop(j.StoppedBy.LAST_HEARD, 6_000, 7_500)
+    assert stops[partition[1]] == j.Stop(j.StoppedBy.LAST_SEEN, 6_000, 7_500)
 
 
 def test_a_member_that_was_not_heard_by_this_owner():
@@ -79,7 +79,7 @@ def test_a_member_that_was_not_heard_by_this_owner():
     plan = plans(world)[-1]
     assert j.PlanTrigger(j.TriggerCause.MEMBER_DIED, a.member_id) in plan.triggers
     stop = plan.moves[0].stop
-    assert (stop.known_by, stop.earliest_ms) == (j.StoppedBy.NOT_HEARD, -1)
+    assert (stop.known_by, stop.earliest_ms) == (j.StoppedBy.NOT_SEEN, -1)
 
 
 def test_a_handoff_by_consent():
@@ -141,7 +141,7 @@ def test_a_handoff_whose_holder_dies_or_leaves():
     world.to(15_000)
     (line,) = lines(world)
     assert line.outcome is j.HandoffOutcome.HOLDER_DIED
-    assert line.stop == j.Stop(j.StoppedBy.LAST_HEARD, 5_000, 7_500)
+    assert line.stop == j.Stop(j.StoppedBy.LAST_SEEN, 5_000, 7_500)
 
     world, a, _, _place = handing_over()
     a.leave("now")
@@ -158,7 +158,7 @@ def test_a_copy_rests_until_its_successor_is_ready():
     b.ack(partition, "ready")
     (line,) = lines(world)
     assert (line.released_at_ms, line.ended_at_ms, line.position) == (6_000, 9_000, 70)
-    assert line.stop.rest_ms(line.ended_at_ms) == (3_000, 3_900)
+    assert line.stop.idle_ms(line.ended_at_ms) == (3_000, 3_900)
 
 
 def test_a_preparation_that_nobody_ended_is_abandoned():

@@ -106,7 +106,7 @@ def test_a_claim_of_a_heartbeat_under_another_token_is_granted_anew():
     partition, other = a.active
     before = a.orders[partition].token
     claims = ((*partition, before + 50), (*other, a.orders[other].token))
-    a.beat(held=claims, applied=a.told[-1][1].version)
+    a.beat(held=claims, applied=a.received[-1][1].version)
     assert a.orders[partition].token > before
     assert world.group.token(partition) == a.orders[partition].token
 
@@ -151,7 +151,7 @@ def test_an_attach_that_was_overtaken_takes_nothing_from_the_newer_stream():
     world.deaf.clear()
     a.beat()
     assert a.orders[partition].order is Order.DRAIN
-    assert world.group.members[a.member_id].mailbox.version == a.told[-1][1].version
+    assert world.group.members[a.member_id].mailbox.version == a.received[-1][1].version
 
 
 def test_an_unclaimed_partition_that_drains_counts_as_released():
@@ -299,7 +299,7 @@ def test_rows_of_topics_that_nobody_declares_any_more_are_given_back():
         other.leave("now")
     assert list(world.group.topics) == ["t"]
     assert len(world.group.topics["t"].holders) == 3
-    assert not world.group.changed_since_told
+    assert not world.group.changed_since_sent
     assert len(a.active) == 2
 
 
@@ -380,6 +380,6 @@ def test_a_claim_under_another_token_is_told_the_one_that_counts() -> None:
     claims = [list(claim) for claim in member.held]
     claims[1][2] += 7
     member.beat(applied=99, held=tuple(map(tuple, claims)))
-    _, orders = member.told[-1]
+    _, orders = member.received[-1]
     [told] = orders.partitions
     assert (told.partition, told.order, told.token) == (1, Order.ACTIVE, member.held[1][2])

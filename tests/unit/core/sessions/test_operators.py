@@ -305,7 +305,7 @@ def test_the_phase_names_the_members_whose_word_is_awaited():
     assert (reply.state, reply.deadline_ms) == ("Reconciling", 35_100)
     [awaited] = reply.awaited
     assert (awaited.member_id, awaited.client_id) == (a.member_id, a.name)
-    assert awaited.last_heard_ms == 5_000
+    assert awaited.last_seen_ms == 5_000
 
 
 def test_a_group_waits_for_a_member_whose_lease_runs_out():
@@ -316,7 +316,7 @@ def test_a_group_waits_for_a_member_whose_lease_runs_out():
     reply = ask(world, DescribePhase)
     assert (reply.state, reply.since_ms, reply.deadline_ms) == ("Stable", 5_000, 15_000)
     [awaited] = reply.awaited
-    assert (awaited.member_id, awaited.last_heard_ms) == (a.member_id, 5_000)
+    assert (awaited.member_id, awaited.last_seen_ms) == (a.member_id, 5_000)
 
 
 def test_a_question_about_plans_waits_for_the_one_that_is_on_its_way():

@@ -70,13 +70,13 @@ def test_a_member_for_which_a_plan_has_nothing_need_not_wait_for_another_one():
     assert [member.reply.orders.why for member in members] == ["window", "window"]
     world.to(100)
     (idle,) = (member for member in members if not member.active)
-    assert [(at, orders.why) for at, orders in idle.told[1:]] == [(100, "nothing free")]
+    assert [(at, orders.why) for at, orders in idle.received[1:]] == [(100, "nothing free")]
     world.to(5_000)
     c = world.member("w-c", {"t": 1}).attach()
     assert c.reply.orders.why == "window"
     world.to(5_100)
-    assert c.told[-1][1].why == "nothing free"
-    assert idle.told[-1][0] == 100, "it knows"
+    assert c.received[-1][1].why == "nothing free"
+    assert idle.received[-1][0] == 100, "it knows"
 
 
 def test_the_interval_holds_back_what_is_not_urgent():

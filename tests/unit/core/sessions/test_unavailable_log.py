@@ -79,12 +79,12 @@ def test_a_member_that_stays_silent_ends_when_the_log_is_back(begin_outage, back
 def test_members_that_heartbeat_through_an_outage_notice_nothing(begin_outage):
     world, a, b = g2()
     begin_outage(world)
-    told = len(a.told), len(b.told)
+    told = len(a.received), len(b.received)
     world.to(120_000)
     assert (a.acks[-1][0], b.acks[-1][0]) == (120_000, 120_000)
     end_outage(world)
     world.to(180_000)
-    assert (len(a.told), len(b.told)) == told
+    assert (len(a.received), len(b.received)) == told
     assert world.state == "Stable"
 
 
@@ -252,7 +252,7 @@ def test_a_delay_is_counted_from_the_end_that_stands():
     world.is_away = True
     world.to(15_100)
     assert not world.group.partition_states
-    assert not any(topic.rests for topic in world.group.topics.values())
+    assert not any(topic.idle_spans for topic in world.group.topics.values())
     world.to(20_000)
     world.is_away = False
     while not ends(world):

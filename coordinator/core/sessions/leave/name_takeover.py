@@ -47,26 +47,26 @@ def wait(
         Refused: UNRELEASED_INSTANCE_ID: a process that was started later waits already;
             FENCED_INSTANCE_ID: an old stream.
     """
-    heir = group.waiting.get(command.name)
+    queued = group.waiting.get(command.name)
     left_ms = max(0, until_ms - step.now_ms)
-    if heir is not None and heir.record.incarnation == command.incarnation:
-        check_stream(heir, command)
-    elif heir is not None and heir.record.started_at_ms > command.started_at_ms:
+    if queued is not None and queued.record.incarnation == command.incarnation:
+        check_stream(queued, command)
+    elif queued is not None and queued.record.started_at_ms > command.started_at_ms:
         raise Refused(ErrorCode.UNRELEASED_INSTANCE_ID, retry_after_ms=max(1, left_ms))
-    if heir is not None and heir.stream_id is not None:
-        step.out.end_stream(heir.stream_id, SUPERSEDED)
-        restart_backoff.note(group.restart_backoffs, heir, step)
-    if heir is None or heir.record.incarnation != command.incarnation:
-        heir = group.waiting[command.name] = SessionMember(record)
+    if queued is not None and queued.stream_id is not None:
+        step.out.end_stream(queued.stream_id, SUPERSEDED)
+        restart_backoff.note(group.restart_backoffs, queued, step)
+    if queued is None or queued.record.incarnation != command.incarnation:
+        queued = group.waiting[command.name] = SessionMember(record)
     else:  # It may declare something else now.
-        known = heir.record
+        known = queued.record
         record = replace(record, member_id=known.member_id, session_id=known.session_id)
-        heir.record = heir.decided = record
-    heir.stream_id, heir.stream_number = command.call_id, command.stream_number
-    heir.stream_since_ms = heir.last_beat_ms = step.now_ms
-    heir.is_ready = command.ready
-    step.out.open_stream(command.call_id, group.group_id, heir.member_id)
-    return heir
+        queued.record = queued.decided = record
+    queued.stream_id, queued.stream_number = command.call_id, command.stream_number
+    queued.stream_since_ms = queued.last_beat_ms = step.now_ms
+    queued.is_ready = command.ready
+    step.out.open_stream(command.call_id, group.group_id, queued.member_id)
+    return queued
 
 
 def check_stream(member: SessionMember, command: Attach) -> None:
@@ -85,38 +85,40 @@ def check_stream(member: SessionMember, command: Attach) -> None:
         )
 
 
-def told_to_wait(heir: SessionMember, message: str, until_ms: int, now_ms: int) -> AttachReply:
+def asked_to_wait(queued: SessionMember, message: str, until_ms: int, now_ms: int) -> AttachReply:
     """The answer to a process that waits."""
-    heir.mailbox.version += 1
+    queued.mailbox.version += 1
     return AttachReply(
         standing=Standing.WAITING,
         message=message,
-        session_id=heir.record.session_id,
-        member_id=heir.member_id,
-        lease_ms=heir.record.lease_ms,
+        session_id=queued.record.session_id,
+        member_id=queued.member_id,
+        lease_ms=queued.record.lease_ms,
         retry_after_ms=max(0, until_ms - now_ms),
-        orders=Orders(heir.mailbox.version, -1, (), why="another process has the name"),
+        orders=Orders(queued.mailbox.version, -1, (), why="another process has the name"),
     )
 
 
-def heard_heir(group: SessionGroup, member: SessionMember, now_ms: int) -> SessionMember | None:
+def queued_and_alive(
+    group: SessionGroup, member: SessionMember, now_ms: int
+) -> SessionMember | None:
     """The process that waits for a member's name, if it has been heard within its lease."""
-    heir = group.waiting.get(member.record.name)
-    if heir is None or heir.stream_id is None or heir.ends_at_ms <= now_ms:
+    queued = group.waiting.get(member.record.name)
+    if queued is None or queued.stream_id is None or queued.ends_at_ms <= now_ms:
         return None
-    return heir
+    return queued
 
 
-def is_forgotten(group: SessionGroup, heir: SessionMember) -> bool:
+def is_forgotten(group: SessionGroup, queued: SessionMember) -> bool:
     """True if the name that a process waits for has nobody: it was not heard when the member of
     that name ended, and is heard again."""
-    name = heir.record.name
+    name = queued.record.name
     has_owner = name in group.names or name in group.reserved_names or name in group.arriving_names
-    return not has_owner and group.waiting.get(name) is heir
+    return not has_owner and group.waiting.get(name) is queued
 
 
 def records(
-    group: SessionGroup, member: SessionMember, heir: SessionMember, now_ms: int, numbers: Numbers
+    group: SessionGroup, member: SessionMember, queued: SessionMember, now_ms: int, numbers: Numbers
 ) -> tuple[list[Record], list[TopicPartition]]:
     """The heir's admission and what it inherits; with the partitions that the records are about.
 
@@ -128,10 +130,10 @@ def records(
         for partition in group.partitions_of(member.member_id)
         if not _goes_on(group, partition)
     ]
-    records: list[Record] = [heir.record]
+    records: list[Record] = [queued.record]
     if mine:
-        grants = grants_of(heir.member_id, mine, numbers.next_tokens, member.member_id)
-        last_work.resume(group, heir.member_id, mine, now_ms)
+        grants = grants_of(queued.member_id, mine, numbers.next_tokens, member.member_id)
+        last_work.resume(group, queued.member_id, mine, now_ms)
         records.append(PartitionsGranted(group.group_id, grants))
     for partition, handoff in group.open_handoffs():
         if handoff.successor != member.member_id or group.partition_state(partition).writes_pending:
@@ -144,7 +146,7 @@ def records(
                 *partition,
                 handoff.phase,
                 numbers.next_handoff() if is_new else handoff.handoff_id,
-                heir.member_id,
+                queued.member_id,
                 phases.remaining_ms(handoff, now_ms) if is_new else handoff.length_ms,
                 handoff.position,
                 group.token(partition),
@@ -160,19 +162,19 @@ def _goes_on(group: SessionGroup, partition: TopicPartition) -> bool:
     return is_drained or group.partition_state(partition).release is not None
 
 
-def inherit(group: SessionGroup, heir_id: str, now_ms: int) -> SessionMember | None:
+def inherit(group: SessionGroup, queued_id: str, now_ms: int) -> SessionMember | None:
     """The records are durable: the process that waited is the member of its name."""
-    member = group.members.get(heir_id)
+    member = group.members.get(queued_id)
     if member is None:
         return None
-    heir = group.waiting.get(member.record.name)
-    if heir is None or heir.member_id != heir_id:
+    queued = group.waiting.get(member.record.name)
+    if queued is None or queued.member_id != queued_id:
         return member  # Its stream has ended meanwhile.
     del group.waiting[member.record.name]
-    heir.record = heir.decided = member.record
-    heir.declaration = member.declaration
-    heir.forced = member.forced
-    heir.progress_at_ms = now_ms
-    group.members[heir_id] = heir
-    heir.mailbox.attached = heir.mailbox.whole = heir.unanswered is None
-    return heir
+    queued.record = queued.decided = member.record
+    queued.declaration = member.declaration
+    queued.forced = member.forced
+    queued.progress_at_ms = now_ms
+    group.members[queued_id] = queued
+    queued.mailbox.attached = queued.mailbox.whole = queued.unanswered is None
+    return queued

@@ -23,7 +23,7 @@ class PartitionReaders:
 
 
 @dataclass(slots=True, eq=False)
-class Rest:
+class ClassicIdleSpan:
     """A partition that nobody works on. `owner` is the last owner's instance id or member id.
 
     It stopped between `earliest_ms` (-1: unknown) and `latest_ms` (-1: it may still work).
@@ -45,10 +45,10 @@ class Rest:
 
 
 @dataclass(slots=True, eq=False)
-class Rests:
-    """All rests of a group. `round`: of the cooperative rebalance that they are part of, or 0."""
+class IdleSpans:
+    """All idle spans of a group. `round`: of the cooperative rebalance they are part of, or 0."""
 
-    of: dict[Partition, Rest] = field(default_factory=dict)
+    of: dict[Partition, ClassicIdleSpan] = field(default_factory=dict)
     round: int = 0
 
     @property
@@ -58,7 +58,7 @@ class Rests:
         The next round hands those out. One that was given back before, and is not handed out then,
         may have no reader any more.
         """
-        return any(rest.is_open for rest in self.of.values())
+        return any(idle_span.is_open for idle_span in self.of.values())
 
 
 @dataclass(slots=True, eq=False)
@@ -72,15 +72,15 @@ class TakeOver:
     at_ms: int
     newest_record_ms: int
     session_ms: int
-    unheard: dict[str, MemberRecord] = field(default_factory=dict)
-    heard: set[str] = field(default_factory=set)
-    rests: dict[Partition, Rest] = field(default_factory=dict)
+    unseen: dict[str, MemberRecord] = field(default_factory=dict)
+    seen: set[str] = field(default_factory=set)
+    idle_spans: dict[Partition, ClassicIdleSpan] = field(default_factory=dict)
     waited: dict[Partition, tuple[int, int]] = field(default_factory=dict)
     store_went_back: bool = False
 
     def note_waits(self, commits: Iterable[PartitionCommit], now_ms: int) -> None:
         """Note how long commits had no answer: their owner has done nothing else meanwhile."""
-        if self.unheard or self.heard:
+        if self.unseen or self.seen:
             for commit in commits:
                 if commit.waited_ms > 0:
                     span = now_ms - commit.waited_ms, now_ms
