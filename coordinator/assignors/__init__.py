@@ -18,7 +18,7 @@ member that is only imported pays for none of them.
 
 from typing import TYPE_CHECKING
 
-from coordinator.assignors.base import Assignor, ClusterView, RebalanceProtocol, Subscription
+from coordinator.assignors.base import Assignor, ClusterMetadata, RebalanceProtocol, Subscription
 from coordinator.assignors.partitions import TopicPartition
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 __all__ = [
     "BUILT_IN",
     "Assignor",
-    "ClusterView",
+    "ClusterMetadata",
     "CooperativeStickyAssignor",
     "RangeAssignor",
     "RebalanceProtocol",

@@ -46,7 +46,7 @@ class Subscription:
     user_data: bytes | None = None
     """The assignor's own bytes; the sticky assignors store the previous assignment in them."""
     rack: str | None = None
-    """The member's rack (`client.rack`), named as in `ClusterView.racks`."""
+    """The member's rack (`client.rack`), named as in `ClusterMetadata.racks`."""
     instance_id: str | None = None
     """`group.instance.id` of a static member (KIP-345)."""
     unwanted: tuple[TopicPartition, ...] = ()
@@ -55,7 +55,7 @@ class Subscription:
 
 
 @dataclass(frozen=True, slots=True)
-class ClusterView:
+class ClusterMetadata:
     """The topics of the cluster, as the leader sees them."""
 
     partitions: Mapping[str, int]
@@ -79,7 +79,7 @@ class Assignor(Protocol):
         """
 
     def assign(
-        self, view: ClusterView, members: Mapping[str, Subscription]
+        self, view: ClusterMetadata, members: Mapping[str, Subscription]
     ) -> dict[str, list[TopicPartition]]:
         """Assign partitions to members.
 
@@ -106,7 +106,7 @@ def in_member_order(members: Mapping[str, Subscription]) -> list[str]:
 
 
 def subscribers_by_topic(
-    view: ClusterView, members: Mapping[str, Subscription]
+    view: ClusterMetadata, members: Mapping[str, Subscription]
 ) -> dict[str, list[str]]:
     """Topic to its subscribers in member order; topics that have metadata, sorted by name."""
     subscribers: dict[str, list[str]] = {}

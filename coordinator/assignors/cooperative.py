@@ -28,7 +28,7 @@ Source: KIP-429; Kafka `CooperativeStickyAssignor`.
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from coordinator.assignors.base import ClusterView, RebalanceProtocol, Subscription
+from coordinator.assignors.base import ClusterMetadata, RebalanceProtocol, Subscription
 from coordinator.assignors.claims import believed_owners, held
 from coordinator.assignors.partitions import TopicPartition
 from coordinator.assignors.sticky import assign_stickily
@@ -45,7 +45,7 @@ class CooperativeStickyAssignor:
     )
 
     def assign(
-        self, view: ClusterView, members: Mapping[str, Subscription]
+        self, view: ClusterMetadata, members: Mapping[str, Subscription]
     ) -> dict[str, list[TopicPartition]]:
         """See `Assignor.assign`, except that partitions on the move are in no list.
 

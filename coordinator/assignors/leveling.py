@@ -17,7 +17,7 @@ Before the search, the heaviest members hand over directly to the lightest while
 It is no more than a shortcut: a search finds one path for each member in need, at the price
 of looking at everything; for 100 members joining 1,000 it took 6 s without the shortcut.
 
-Cost of one turn: the members reached, their topics, and the holders of these. Turns: the
+Cost of one turn: the members reached, their topics, and the holders of these. CallScheduler: the
 height from the least loaded to the level, plus the number of different final levels.
 
 Source: Harvey, Ladner, Lovász, Tamir, "Semi-matchings for bipartite graphs and load
@@ -32,11 +32,13 @@ from heapq import heapify, heappop, heappush
 Holding = list[dict[int, list[int]]]
 """Dictionaries by topic: member to its partitions of the topic that may be moved; never empty."""
 
-Move = Callable[[int, int, int], None]
+LevelingMove = Callable[[int, int, int], None]
 """Called with topic, giver, taker; moves one partition in the `Holding`."""
 
 
-def level(loads: list[int], wanted: Sequence[Set[int]], holding: Holding, move: Move) -> None:
+def level(
+    loads: list[int], wanted: Sequence[Set[int]], holding: Holding, move: LevelingMove
+) -> None:
     """Move partitions until no path is worth taking.
 
     Args:
@@ -68,7 +70,7 @@ def level(loads: list[int], wanted: Sequence[Set[int]], holding: Holding, move: 
 
 
 def _hand_over_directly(
-    loads: list[int], wanted: Sequence[Set[int]], holding: Holding, move: Move
+    loads: list[int], wanted: Sequence[Set[int]], holding: Holding, move: LevelingMove
 ) -> None:
     """Hand over from the heaviest to the lightest that wants any of its topics, while that helps.
 

@@ -22,7 +22,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from coordinator.assignors.base import (
-    ClusterView,
+    ClusterMetadata,
     RebalanceProtocol,
     Subscription,
     subscribers_by_topic,
@@ -40,7 +40,7 @@ class RangeAssignor:
     protocols: tuple[RebalanceProtocol, ...] = (RebalanceProtocol.EAGER,)
 
     def assign(
-        self, view: ClusterView, members: Mapping[str, Subscription]
+        self, view: ClusterMetadata, members: Mapping[str, Subscription]
     ) -> dict[str, list[TopicPartition]]:
         assignment: dict[str, list[TopicPartition]] = {member_id: [] for member_id in members}
         co_partitioned: dict[tuple[tuple[str, ...], int], list[str]] = {}
@@ -72,7 +72,7 @@ def _runs(partition_count: int, subscriber_count: int) -> list[int]:
 
 
 def _near(
-    view: ClusterView, topics: Sequence[str], count: int, racks: Sequence[str | None]
+    view: ClusterMetadata, topics: Sequence[str], count: int, racks: Sequence[str | None]
 ) -> list[frozenset[str]]:
     """Best racks of each partition number: those of members near the most of `topics`."""
     wanted = sorted({rack for rack in racks if rack is not None})

@@ -20,7 +20,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from coordinator.assignors.base import (
-    ClusterView,
+    ClusterMetadata,
     RebalanceProtocol,
     Subscription,
     in_member_order,
@@ -38,7 +38,7 @@ class RoundRobinAssignor:
     protocols: tuple[RebalanceProtocol, ...] = (RebalanceProtocol.EAGER,)
 
     def assign(
-        self, view: ClusterView, members: Mapping[str, Subscription]
+        self, view: ClusterMetadata, members: Mapping[str, Subscription]
     ) -> dict[str, list[TopicPartition]]:
         assignment: dict[str, list[TopicPartition]] = {member_id: [] for member_id in members}
         order = in_member_order(members)

@@ -54,7 +54,12 @@ from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 from heapq import heapify, heapreplace
 
-from coordinator.assignors.base import ClusterView, RebalanceProtocol, Subscription, in_member_order
+from coordinator.assignors.base import (
+    ClusterMetadata,
+    RebalanceProtocol,
+    Subscription,
+    in_member_order,
+)
 from coordinator.assignors.claims import believed_owners, remembered
 from coordinator.assignors.consumer_protocol import PreviousAssignment
 from coordinator.assignors.leveling import Holding, level
@@ -73,7 +78,7 @@ class StickyAssignor:
     protocols: tuple[RebalanceProtocol, ...] = (RebalanceProtocol.EAGER,)
 
     def assign(
-        self, view: ClusterView, members: Mapping[str, Subscription]
+        self, view: ClusterMetadata, members: Mapping[str, Subscription]
     ) -> dict[str, list[TopicPartition]]:
         """See `Assignor.assign`. What members held is in their user data, see `claims`."""
         pasts = {member_id: remembered(member) for member_id, member in members.items()}
@@ -81,7 +86,7 @@ class StickyAssignor:
 
 
 def assign_stickily(
-    view: ClusterView,
+    view: ClusterMetadata,
     members: Mapping[str, Subscription],
     pasts: Mapping[str, PreviousAssignment],
 ) -> dict[str, list[TopicPartition]]:
@@ -109,7 +114,7 @@ class _Table:
 
     def __init__(
         self,
-        view: ClusterView,
+        view: ClusterMetadata,
         members: Mapping[str, Subscription],
         pasts: Mapping[str, PreviousAssignment],
     ) -> None:
@@ -131,7 +136,7 @@ class _Table:
         self.owner_before = self._owners_before(view)
         self.holder = list(self.owner_before)
 
-    def _owners_before(self, view: ClusterView) -> list[int]:
+    def _owners_before(self, view: ClusterMetadata) -> list[int]:
         """Owner of each partition: a member with a valid claim that still wants it, or _NOBODY."""
         number_of = {member_id: number for number, member_id in enumerate(self.member_ids)}
         owners = [_NOBODY] * len(self.partitions)
@@ -165,7 +170,7 @@ class _Table:
         return dict(zip(self.member_ids, shares, strict=True))
 
 
-def _wanted_topics(view: ClusterView, subscribed: Sequence[tuple[str, ...]]) -> list[Set[str]]:
+def _wanted_topics(view: ClusterMetadata, subscribed: Sequence[tuple[str, ...]]) -> list[Set[str]]:
     """Wanted topics of each member that have partitions; equal lists share one set."""
     wanted: list[Set[str]] = []
     before: tuple[str, ...] | None = None

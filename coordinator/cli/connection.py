@@ -77,7 +77,7 @@ def resolve(options: argparse.Namespace) -> None:
     """
     # Its lines from C++ are for those who debug it; errors come back as values.
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")
-    from coordinator.client.forms import STORES
+    from coordinator.client.validation import STORES
     from coordinator.dial import Credentials
 
     environment = os.environ

@@ -6,7 +6,7 @@ import resource
 from collections.abc import Callable
 
 from coordinator.security.loading import Security
-from coordinator.service.grpc.server import CoordinatorServer
+from coordinator.service.grpc.server import GrpcServer
 
 NEEDS_EXTRA = "kafka_listen needs the extra: consumer-group-coordinator[kafka-listener]"
 
@@ -19,7 +19,7 @@ class CannotServeKafka(Exception):
 
 
 async def serve_kafka(
-    server: CoordinatorServer,
+    server: GrpcServer,
     security: Security,
     *,
     failure: Callable[[str, BaseException | None], None],

@@ -40,7 +40,7 @@ class Target:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class ResetPlan:
     """New offsets, and sentences about those that are not what was asked for."""
 
     offsets: dict[TopicPartition, int]
@@ -52,7 +52,7 @@ def plan(
     selections: Sequence[Selection],
     target: Target,
     logs: LogOffsets,
-) -> Plan:
+) -> ResetPlan:
     """The new offset of each partition, within its log as far as that is known.
 
     Args:
@@ -63,7 +63,7 @@ def plan(
         ValueError: an offset is none, or the file cannot be parsed.
     """
     if target.file is not None:
-        return Plan(_from_file(target.file))
+        return ResetPlan(_from_file(target.file))
     partitions = chosen(selections, current.keys() | logs.rows.keys())
     if not partitions:
         raise LookupError("The group has no committed offsets: name partitions by --topic t:0-3.")
@@ -75,7 +75,7 @@ def plan(
     ]
     if len(moved) > NAMED_MAX:
         notes.append(f"So it is with {len(moved) - NAMED_MAX} more partitions.")
-    return Plan(new, notes)
+    return ResetPlan(new, notes)
 
 
 def live_warning(group_id: str, state: str, members: int) -> str | None:

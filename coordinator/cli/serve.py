@@ -29,7 +29,7 @@ from coordinator.runtime.stores import Stores, open_stores
 from coordinator.security.loading import Security
 from coordinator.security.tokens import new_token
 from coordinator.service.grpc.replica_service import Peers
-from coordinator.service.grpc.server import CoordinatorServer
+from coordinator.service.grpc.server import GrpcServer
 from coordinator.service.otel import CannotTrace, open_tracer
 from coordinator.service.tracing import NO_TRACES, Tracer
 from coordinator.settings import Settings
@@ -94,7 +94,7 @@ async def _serve(
         planner=planner,
         on_end=lambda why: _end(why, logger, stopping, id_taken),
     )
-    server = CoordinatorServer(
+    server = GrpcServer(
         node,
         on_malformed=sinks.malformed,
         on_heartbeat=sinks.heartbeat,
@@ -172,7 +172,7 @@ async def _reserve(
     return token
 
 
-async def _announce(stores: Stores, server: CoordinatorServer, security: Security) -> None:
+async def _announce(stores: Stores, server: GrpcServer, security: Security) -> None:
     """Have clients that know the store find this node. Raises `LogError`."""
     stores.announce(server.advertised, security.token)
     if stores.reservations is not None:
@@ -195,7 +195,7 @@ async def _until_told(stopping: asyncio.Event, security: Security, parent: Paren
         asyncio.get_running_loop().remove_reader(sys.stdin)
 
 
-async def _stop(server: CoordinatorServer, logger: Any) -> None:
+async def _stop(server: GrpcServer, logger: Any) -> None:
     """Drain and hand over within a time limit; whatever was acknowledged is durable already."""
     most_s = server.node.settings.serving.drain_timeout_ms / 1000 + HAND_OVER_S
     try:
@@ -216,13 +216,13 @@ def _tracer(config: ObserveConfig, name: str) -> tuple[Tracer, Callable[[], None
     return open_tracer(config.otel_endpoint, config.otel_sample_percent, name)
 
 
-def _attach(sinks: EventSinks, server: CoordinatorServer, metrics: Metrics) -> None:
+def _attach(sinks: EventSinks, server: GrpcServer, metrics: Metrics) -> None:
     loop = asyncio.get_running_loop()
     sinks.metrics = metrics
     sinks.on_store = lambda is_there: loop.call_soon_threadsafe(server.show_store, is_there)
 
 
-def _metrics_of(server: CoordinatorServer, pauses: ShortPauses, security: Security) -> Metrics:
+def _metrics_of(server: GrpcServer, pauses: ShortPauses, security: Security) -> Metrics:
     node = server.node
     patterns = node.settings.observe.metrics_groups.split(",")
     return Metrics(
@@ -242,7 +242,7 @@ def _metrics_of(server: CoordinatorServer, pauses: ShortPauses, security: Securi
     )
 
 
-async def _load(server: CoordinatorServer, stopping: asyncio.Event) -> bool:
+async def _load(server: GrpcServer, stopping: asyncio.Event) -> bool:
     """Load all shards; False if the node was told to stop meanwhile."""
     loading = asyncio.create_task(server.load())
     stop_task = asyncio.create_task(stopping.wait())

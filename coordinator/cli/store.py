@@ -74,7 +74,7 @@ def _sql(options: argparse.Namespace) -> int:
 
 
 def _cluster(text: str) -> str:
-    from coordinator.settings.forms import cluster_name
+    from coordinator.settings.parsers import cluster_name
 
     try:
         return cluster_name(text)

@@ -34,7 +34,7 @@ from coordinator.storage.coordination import (
     Session,
     ShardState,
 )
-from coordinator.storage.log import Ambiguous, Unavailable
+from coordinator.storage.log import Ambiguous, LogUnavailable
 
 SELF_FENCE = 0.8
 """Fraction of the session's timeout, counted from its last renewal, after which the node answers
@@ -215,7 +215,7 @@ class ClusterRunner:
         self._let_go_of_all()
         self._refuse_requests()
         if session is not None:
-            with contextlib.suppress(Unavailable, Ambiguous):
+            with contextlib.suppress(LogUnavailable, Ambiguous):
                 await self._coordination.leave(session)
         await self._coordination.close()
 
@@ -290,7 +290,7 @@ class ClusterRunner:
                 self._let_go_of_all()
                 self._callbacks.end(str(error))
                 return
-            except (Unavailable, Ambiguous) as error:
+            except (LogUnavailable, Ambiguous) as error:
                 self.begin_anew()
                 self._report(f"the cluster's store does not answer: {error}")
                 pause_s = RETRY_S

@@ -20,7 +20,7 @@ from coordinator.operator.admin import GroupAdmin
 from coordinator.printable import printable
 from coordinator.security.authenticator import bearer_token
 from coordinator.security.doorkeeper import unauthorized
-from coordinator.web.messages import Request, Response, text
+from coordinator.web.messages import HttpRequest, Response, text
 
 CONTENT_TYPES = {
     ".html": "text/html; charset=utf-8",
@@ -53,7 +53,7 @@ class Console:
             if PurePath(file.name).suffix in CONTENT_TYPES
         }
 
-    def __call__(self, request: Request) -> Response:
+    def __call__(self, request: HttpRequest) -> Response:
         """Answer a request for a file or for data."""
         if request.path in self._files:
             return self._files[request.path]
@@ -77,7 +77,7 @@ class Console:
             return text(HTTPStatus.BAD_GATEWAY, f"no answer: {said}")
         return Response(HTTPStatus.OK, kind, body)
 
-    def _of_reader(self, request: Request) -> Credentials:
+    def _of_reader(self, request: HttpRequest) -> Credentials:
         """Return the reader's credentials; with the node's, readers would see what they may not."""
         if not self._needs_token:
             return self._credentials
@@ -94,7 +94,7 @@ def _json(view: View) -> Answer:
     return "application/json", json.dumps(answer).encode()
 
 
-def _number(request: Request, name: str) -> int:
+def _number(request: HttpRequest, name: str) -> int:
     """Number in a query; 0 if it is missing.
 
     Raises:
@@ -106,28 +106,28 @@ def _number(request: Request, name: str) -> int:
     return int(value)
 
 
-def _groups(admin: GroupAdmin, request: Request) -> Answer:
+def _groups(admin: GroupAdmin, request: HttpRequest) -> Answer:
     ask = {name: request.first(name) for name in ("find", "state", "sort")}
     return _json(views.groups(admin, **ask, page=_number(request, "page")))
 
 
-def _group(admin: GroupAdmin, request: Request) -> Answer:
+def _group(admin: GroupAdmin, request: HttpRequest) -> Answer:
     members, partitions = _number(request, "members"), _number(request, "partitions")
     ask = {name: request.first(name) for name in ("find", "sort")}
     group_id = request.first("group")
     return _json(views.group(admin, group_id, members=members, partitions=partitions, **ask))
 
 
-def _rebalances(admin: GroupAdmin, request: Request) -> Answer:
+def _rebalances(admin: GroupAdmin, request: HttpRequest) -> Answer:
     return _json(views.rebalances(admin, request.first("group")))
 
 
-def _generation(admin: GroupAdmin, request: Request) -> Answer:
+def _generation(admin: GroupAdmin, request: HttpRequest) -> Answer:
     number = _number(request, "generation")
     return _json(views.generation(admin, request.first("group"), number))
 
 
-def _timeline(admin: GroupAdmin, request: Request) -> Answer:
+def _timeline(admin: GroupAdmin, request: HttpRequest) -> Answer:
     """Picture of the rebalance that led to a generation and, if it is given, began at `started`."""
     wanted, started = _number(request, "generation"), _number(request, "started")
     for rebalance in admin.journal(request.first("group")).rebalances:
@@ -138,11 +138,11 @@ def _timeline(admin: GroupAdmin, request: Request) -> Answer:
     raise LookupError("the journal has no such rebalance")
 
 
-def _nodes(admin: GroupAdmin, request: Request) -> Answer:
+def _nodes(admin: GroupAdmin, request: HttpRequest) -> Answer:
     return _json(views.nodes(admin, page=_number(request, "page")))
 
 
-_ANSWERS: dict[str, Callable[[GroupAdmin, Request], Answer]] = {
+_ANSWERS: dict[str, Callable[[GroupAdmin, HttpRequest], Answer]] = {
     "/api/groups": _groups,
     "/api/group": _group,
     "/api/rebalances": _rebalances,

@@ -16,7 +16,7 @@ from coordinator.core.errors import ErrorCode
 from coordinator.core.group import Group
 from coordinator.core.group_table import GroupTable
 from coordinator.core.outcome import Outcome
-from coordinator.core.sessions import settling
+from coordinator.core.sessions import reconciling
 from coordinator.core.sessions.group import SessionGroup
 from coordinator.core.sessions.step import Step
 
@@ -114,18 +114,18 @@ def without(answer: Callable[[Any, Outcome], None]) -> HandlerWithoutGroup:
 
 
 def settled(
-    handle: settling.SessionHandler,
+    handle: reconciling.SessionHandler,
 ) -> Handler[SessionGroup]:
     """Adapt a handler of session groups, which settles the group, and forgets it if it is unused.
 
-    See `settling.handle`.
+    See `reconciling.handle`.
     """
 
     def handle_and_reconcile(
         table: GroupTable, group: SessionGroup, command: Any, now_ms: int, out: Outcome
     ) -> None:
         try:
-            settling.handle(handle, group, command, Step(now_ms, out, table.context))
+            reconciling.handle(handle, group, command, Step(now_ms, out, table.context))
         finally:
             if group.is_unused:
                 del table.groups[group.group_id]

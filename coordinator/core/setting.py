@@ -19,7 +19,7 @@ class InvalidSetting(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
-class Bounds:
+class SettingBounds:
     """Lowest and highest value of a number. `unit` is empty if it measures nothing (a port)."""
 
     low: int
@@ -42,13 +42,13 @@ class Setting:
     """The metadata of one setting. `allowed`: bounds, choices or a form; None: all of its type."""
 
     default: Value
-    allowed: Bounds | tuple[str, ...] | Form | None
+    allowed: SettingBounds | tuple[str, ...] | Form | None
     meaning: str
 
     @property
-    def bounds(self) -> Bounds | None:
+    def bounds(self) -> SettingBounds | None:
         """The bounds of a number; None for anything else."""
-        return self.allowed if isinstance(self.allowed, Bounds) else None
+        return self.allowed if isinstance(self.allowed, SettingBounds) else None
 
     @property
     def choices(self) -> tuple[str, ...]:
@@ -64,7 +64,7 @@ class Setting:
         kind, allowed = type(self.default), self.allowed
         if type(value) is not kind:  # Not `isinstance`: True is no number.
             raise InvalidSetting(f"{name} is {value!r}; it takes {_FORMS[kind]}")
-        if isinstance(allowed, Bounds):
+        if isinstance(allowed, SettingBounds):
             if not allowed.low <= value <= allowed.high:  # type: ignore[operator]
                 raise InvalidSetting(
                     f"{name} is {value}; it may be {allowed.low} to {allowed.high}"
@@ -91,7 +91,7 @@ class Setting:
 
 
 def setting(
-    default: Value, allowed: Bounds | tuple[str, ...] | Form | None, meaning: str
+    default: Value, allowed: SettingBounds | tuple[str, ...] | Form | None, meaning: str
 ) -> Any:  # Any: what `field` returns.
     """Declare a field of a `Section`."""
     return field(default=default, metadata={"setting": Setting(default, allowed, meaning)})

@@ -1,7 +1,7 @@
 """Walks over the bytes of a request before the library reads them, and checks every length.
 
-kio makes room for as many items as an array says it has: for two milliards the process is ended by
-the memory that it cannot have, and no exception tells of it. And an item that is a byte on the wire
+kio allocates as many items as an array says it has: a length of two billion would exhaust memory
+and end the process without an exception. And an item that is a byte on the wire
 is a hundred once it is read. So each length has to fit into the bytes that are left, and all items
 together may be so many. What the bytes mean is kio's business.
 

@@ -25,7 +25,7 @@ GroupStatsSource = Callable[[Callable[[str], bool]], Iterable[GroupStats]]
 """Returns the numbers of the groups that a predicate selects, by id."""
 
 
-class Listed:
+class GroupFilter:
     """Predicate: whether a group has series of its own.
 
     Args:

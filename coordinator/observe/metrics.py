@@ -49,7 +49,7 @@ from coordinator.observe.gauges import (
 )
 from coordinator.observe.kafka_metrics import KafkaStats, kafka_metrics
 from coordinator.observe.labels import snake_case
-from coordinator.observe.listed_groups import GroupStatsSource, Listed, ListedGroups
+from coordinator.observe.listed_groups import GroupFilter, GroupStatsSource, ListedGroups
 from coordinator.observe.overload_gauges import OverloadStats, overload_metrics
 from coordinator.observe.rebalance_metrics import RebalanceMetrics
 from coordinator.observe.security_gauges import Secured, security_metrics
@@ -86,7 +86,7 @@ class Metrics:
         calls: Callable[[], Mapping[tuple[str, str], int]],
         loop_lag_p99_s: Callable[[], float] = lambda: 0.0,
         heartbeats: Callable[[], int] = lambda: 0,
-        latencies: Callable[[], Mapping[str, Latency]] = dict,
+        latencies: Callable[[], Mapping[str, LatencyCounts]] = dict,
         cluster: Callable[[], ClusterStats] | None = None,
         pauses: Pauses | None = None,
         overload: Callable[[], OverloadStats] | None = None,
@@ -103,7 +103,7 @@ class Metrics:
         PlatformCollector(registry=self.registry)
         GCCollector(registry=self.registry)
         counter = partial(Counter, registry=self.registry)
-        self._listed_groups = ListedGroups(Listed(groups), group_stats) if groups else None
+        self._listed_groups = ListedGroups(GroupFilter(groups), group_stats) if groups else None
         self._rebalances = counter(
             "coordinator_rebalances", "Rebalances that were started, by cause.", ["cause"]
         )
@@ -241,7 +241,7 @@ class LogMetrics:
         self._flushed_appends.observe(appends)
 
 
-class Latency(Protocol):
+class LatencyCounts(Protocol):
     """Histogram of calls: one count per bound, and one above all."""
 
     @property
@@ -253,7 +253,7 @@ class Latency(Protocol):
 
 
 def call_metrics(
-    answered: Mapping[tuple[str, str], int], heartbeats: int, latencies: Mapping[str, Latency]
+    answered: Mapping[tuple[str, str], int], heartbeats: int, latencies: Mapping[str, LatencyCounts]
 ) -> Iterable[Metric]:
     """Metrics of calls of all transports. The event loop writes them while a scrape reads them."""
     calls = CounterMetricFamily(

@@ -10,7 +10,7 @@ from http import HTTPStatus
 from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import choose_encoder
 
-from coordinator.web.messages import Handler, Request, Response, text
+from coordinator.web.messages import Handler, HttpRequest, Response, text
 
 PATHS = ("/metrics", "/")
 GZIP_LEVEL = 6
@@ -24,7 +24,7 @@ _NEVER = re.compile(r"q\s*=\s*0(\.0*)?")
 def metrics_page(registry: CollectorRegistry) -> Handler:
     """The handler of /metrics; `name[]` in the query restricts it to those names."""
 
-    def answer(request: Request) -> Response:
+    def answer(request: HttpRequest) -> Response:
         if request.path not in PATHS:
             return text(HTTPStatus.NOT_FOUND, "no such page; the metrics are at /metrics")
         encode, content_type = _encoder(request.headers.get("accept", ""))

@@ -52,12 +52,12 @@ class Removed(Protocol):
     code: str
 
 
-class Range(Protocol):
+class TimelineRange(Protocol):
     first: int
     last: int
 
 
-class Move(Protocol):
+class TimelineMove(Protocol):
     topic: str
     partition_count: int
     from_member_id: str
@@ -72,7 +72,7 @@ class Move(Protocol):
     unowned_ms_max: int
 
     @property
-    def partitions(self) -> Sequence[Range]: ...
+    def partitions(self) -> Sequence[TimelineRange]: ...
 
 
 class Rebalance(Protocol):
@@ -93,7 +93,7 @@ class Rebalance(Protocol):
     @property
     def removed(self) -> Sequence[Removed]: ...
     @property
-    def moves(self) -> Sequence[Move]: ...
+    def moves(self) -> Sequence[TimelineMove]: ...
 
 
 @dataclass(frozen=True, slots=True)

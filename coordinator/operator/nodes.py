@@ -8,7 +8,7 @@ from typing import Any, Self, TypeVar
 import grpc
 
 from coordinator.client.codes import code_name
-from coordinator.client.transport.surroundings import opener
+from coordinator.client.transport.process_environment import opener
 from coordinator.dial import Credentials, address_of
 from coordinator.node_source import NodeSource
 from coordinator.v1 import cluster_pb2, cluster_pb2_grpc, group_pb2, group_pb2_grpc

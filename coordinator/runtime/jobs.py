@@ -15,14 +15,14 @@ from coordinator.storage.log import (
     Fenced,
     Loaded,
     LogError,
+    LogUnavailable,
     TooLarge,
-    Unavailable,
 )
 
 _FAILURES: dict[type[LogError], AppendFailure] = {
     Fenced: AppendFailure.FENCED,
     Ambiguous: AppendFailure.AMBIGUOUS,
-    Unavailable: AppendFailure.UNAVAILABLE,
+    LogUnavailable: AppendFailure.UNAVAILABLE,
     TooLarge: AppendFailure.TOO_LARGE,
 }
 
@@ -60,5 +60,5 @@ def job_failed(job: Job, error: Exception) -> LogFailed | FoundDamage | Broken:
         return FoundDamage(job, error)
     if not isinstance(error, LogError):
         return Broken(error, job)
-    is_lasting = isinstance(error, Unavailable) and error.is_lasting
+    is_lasting = isinstance(error, LogUnavailable) and error.is_lasting
     return LogFailed(job, _FAILURES[type(error)], is_lasting, str(error))

@@ -57,7 +57,7 @@ from coordinator.shard.followers import FetchedEntries, FetchEntries, FollowersC
 from coordinator.shard.outbox import Activate, Tick
 from coordinator.shard.shard import Shard
 from coordinator.shard.snapshots import Encoded
-from coordinator.storage.log import Damaged, Entry, GroupLog, Snapshot
+from coordinator.storage.log import Damaged, Entry, GroupLog, ShardSnapshot
 from timer.aio import AsyncTimerDriver
 from timer.clock import Clock
 
@@ -437,7 +437,7 @@ class ShardRunner:
                 return await self._compute(job.ask.state)
             case WriteSnapshot():
                 encoded = Encoded(job.records, codec.encode)
-                snapshot = Snapshot(job.sequence, job.next_offset, encoded)
+                snapshot = ShardSnapshot(job.sequence, job.next_offset, encoded)
                 await self._log.write_snapshot(job.fence, snapshot)
                 return encoded.size_bytes
 

@@ -32,7 +32,7 @@ RETRY_S_MAX = 30.0
 """Greatest pause after failures in a row of reading or applying entries; each is reported."""
 
 
-class Unreachable(Exception):
+class LeaderUnreachable(Exception):
     """The leader did not answer."""
 
 
@@ -137,7 +137,7 @@ class Standby:
                 for entry in fetched.entries:
                     add_entry(self._gathered, entry, self.clock.now_ms())
                 failures = 0
-            except Unreachable as error:
+            except LeaderUnreachable as error:
                 self.silent.failed(leader, str(error))
                 await asyncio.sleep(RETRY_S)
             except Exception as error:  # noqa: BLE001  # The log's trouble, damage, or our bug.

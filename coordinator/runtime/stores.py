@@ -19,7 +19,7 @@ from coordinator.storage.memory import MemoryLog
 from coordinator.storage.sqlite import SqliteLog
 
 if TYPE_CHECKING:
-    from coordinator.settings.forms import SharedStore
+    from coordinator.settings.parsers import SharedStore
     from coordinator.storage.etcd import EtcdLog
     from coordinator.storage.postgres import PostgresLog
     from coordinator.storage.postgres_lineage import PostgresStore

@@ -14,7 +14,7 @@ from coordinator.security.authenticator import Caller, bearer_token, principal_o
 from coordinator.security.errors import KeysUnavailable, Unauthenticated
 from coordinator.security.guard import DENIED, UNAUTHENTICATED, UNKNOWN, Guard, Refusal
 from coordinator.security.rules import Operation
-from coordinator.web.messages import Handler, Request, Response, text
+from coordinator.web.messages import Handler, HttpRequest, Response, text
 
 Tell = Callable[[Refusal], None]
 
@@ -37,7 +37,7 @@ class Doorkeeper:
     needs_token: bool
     tell: Tell
 
-    def refusal(self, request: Request) -> Response | None:
+    def refusal(self, request: HttpRequest) -> Response | None:
         """Return the response that refuses a request; None if it is allowed."""
         try:
             caller = self._caller(request)
@@ -66,7 +66,7 @@ class Doorkeeper:
             f"{caller.principal} may not {operation} on groups '*' ({decision.rule})",
         )
 
-    def _caller(self, request: Request) -> Caller:
+    def _caller(self, request: HttpRequest) -> Caller:
         token = bearer_token(request.headers.get("authorization"), also_basic=True)
         if token is not None:
             authenticator = self.guard.authenticator
@@ -80,7 +80,7 @@ class Doorkeeper:
 def behind(handler: Handler, doorkeeper: Doorkeeper) -> Handler:
     """Wrap a handler: requests that the doorkeeper refuses do not reach it."""
 
-    def answer(request: Request) -> Response:
+    def answer(request: HttpRequest) -> Response:
         return doorkeeper.refusal(request) or handler(request)
 
     return answer

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from coordinator.security.authenticator import Authenticator
-from coordinator.security.rules import Decision, Operation, Rules
+from coordinator.security.rules import AccessDecision, Operation, Rules
 
 REMEMBER_MOST = 100_000
 """Number of decisions in the cache."""
@@ -56,7 +56,7 @@ class Guard:
     def __init__(self, authenticator: Authenticator, rules: Rules | None) -> None:
         self.authenticator = authenticator
         self._rules = rules
-        self._decided: dict[tuple[str, tuple[Operation, ...], str | None], Decision] = {}
+        self._decided: dict[tuple[str, tuple[Operation, ...], str | None], AccessDecision] = {}
         self._decided_bytes = 0
         self.refusals: Counter[str] = Counter()
         """Number of refusals by reason."""
@@ -76,7 +76,7 @@ class Guard:
 
     def decide(
         self, principal: str, operations: tuple[Operation, ...], group: str | None
-    ) -> Decision:
+    ) -> AccessDecision:
         """Decide whether a principal may do one of the operations.
 
         Args:
@@ -109,10 +109,10 @@ class Guard:
 
     def _decide(
         self, principal: str, operations: tuple[Operation, ...], group: str | None
-    ) -> Decision:
+    ) -> AccessDecision:
         if self._rules is None:
-            return Decision(True, "there are no rules")
+            return AccessDecision(True, "there are no rules")
         if not operations:
-            return Decision(True, "recognised")
+            return AccessDecision(True, "recognised")
         decisions = [self._rules.decide(principal, one, group) for one in operations]
         return next((d for d in decisions if d.is_allowed), decisions[0])

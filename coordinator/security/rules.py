@@ -61,14 +61,14 @@ class Rule:
 
 
 @dataclass(frozen=True, slots=True)
-class Decision:
+class AccessDecision:
     """Result of an authorisation. `rule`: the rule that decided, in words."""
 
     is_allowed: bool
     rule: str
 
 
-_DENIED = Decision(False, DENIED_BY_DEFAULT)
+_DENIED = AccessDecision(False, DENIED_BY_DEFAULT)
 
 
 class Rules:
@@ -78,9 +78,9 @@ class Rules:
         # Rules that deny come first, and the first that applies decides.
         self._rules = sorted(rules, key=lambda rule: not rule.deny)
         # Decisions are made once, and shared by all entries of the guard's cache.
-        self._decisions = [Decision(not rule.deny, str(rule)) for rule in self._rules]
+        self._decisions = [AccessDecision(not rule.deny, str(rule)) for rule in self._rules]
 
-    def decide(self, principal: str, operation: Operation, group: str | None) -> Decision:
+    def decide(self, principal: str, operation: Operation, group: str | None) -> AccessDecision:
         """Decide whether a principal may do an operation, and by which rule.
 
         Args:

@@ -14,8 +14,8 @@ from coordinator.security.authenticator import WHAT_TO_DO
 from coordinator.security.authenticator import Caller as Identity
 from coordinator.security.guard import DENIED, UNAUTHENTICATED, UNKNOWN, Guard, Refusal, shown
 from coordinator.security.rules import Operation
-from coordinator.service.calls import Call, Caller
-from coordinator.service.refusals import Denied, Unauthenticated, Unavailable
+from coordinator.service.calls import Call, CallingPeer
+from coordinator.service.refusals import Denied, UnauthenticatedCall, UnavailableCall
 
 THREADS = 2
 """Threads that verify tokens, which may fetch keys: the event loop never waits for the network."""
@@ -32,8 +32,8 @@ class Access:
         """Identify the caller; again if its token has expired, or is no longer known.
 
         Raises:
-            Unauthenticated: no valid token or certificate.
-            Unavailable: the keys that verify tokens cannot be fetched.
+            UnauthenticatedCall: no valid token or certificate.
+            UnavailableCall: the keys that verify tokens cannot be fetched.
         """
         caller = call.caller
         identity = caller.identity
@@ -46,9 +46,9 @@ class Access:
             self._guard.tell(
                 Refusal(UNAUTHENTICATED, call.where, UNKNOWN, caller.peer, rule=reason)
             )
-            raise Unauthenticated(reason) from error
+            raise UnauthenticatedCall(reason) from error
         except errors.KeysUnavailable as error:
-            raise Unavailable(str(error)) from error
+            raise UnavailableCall(str(error)) from error
 
     async def authorise(self, call: Call) -> None:
         """Check that the caller has a required operation on every group that the call names.
@@ -83,19 +83,19 @@ class Access:
                 f"{shown(decision.rule)}): ask for a rule in auth_rules_file that allows it: {rule}"
             )
 
-    def sees_all(self, caller: Caller) -> bool:
+    def sees_all(self, caller: CallingPeer) -> bool:
         """True if no group has to be hidden from a caller."""
         return self._guard.may_read_everything(caller.principal)
 
-    def may_read(self, caller: Caller, group: str) -> bool:
+    def may_read(self, caller: CallingPeer, group: str) -> bool:
         """True if a caller may read a group."""
         return self.may(caller, Operation.READ, group)
 
-    def may(self, caller: Caller, operation: Operation, group: str) -> bool:
+    def may(self, caller: CallingPeer, operation: Operation, group: str) -> bool:
         """True if a caller has an operation on a group."""
         return self._guard.decide(caller.principal, (operation,), group).is_allowed
 
-    async def _identify(self, caller: Caller) -> Identity:
+    async def _identify(self, caller: CallingPeer) -> Identity:
         credential = caller.show()
         if credential.token is not None:
             authenticator = self._guard.authenticator

@@ -52,7 +52,7 @@ class Items:
 
 
 @dataclass(frozen=True, slots=True)
-class Text:
+class TextLimit:
     """Limit of a text, in characters."""
 
     most: int
@@ -76,7 +76,7 @@ class Elsewhere:
     answer: str
 
 
-Check: TypeAlias = Items | Text | Elsewhere
+Check: TypeAlias = Items | TextLimit | Elsewhere
 
 
 def check_of(limit: Limit) -> Check:
@@ -86,8 +86,8 @@ def check_of(limit: Limit) -> Check:
     return _items(limit) if limit.items else _text(limit)
 
 
-def _text(limit: Limit) -> Text:
-    return Text(limit.characters, limit.why)
+def _text(limit: Limit) -> TextLimit:
+    return TextLimit(limit.characters, limit.why)
 
 
 def _items(limit: Limit) -> Items:

@@ -101,7 +101,7 @@ class Credential:
 
 
 @dataclass(slots=True)
-class Caller:
+class CallingPeer:
     """Caller of one call, or of all calls of a connection.
 
     Args:
@@ -146,7 +146,7 @@ class Call:
         self.is_admitted = False
 
     @property
-    def caller(self) -> Caller:
+    def caller(self) -> CallingPeer:
         """Its caller, the same object each time."""
         raise NotImplementedError
 

@@ -35,9 +35,10 @@ from coordinator.security.rules import Operation
 from coordinator.service.access import Access
 from coordinator.service.admission_queue import Drop
 from coordinator.service.bounds import GROUP_ID, MEMBERS, Bounds, check_heartbeat
+from coordinator.service.call_scheduler import CallScheduler
 from coordinator.service.calls import HEARTBEAT, SESSION, Call, Kind
 from coordinator.service.latency import Latency
-from coordinator.service.limits import Limits
+from coordinator.service.limits import ServiceLimits
 from coordinator.service.nodes import FoundCoordinator, found_coordinator
 from coordinator.service.parts import first_error, merged, merged_list, parts_of
 from coordinator.service.rebalance_feed import Journaled, RebalanceFeed
@@ -51,7 +52,6 @@ from coordinator.service.refusals import (
 )
 from coordinator.service.throttle import Throttle
 from coordinator.service.tracing import NO_TRACES, Tracer
-from coordinator.service.turns import Turns
 
 OK = "OK"
 TURN_S = 0.001
@@ -107,8 +107,8 @@ class Pipeline:
         """Batches of heartbeats, answered or not."""
         self.batched = 0
         """Answered heartbeats that came in batches."""
-        self.limits = Limits(settings.limits, node)
-        self.turns = Turns(settings.limits.max_pending_requests, clock)
+        self.limits = ServiceLimits(settings.limits, node)
+        self.turns = CallScheduler(settings.limits.max_pending_requests, clock)
         self.feed = RebalanceFeed()
         node.listen(self.feed)
         per_second = settings.limits.max_requests_per_second

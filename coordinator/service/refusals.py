@@ -22,7 +22,7 @@ class CallRefused(Exception):
     """True once it is counted: it may pass several layers that count."""
 
 
-class Unauthenticated(CallRefused):
+class UnauthenticatedCall(CallRefused):
     """The caller has no valid credential."""
 
     outcome = "UNAUTHENTICATED"
@@ -34,7 +34,7 @@ class Denied(CallRefused):
     outcome = "PERMISSION_DENIED"
 
 
-class Unavailable(CallRefused):
+class UnavailableCall(CallRefused):
     """The caller cannot be authenticated at present: the keys cannot be fetched."""
 
     outcome = "UNAVAILABLE"

@@ -20,7 +20,7 @@ from coordinator.core.topics import ReportedTopics, has_legal_name, log_end, rep
 from coordinator.runtime.node import Node
 from coordinator.runtime.payloads import PAYLOADS
 from coordinator.runtime.slices import PART, Work, in_slices
-from coordinator.runtime.standby import Unreachable
+from coordinator.runtime.standby import LeaderUnreachable
 from coordinator.storage.coordination import NodeInfo
 
 REFRESH_S = 1.0
@@ -76,7 +76,7 @@ class TopicView:
 
 
 class TopicPeers(Protocol):
-    """Questions to other nodes. Each raises `Unreachable`."""
+    """Questions to other nodes. Each raises `LeaderUnreachable`."""
 
     async def fetch_topics(self, node: NodeInfo) -> dict[ShardId, ShardTopics]:
         """Topics of the shards that a node leads and has loaded."""
@@ -188,7 +188,7 @@ class Topics:
             asked = (self._peers.fetch_topics(peer) for peer in peers)
             answers = await asyncio.gather(*asked, return_exceptions=True)
             for peer, answer in zip(peers, answers, strict=True):
-                if isinstance(answer, Unreachable):
+                if isinstance(answer, LeaderUnreachable):
                     troubles.append(f"node {peer.node_id} does not tell its topics: {answer}")
                 elif isinstance(answer, BaseException):
                     raise answer
@@ -242,7 +242,7 @@ class Topics:
 
     async def _ends_at(self, peer: NodeInfo, wanted: Partitions) -> LogEnds:
         assert self._peers is not None
-        with contextlib.suppress(Unreachable):  # The refresh reports it.
+        with contextlib.suppress(LeaderUnreachable):  # The refresh reports it.
             return await self._peers.fetch_log_ends(peer, wanted)
         return {}
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from coordinator.core import limits
-from coordinator.core.setting import Bounds, InvalidSetting, Section, setting
-from coordinator.settings.forms import (
+from coordinator.core.setting import InvalidSetting, Section, SettingBounds, setting
+from coordinator.settings.parsers import (
     SharedStore,
     address,
     address_or_none,
@@ -37,9 +37,9 @@ class ServingConfig(Section):
         "disabled.")
     advertised_host: str = setting("", None,
         "Host that FindCoordinator returns for this node; empty: the host of listen.")
-    advertised_port: int = setting(0, Bounds(0, 65_535),
+    advertised_port: int = setting(0, SettingBounds(0, 65_535),
         "Port that FindCoordinator returns for this node; 0: the port of listen.")
-    drain_timeout_ms: int = setting(10_000, Bounds(0, unit="ms"),
+    drain_timeout_ms: int = setting(10_000, SettingBounds(0, unit="ms"),
         "Time that a stopping node has to send its last responses.")
 
     @property
@@ -68,17 +68,17 @@ class KafkaConfig(Section):
     kafka_advertise: str = setting("", address_or_none,
         "Host and port that Kafka's clients are told for this node; empty: those of kafka_listen. "
         "Needed if kafka_listen is a wildcard address.")
-    kafka_max_frame_bytes: int = setting(4_194_304, Bounds(1_024, unit="bytes"),
+    kafka_max_frame_bytes: int = setting(4_194_304, SettingBounds(1_024, unit="bytes"),
         "Largest request of a Kafka client. Larger ones close the connection. Unfinished requests "
         "of all connections together may be 64 times as large.")
-    kafka_max_connections: int = setting(20_000, Bounds(1, unit="connections"),
+    kafka_max_connections: int = setting(20_000, SettingBounds(1, unit="connections"),
         "Most connections of Kafka clients; further ones are refused.")
-    kafka_max_connections_per_address: int = setting(0, Bounds(0, unit="connections"),
+    kafka_max_connections_per_address: int = setting(0, SettingBounds(0, unit="connections"),
         "Most connections of Kafka clients from one address; 0: no limit.")
-    kafka_request_timeout_ms: int = setting(30_000, Bounds(100, unit="ms"),
+    kafka_request_timeout_ms: int = setting(30_000, SettingBounds(100, unit="ms"),
         "Time in which a Kafka client has to finish a request that it has begun to send, to read "
         "its answers, and to authenticate; then its connection is closed.")
-    kafka_idle_timeout_ms: int = setting(600_000, Bounds(1_000, unit="ms"),
+    kafka_idle_timeout_ms: int = setting(600_000, SettingBounds(1_000, unit="ms"),
         "Connections of Kafka clients on which nothing has come for once to twice this time are "
         "closed.")
 
@@ -155,12 +155,12 @@ class StorageConfig(Section):
         "postgresql://HOST:PORT/DATABASE?cluster=NAME.")
     data_dir: str = setting("coordinator-data", None,
         "Folder of the sqlite store. One process at a time serves from it.")
-    shards: int = setting(16, Bounds(1, limits.SHARDS.items, unit="shards"),
+    shards: int = setting(16, SettingBounds(1, limits.SHARDS.items, unit="shards"),
         "Number of shards that groups are divided into. Fixed when the store is created.")
     share: str = setting("", fixed_share,
         "K/N: lead only the K-th of N fixed shares of the shards; each of N nodes needs another "
         "K. Empty: all shards.")
-    store_session_timeout_ms: int = setting(2_000, Bounds(400, 600_000, unit="ms"),
+    store_session_timeout_ms: int = setting(2_000, SettingBounds(400, 600_000, unit="ms"),
         "Session timeout of nodes at the shared store: how long after a failure others take over. "
         "ZooKeeper grants no less than two of its ticks, 4 s by default; the node logs the time "
         "granted at start.")
@@ -171,7 +171,7 @@ class StorageConfig(Section):
     store_key_file: str = setting("", None, "PEM file of the key to store_cert_file.")
     store_user: str = setting("", None, "User name at the shared store; empty: no login.")
     store_password_file: str = setting("", None, "File with the password of store_user.")
-    store_quota_mib: int = setting(2_048, Bounds(1, 1_048_576, unit="MiB"),
+    store_quota_mib: int = setting(2_048, SettingBounds(1, 1_048_576, unit="MiB"),
         "Storage quota of etcd, which etcd does not report; appends are refused beyond 60 % of it.")
 
     @property
@@ -194,21 +194,21 @@ class StorageConfig(Section):
 class ClusterConfig(Section):
     """This node's place in its cluster, and the replication of shards."""
 
-    node_id: int = setting(0, Bounds(0),
+    node_id: int = setting(0, SettingBounds(0),
         "Node id, unique among the nodes of a shared store; 0: chosen at random.")
-    nodes: int = setting(1, Bounds(1, 64, unit="nodes"),
+    nodes: int = setting(1, SettingBounds(1, 64, unit="nodes"),
         "Number of node processes to run on this machine; their ports are 10 apart. With sqlite "
         "each has a fixed share of the shards in a file of its own; with a shared store they are "
         "ordinary nodes, and their node_ids count up from node_id.")
-    replicas: int = setting(2, Bounds(1, 16, unit="nodes"),
+    replicas: int = setting(2, SettingBounds(1, 16, unit="nodes"),
         "Nodes that hold each shard in memory, including its leader; a follower takes over without "
         "loading it. Only with a shared store.")
     acks: str = setting("store", ("store", "all"),
         "Acknowledgement of writes: store, when the shared store has it; all, when all in-sync "
         "replicas have it too.")
-    min_insync_replicas: int = setting(1, Bounds(1, 16, unit="replicas"),
+    min_insync_replicas: int = setting(1, SettingBounds(1, 16, unit="replicas"),
         "Replicas, including the leader, that must be in sync for a write with acks=all.")
-    replica_lag_time_max_ms: int = setting(10_000, Bounds(100, 600_000, unit="ms"),
+    replica_lag_time_max_ms: int = setting(10_000, SettingBounds(100, 600_000, unit="ms"),
         "A replica that has not caught up with its leader's log end for this long is out of sync; "
         "one whose session with the store has ended is so at once.")
 
@@ -217,46 +217,48 @@ class ClusterConfig(Section):
 class LimitsConfig(Section):
     """Limits of a node. Beyond a limit calls wait or are refused."""
 
-    max_message_bytes: int = setting(2_097_152, Bounds(1_024, unit="bytes"),
+    max_message_bytes: int = setting(2_097_152, SettingBounds(1_024, unit="bytes"),
         "Largest request. Larger ones get RESOURCE_EXHAUSTED. A request that is made to be "
         "expensive blocks the event loop for 35 ms per MiB.")
-    max_metadata_bytes: int = setting(16_384, Bounds(1_024, 1_048_576, unit="bytes"),
+    max_metadata_bytes: int = setting(16_384, SettingBounds(1_024, 1_048_576, unit="bytes"),
         "Largest metadata (headers) of a call. Calls with more get RESOURCE_EXHAUSTED.")
-    max_member_metadata_bytes: int = setting(1_048_576, Bounds(1_024, unit="bytes"),
+    max_member_metadata_bytes: int = setting(1_048_576, SettingBounds(1_024, unit="bytes"),
         "Largest metadata of one member, over all its protocols; the group's leader receives it. "
         "Of a session member: its topics and labels.")
-    max_assignment_bytes: int = setting(1_048_576, Bounds(1_024, unit="bytes"),
+    max_assignment_bytes: int = setting(1_048_576, SettingBounds(1_024, unit="bytes"),
         "Largest assignment of one member.")
-    max_groups: int = setting(0, Bounds(0, unit="groups"),
+    max_groups: int = setting(0, SettingBounds(0, unit="groups"),
         "Most groups of this node; further ones are refused. 0: no limit.")
-    max_members_per_host: int = setting(0, Bounds(0, unit="members"),
+    max_members_per_host: int = setting(0, SettingBounds(0, unit="members"),
         "Most members from one client address, over all groups of this node; 0: no limit.")
-    max_parked_calls: int = setting(100_000, Bounds(1, unit="calls"),
+    max_parked_calls: int = setting(100_000, SettingBounds(1, unit="calls"),
         "Most parked JoinGroup and SyncGroup calls of this node; further ones are refused.")
-    max_streams: int = setting(20_000, Bounds(1, unit="streams"),
+    max_streams: int = setting(20_000, SettingBounds(1, unit="streams"),
         "Most open streams (Session, WatchRebalances) of this node. Each session "
         "member has one.")
-    max_calls_per_connection: int = setting(20_000, Bounds(1, unit="calls"),
+    max_calls_per_connection: int = setting(20_000, SettingBounds(1, unit="calls"),
         "Most concurrent calls of one connection, including parked ones; further calls wait at the "
         "client. All members of a process that share a connection must fit.")
-    max_pending_requests: int = setting(10_000, Bounds(1, unit="calls"),
+    max_pending_requests: int = setting(10_000, SettingBounds(1, unit="calls"),
         "Most calls in each of gRPC's accept queues: what a core answers in a heartbeat interval, "
         "plus a burst of joins. Further calls get CANCELLED and may be retried. Also the most "
         "joins, syncs, commits and queries in the node's own queue.")
-    max_requests_per_second: int = setting(0, Bounds(0, 1_000_000, unit="calls per second"),
+    max_requests_per_second: int = setting(0, SettingBounds(0, 1_000_000, unit="calls per second"),
         "Most calls per second of one caller (principal if authenticated, else address). Further "
         "calls are delayed for up to a second, then refused; 0: no limit.")
-    max_memory_mib: int = setting(0, Bounds(0, unit="MiB"),
+    max_memory_mib: int = setting(0, SettingBounds(0, unit="MiB"),
         "Resident memory (RSS) above which new members, groups and streams are refused; existing "
         "ones continue. 0: no limit.")
     max_partitions_per_call: int = setting(
-        limits.PARTITIONS.items, Bounds(1, 1_000_000, unit="partitions"),
+        limits.PARTITIONS.items, SettingBounds(1, 1_000_000, unit="partitions"),
         "Most topics, and most partitions, in one call that commits, fetches or deletes offsets or "
         "reports log ends. A shard handles them in one step, during which other calls wait.")
-    max_members_per_call: int = setting(limits.MEMBERS.items, Bounds(1, 1_000_000, unit="members"),
+    max_members_per_call: int = setting(
+        limits.MEMBERS.items, SettingBounds(1, 1_000_000, unit="members"),
         "Most members in one call: heartbeats of a batch, assignments of a group, members that "
         "leave.")
-    max_groups_per_call: int = setting(limits.GROUPS.items, Bounds(1, 1_000_000, unit="groups"),
+    max_groups_per_call: int = setting(
+        limits.GROUPS.items, SettingBounds(1, 1_000_000, unit="groups"),
         "Most groups in one call that describes, deletes or watches groups.")
 
 
@@ -274,7 +276,7 @@ class ObserveConfig(Section):
     otel_endpoint: str = setting("", None,
         "http://HOST:PORT (or https) of an OpenTelemetry collector with OTLP over gRPC; empty: no "
         "traces. Heartbeats are never traced.")
-    otel_sample_percent: int = setting(1, Bounds(0, 100, unit="percent"),
+    otel_sample_percent: int = setting(1, SettingBounds(0, 100, unit="percent"),
         "Share of calls that are traced if the client sends no trace context; otherwise the "
         "client decides.")
     record_dir: str = setting("", None,

@@ -86,7 +86,7 @@ class Patience:
     reloads: bool = True
 
 
-class Phase(Enum):
+class DriverPhase(Enum):
     """Stage of a shard's life on this node."""
 
     NEW = "new"
@@ -112,7 +112,7 @@ class ShardDriver:
         self.damage: Exception | None = None
         """Error that ended the first load, if the log is damaged."""
         self._patience = patience
-        self._phase = Phase.NEW
+        self._phase = DriverPhase.NEW
         self._now_ms = 0
         self._effects = Effects()
         self._requests: dict[CallId, Request] = {}  # Clients' requests without an answer yet.
@@ -167,7 +167,7 @@ class ShardDriver:
     @property
     def is_starting(self) -> bool:
         """True while the first load is in progress."""
-        return self._phase is Phase.STARTING
+        return self._phase is DriverPhase.STARTING
 
     def is_wanted(self, job: Job) -> bool:
         """False if the result of `job` would be ignored, so that the host may skip it."""
@@ -190,13 +190,13 @@ class ShardDriver:
             self._step(event)
 
     def _start(self, start: Start) -> None:
-        if self._phase is not Phase.ENDED:
-            self._phase = Phase.STARTING
+        if self._phase is not DriverPhase.ENDED:
+            self._phase = DriverPhase.STARTING
             self.leader_epoch, self._standby = start.leader_epoch, start.standby
             self._take_over()
 
     def _stop(self, stop: Stop) -> None:
-        self._phase = Phase.ENDED
+        self._phase = DriverPhase.ENDED
         self._standby = None
         self._step(Unload(stop.error))
         self._let_go(stop.error)
@@ -264,7 +264,7 @@ class ShardDriver:
             case TakeOver() if is_fenced:
                 # The controller has granted the shard to another node meanwhile.
                 self._report(f"shard {self.shard_id} is led elsewhere: {failed.reason}")
-                self._phase = Phase.ENDED
+                self._phase = DriverPhase.ENDED
             case TakeOver():
                 self._report(f"the log cannot be written: {failed.reason}")
                 self._take_over(BACKOFF_MS)
@@ -284,7 +284,7 @@ class ShardDriver:
             self._standby = None
             self._take_over()
         elif self.is_starting:
-            self.damage, self._phase = damage.error, Phase.STARTED
+            self.damage, self._phase = damage.error, DriverPhase.STARTED
         else:
             self._report(str(damage.error))
             self._take_over(self._bugs.backoff_ms())
@@ -331,7 +331,7 @@ class ShardDriver:
         self._recovered()
         self.shard, self._policy = standby.shard, standby.policy
         self._serves_since_ms = self._now_ms
-        self._phase = Phase.STARTED
+        self._phase = DriverPhase.STARTED
         self._take(outbox)
         if self._followers is not None:
             self._step(FollowersChanged(self._followers))
@@ -368,7 +368,7 @@ class ShardDriver:
             effects.jobs = _joined(effects.jobs, jobs)
         if outbox.append is not None:
             self._write(outbox.append)
-        if outbox.unloaded and self._phase is not Phase.ENDED:
+        if outbox.unloaded and self._phase is not DriverPhase.ENDED:
             self._tell(Problem("the log has refused this node"))
             self._let_go(ErrorCode.NOT_COORDINATOR)
             self._load_again()
@@ -409,11 +409,11 @@ class ShardDriver:
 
     def _why_nobody_serves(self) -> ErrorCode:
         match self._phase:
-            case Phase.NEW:
+            case DriverPhase.NEW:
                 return ErrorCode.COORDINATOR_NOT_AVAILABLE
-            case Phase.STARTING | Phase.STARTED:
+            case DriverPhase.STARTING | DriverPhase.STARTED:
                 return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
-            case Phase.ENDED:
+            case DriverPhase.ENDED:
                 return ErrorCode.NOT_COORDINATOR
 
     def _answer_without_shard(self, request: Request) -> Reply:
@@ -431,13 +431,13 @@ class ShardDriver:
         if self.shard is not None:
             self._bugs.forgive(self._now_ms - self._serves_since_ms)
         self._tell(self._bugs.add(error))
-        if self._phase is Phase.STARTING:
-            self._phase = Phase.STARTED
+        if self._phase is DriverPhase.STARTING:
+            self._phase = DriverPhase.STARTED
         self._standby = None
         self._effects.jobs = ()
         self._let_go(
             ErrorCode.NOT_COORDINATOR
-            if self._phase is Phase.ENDED
+            if self._phase is DriverPhase.ENDED
             else ErrorCode.UNKNOWN_SERVER_ERROR
         )
         self._load_again()
@@ -458,10 +458,10 @@ class ShardDriver:
         effects.fetched = _joined(effects.fetched, fetched)
 
     def _load_again(self) -> None:
-        if self._patience.reloads and self._phase is not Phase.ENDED:
+        if self._patience.reloads and self._phase is not DriverPhase.ENDED:
             self._take_over(self._bugs.backoff_ms())
         else:
-            self._phase = Phase.ENDED
+            self._phase = DriverPhase.ENDED
 
     # --- Effects ---
 

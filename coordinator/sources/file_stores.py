@@ -16,7 +16,7 @@ ATOMIC_WRITES = frozenset({"s3", "gs", "gcs", "abfs"})
 """Types of pyarrow's file systems where a file is there once it is whole, and not before."""
 
 
-class Entry(NamedTuple):
+class StoreEntry(NamedTuple):
     """A file or folder as it was when it was looked at; times in nanoseconds since 1970.
 
     file_id: the inode on a local disk; 0 elsewhere. changed_ns: of content or metadata.
@@ -37,8 +37,8 @@ def joined(path: str, name: str) -> str:
 class Store(Protocol):
     """Files and folders by path on one file system; methods as those of `StorePath`."""
 
-    def entries(self, path: str) -> list[Entry]: ...
-    def look(self, path: str) -> Entry | None: ...
+    def entries(self, path: str) -> list[StoreEntry]: ...
+    def look(self, path: str) -> StoreEntry | None: ...
     def open(self, path: str) -> Any: ...
     def write(self, path: str, content: bytes) -> None: ...
     def writer(self, path: str) -> Any: ...
@@ -51,7 +51,7 @@ class Store(Protocol):
 
 
 class LocalStore:
-    def entries(self, path: str) -> list[Entry]:
+    def entries(self, path: str) -> list[StoreEntry]:
         entries = []
         with os.scandir(path) as listed:
             for entry in listed:
@@ -62,7 +62,7 @@ class LocalStore:
                         raise  # It leads nowhere: rows that should be here are not.
         return entries
 
-    def look(self, path: str) -> Entry | None:
+    def look(self, path: str) -> StoreEntry | None:
         try:
             return _entry(os.path.basename(path), os.stat(path))
         except (FileNotFoundError, NotADirectoryError):
@@ -106,9 +106,9 @@ class LocalStore:
         os.replace(path, to)
 
 
-def _entry(name: str, status: os.stat_result) -> Entry:
+def _entry(name: str, status: os.stat_result) -> StoreEntry:
     is_folder = stat.S_ISDIR(status.st_mode)
-    return Entry(
+    return StoreEntry(
         name, is_folder, status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino
     )
 
@@ -150,14 +150,14 @@ class RemoteStore:
     def at(self, path: str) -> str:
         return joined(self._root, path) if path else self._root
 
-    def entries(self, path: str) -> list[Entry]:
+    def entries(self, path: str) -> list[StoreEntry]:
         from pyarrow.fs import FileSelector
 
         self._look_anew()
         with _named(self._base, path):
             return [_entry_of(i) for i in self.files.get_file_info(FileSelector(self.at(path)))]
 
-    def look(self, path: str) -> Entry | None:
+    def look(self, path: str) -> StoreEntry | None:
         from pyarrow.fs import FileType
 
         self._look_anew()
@@ -210,12 +210,12 @@ class RemoteStore:
             self._fresh.invalidate_cache()
 
 
-def _entry_of(info: Any) -> Entry:
+def _entry_of(info: Any) -> StoreEntry:
     from pyarrow.fs import FileType
 
     modified_ns = info.mtime_ns or 0
     is_folder = info.type == FileType.Directory
-    return Entry(info.base_name, is_folder, info.size or 0, modified_ns, modified_ns, 0)
+    return StoreEntry(info.base_name, is_folder, info.size or 0, modified_ns, modified_ns, 0)
 
 
 @contextmanager

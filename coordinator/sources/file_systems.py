@@ -24,7 +24,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import IO, Any
 
-from coordinator.sources.file_stores import LOCAL, Entry, RemoteStore, Store, joined, remote_store
+from coordinator.sources.file_stores import (
+    LOCAL,
+    RemoteStore,
+    Store,
+    StoreEntry,
+    joined,
+    remote_store,
+)
 
 SCHEME = re.compile(r"([a-zA-Z][a-zA-Z0-9+.-]+):(.*)", re.DOTALL)
 ALIASES = {"s3a": "s3", "s3n": "s3", "gcs": "gs"}
@@ -104,11 +111,11 @@ class StorePath:
         """The place with its scheme, `file` on the local disk; nothing is escaped."""
         return f"file://{self.absolute.path}" if self.is_local else str(self)
 
-    def entries(self) -> list[Entry]:
+    def entries(self) -> list[StoreEntry]:
         """Entries of a folder, sorted by name; folders in it are not entered."""
         return sorted(self._store().entries(self.path))
 
-    def files_below(self) -> Iterator[tuple[StorePath, Entry]]:
+    def files_below(self) -> Iterator[tuple[StorePath, StoreEntry]]:
         """All files of a folder and of those in it, by folder and name."""
         for entry in self.entries():
             if entry.is_folder:
@@ -116,7 +123,7 @@ class StorePath:
             else:
                 yield self / entry.name, entry
 
-    def look(self) -> Entry | None:
+    def look(self) -> StoreEntry | None:
         """The file or folder as it is now; None if it is not there."""
         return self._store().look(self.path)
 

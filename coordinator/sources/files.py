@@ -42,7 +42,7 @@ from coordinator.sources.formats import (
 from coordinator.sources.formats.base import may_grow
 from coordinator.sources.layout import (
     NUMBERS,
-    Listed,
+    ListedFile,
     check_numbered,
     checked_rule,
     dealt_among,
@@ -56,8 +56,8 @@ from coordinator.sources.layout import (
 from coordinator.sources.listing import Files, OrderedFiles, in_order
 from coordinator.sources.marks import BASE_OFFSET, Segment, check_mark, make_mark
 from coordinator.sources.readable import GroupReadable
-from coordinator.sources.recorded import Entry as FileEntry
 from coordinator.sources.recorded import FileOrder, FileRecord, check_of
+from coordinator.sources.recorded import RecordedEntry as FileEntry
 
 PARTS = 4
 """Ranges that cut one file, for a reader that scans it for each."""
@@ -243,7 +243,7 @@ class FileLog(GroupReadable):
             end = segment.start + segment.rows
         return FileSnapshot(self, prefix, tuple(segments), end)
 
-    def _segment(self, one: Listed, end: int, prefix: str, *, is_last: bool) -> Segment:
+    def _segment(self, one: ListedFile, end: int, prefix: str, *, is_last: bool) -> Segment:
         """A file in order of name. `end`: the offset behind the one before it."""
         grows = may_grow(one.name, FORMATS[self.format])
         known = facts(one.path, self.format, one.entry)
@@ -257,7 +257,7 @@ class FileLog(GroupReadable):
 
     def _made(
         self,
-        one: Listed,
+        one: ListedFile,
         start: int,
         known: FileFacts,
         prefix: str,
@@ -293,7 +293,7 @@ class FileLog(GroupReadable):
             segments.append(self._made(one, start, known, prefix, grows=entry.rows is None))
         return FileSnapshot(self, prefix, tuple(segments), end, tuple(gone), ordered.record)
 
-    def _as_recorded(self, one: Listed, entry: FileEntry) -> FileFacts:
+    def _as_recorded(self, one: ListedFile, entry: FileEntry) -> FileFacts:
         """Facts of a file, which is looked at again if it may have changed.
 
         Raises:
@@ -329,10 +329,10 @@ class FileLog(GroupReadable):
             schema = _with_field(schema, name)
         return schema
 
-    def _all_files(self) -> list[Listed]:
+    def _all_files(self) -> list[ListedFile]:
         return [one for listed in self._look(self._rule(), None).values() for one in listed]
 
-    def _schema_of(self, files: list[Listed]) -> Any:
+    def _schema_of(self, files: list[ListedFile]) -> Any:
         """Schema of the first file with rows, and what the last one with rows adds to it."""
         import pyarrow as pa
 

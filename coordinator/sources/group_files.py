@@ -22,9 +22,9 @@ from functools import partial
 from typing import Any, Protocol
 
 from coordinator.sources.recorded import (
-    Entry,
     FileRecord,
     Folded,
+    RecordedEntry,
     RecordUnreadable,
     page_of,
     page_read,
@@ -88,7 +88,7 @@ class DocumentStore(Protocol):
 @dataclass(frozen=True, slots=True)
 class _Page:
     version: int
-    entries: Sequence[Entry]
+    entries: Sequence[RecordedEntry]
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,7 +142,7 @@ class GroupFiles:
         self._is_off = True
 
     def append(
-        self, topic: str, unit: str, rule: str, entries: Sequence[Entry]
+        self, topic: str, unit: str, rule: str, entries: Sequence[RecordedEntry]
     ) -> FileRecord | None:
         """See `FileOrder`. Several calls, if there are many: each appends whole pages.
 
@@ -171,7 +171,7 @@ class GroupFiles:
     # --- Inside: with the lock ---
 
     def _append(
-        self, topic: str, unit: str, rule: str, entries: Sequence[Entry]
+        self, topic: str, unit: str, rule: str, entries: Sequence[RecordedEntry]
     ) -> FileRecord | None:
         loaded = self._loaded[topic]
         record, pages = loaded.record, dict(loaded.pages)
@@ -192,7 +192,7 @@ class GroupFiles:
         number += not is_short
         while left:
             expected: dict[str, int] = {}
-            here: dict[int, list[Entry]] = {}
+            here: dict[int, list[RecordedEntry]] = {}
             while left and len(here) < PAGES_AT_ONCE:
                 capacity = LONG - len(last)
                 here[number], left, last = last + left[:capacity], left[capacity:], []

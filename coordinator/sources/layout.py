@@ -19,7 +19,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from coordinator.sources.base import BadLayout
-from coordinator.sources.file_stores import Entry
+from coordinator.sources.file_stores import StoreEntry
 from coordinator.sources.file_systems import StorePath
 
 NUMBERS, DEALT = "numbers", "8"
@@ -57,12 +57,12 @@ IsData = Callable[[str], bool]
 
 
 @dataclass(frozen=True, slots=True)
-class Listed:
+class ListedFile:
     """A file as it was listed. `name`: its path below the log's directory."""
 
     name: str
     path: StorePath
-    entry: Entry
+    entry: StoreEntry
 
 
 def is_visible(name: str) -> bool:
@@ -108,7 +108,9 @@ def rule_of(directory: StorePath, is_data: IsData) -> str:
     return DEALT if any(map(_is_of_column, inside)) else NUMBERS
 
 
-def dealt_files(directory: StorePath, is_data: IsData, suffixes: tuple[str, ...]) -> list[Listed]:
+def dealt_files(
+    directory: StorePath, is_data: IsData, suffixes: tuple[str, ...]
+) -> list[ListedFile]:
     """All files of rows in a directory and its folders, in order of path.
 
     Raises:
@@ -135,15 +137,15 @@ def dealt_files(directory: StorePath, is_data: IsData, suffixes: tuple[str, ...]
     return files
 
 
-def numbered_files(name: str, folder: StorePath, is_data: IsData) -> list[Listed]:
+def numbered_files(name: str, folder: StorePath, is_data: IsData) -> list[ListedFile]:
     """The files of a numbered partition, in order of name. `name`: of its file or folder."""
     try:
         entries = folder.entries()
     except NotADirectoryError:
         entry = folder.look()
-        return [] if entry is None else [Listed(name, folder, entry)]
+        return [] if entry is None else [ListedFile(name, folder, entry)]
     return [
-        Listed(f"{name}/{e.name}", folder / e.name, e)
+        ListedFile(f"{name}/{e.name}", folder / e.name, e)
         for e in entries
         if not e.is_folder and is_visible(e.name) and is_data(e.name)
     ]
@@ -241,7 +243,7 @@ def _files_below(
     suffixes: tuple[str, ...],
     *,
     has_others_beside: bool = False,
-) -> list[Listed]:
+) -> list[ListedFile]:
     """All files of rows. `has_others_beside`: files at the top may be whatever they are."""
     strange: list[StorePath] = []
     files = list(_walk(directory, "", is_data, strange))
@@ -257,7 +259,7 @@ def _files_below(
 
 def _walk(
     folder: StorePath, prefix: str, is_data: IsData, strange: list[StorePath], depth: int = 0
-) -> Iterator[Listed]:
+) -> Iterator[ListedFile]:
     """Files of rows in a folder and those below. strange: gets the others that may hold rows."""
     if depth > DEEPEST:
         raise BadLayout(f"{folder} is more than {DEEPEST} folders deep")
@@ -270,17 +272,17 @@ def _walk(
         if entry.is_folder:
             yield from _walk(path, f"{prefix}{entry.name}/", is_data, strange, depth + 1)
         elif is_data(entry.name):
-            yield Listed(prefix + entry.name, path, entry)
+            yield ListedFile(prefix + entry.name, path, entry)
         elif "." + entry.name.lower().rpartition(".")[2] in DATA_SUFFIXES:
             strange.append(path)
 
 
-def _is_of_column(entry: Entry) -> bool:
+def _is_of_column(entry: StoreEntry) -> bool:
     """True for a folder that is named for a column and its value."""
     return entry.is_folder and "=" in entry.name and is_visible(entry.name)
 
 
-def _number(entry: Entry, is_data: IsData) -> int | None:
+def _number(entry: StoreEntry, is_data: IsData) -> int | None:
     if not is_visible(entry.name):
         return None
     if entry.is_folder:

@@ -13,20 +13,20 @@ from typing import NamedTuple
 from coordinator.sources.base import BadLayout, LogChanged
 from coordinator.sources.formats import FORMATS, final_facts
 from coordinator.sources.formats.base import may_grow
-from coordinator.sources.layout import NUMBERS, Listed, dealt_among
+from coordinator.sources.layout import NUMBERS, ListedFile, dealt_among
 from coordinator.sources.marks import BASE_OFFSET
 from coordinator.sources.progress import one_more
-from coordinator.sources.recorded import Entry, FileOrder, FileRecord, check_of, key_of
+from coordinator.sources.recorded import FileOrder, FileRecord, RecordedEntry, check_of, key_of
 
-Files = dict[int, list[Listed]]
+Files = dict[int, list[ListedFile]]
 """Files of each numbered partition, by name; of other rules all files, as partition 0."""
 
 
 class PlacedFile(NamedTuple):
     """A file in its place. `file`: None if it is gone. `entry`: None if it is not recorded."""
 
-    file: Listed | None
-    entry: Entry | None
+    file: ListedFile | None
+    entry: RecordedEntry | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +102,7 @@ def _by_name(rule: str, files: Files) -> dict[int, OrderedFiles]:
     return {p: OrderedFiles(placed) for p, placed in by_partition.items()}
 
 
-def _counts_by_name(rule: str, files: Iterable[Listed]) -> bool:
+def _counts_by_name(rule: str, files: Iterable[ListedFile]) -> bool:
     """True for a partition that is one file, or whose names say offsets."""
     return rule == NUMBERS and any(
         "/" not in one.name or BASE_OFFSET.fullmatch(one.path.name.rpartition(".")[0])
@@ -110,13 +110,13 @@ def _counts_by_name(rule: str, files: Iterable[Listed]) -> bool:
     )
 
 
-def _by_key(files: Files) -> dict[int, Listed]:
+def _by_key(files: Files) -> dict[int, ListedFile]:
     """All files by the keys of their entries.
 
     Raises:
         BadLayout: two have one key, so a record could not tell them apart.
     """
-    by_key: dict[int, Listed] = {}
+    by_key: dict[int, ListedFile] = {}
     for listed in files.values():
         for one in listed:
             other = by_key.setdefault(key_of(one.name), one)
@@ -138,8 +138,8 @@ def _new(record: FileRecord, rule: str, files: Files) -> Files:
 
 
 def _entries(
-    record: FileRecord, rule: str, new: Files, by_key: dict[int, Listed], format: str
-) -> Iterator[Entry]:
+    record: FileRecord, rule: str, new: Files, by_key: dict[int, ListedFile], format: str
+) -> Iterator[RecordedEntry]:
     """Entries of new files, and those that close what they follow."""
     kind = FORMATS[format]
     ends = {p: record.end(p) for p in record.partitions.keys() | record.bases.keys()}
@@ -148,7 +148,7 @@ def _entries(
         for p, entries in record.partitions.items()
         if entries and entries[-1].rows is None
     }
-    open_here: dict[int, Entry] = {}
+    open_here: dict[int, RecordedEntry] = {}
     for number, files in new.items():
         for one in files:
             partition = _partition(rule, number, ends)
@@ -165,7 +165,7 @@ def _entries(
                 open_here[partition] = entry
             else:
                 yield entry
-    yield from (Entry(entry.key, p, None, 0) for p, entry in open_here.items())
+    yield from (RecordedEntry(entry.key, p, None, 0) for p, entry in open_here.items())
 
 
 def _partition(rule: str, known: int, ends: dict[int, int]) -> int:
@@ -175,7 +175,7 @@ def _partition(rule: str, known: int, ends: dict[int, int]) -> int:
     return min(range(dealt_among(rule)), key=lambda p: (ends.get(p, 0), p))
 
 
-def _closed(entry: Entry, by_key: dict[int, Listed], format: str) -> Entry:
+def _closed(entry: RecordedEntry, by_key: dict[int, ListedFile], format: str) -> RecordedEntry:
     """The entry of a file that grew, and that another one follows now."""
     one = by_key.get(entry.key)
     if one is None:
@@ -187,13 +187,13 @@ def _closed(entry: Entry, by_key: dict[int, Listed], format: str) -> Entry:
     return _final(entry.key, entry.partition, one, format)
 
 
-def _final(key: int, partition: int, one: Listed, format: str) -> Entry:
+def _final(key: int, partition: int, one: ListedFile, format: str) -> RecordedEntry:
     known = final_facts(one.path, format, one.entry)
-    return Entry(key, partition, known.rows, check_of(known.rows, known.size, known.digest))
+    return RecordedEntry(key, partition, known.rows, check_of(known.rows, known.size, known.digest))
 
 
 def _recorded(
-    record: FileRecord, rule: str, files: Files, by_key: dict[int, Listed]
+    record: FileRecord, rule: str, files: Files, by_key: dict[int, ListedFile]
 ) -> dict[int, OrderedFiles]:
     ordered: dict[int, OrderedFiles] = {}
     there = record.partitions.keys() | record.bases.keys()

@@ -37,7 +37,7 @@ class RecordUnreadable(ValueError):
     """The record of a group's files was overwritten, or a later version made it."""
 
 
-class Entry(NamedTuple):
+class RecordedEntry(NamedTuple):
     """A file. `rows`: None while it may grow. `check`: of its rows, size and digest."""
 
     key: int
@@ -75,7 +75,7 @@ class FileRecord:
     id: str = ""
     unit: str = ""
     rule: str = ""
-    partitions: dict[int, list[Entry]] = field(default_factory=dict)
+    partitions: dict[int, list[RecordedEntry]] = field(default_factory=dict)
     bases: dict[int, Base] = field(default_factory=dict)
     keys: set[int] = field(default_factory=set)
 
@@ -97,7 +97,7 @@ class FileRecord:
         rows = sum(entry.rows or 0 for entry in self.partitions.get(partition, ()))
         return self.base(partition).rows + rows
 
-    def extended(self, entries: Iterable[Entry]) -> FileRecord:
+    def extended(self, entries: Iterable[RecordedEntry]) -> FileRecord:
         """The record with more entries."""
         partitions = {p: list(known_entries) for p, known_entries in self.partitions.items()}
         for entry in entries:
@@ -119,7 +119,9 @@ class FileRecord:
         self.keys.update(page.keys)
         return replace(self, partitions=partitions, bases=bases)
 
-    def fold(self, pages: Sequence[Sequence[Entry]], read: Mapping[int, int]) -> Folded | None:
+    def fold(
+        self, pages: Sequence[Sequence[RecordedEntry]], read: Mapping[int, int]
+    ) -> Folded | None:
         """The first pages of entries folded; None: a file of theirs is not read, or may grow.
 
         Args:
@@ -157,7 +159,7 @@ class FileOrder(Protocol):
         ...
 
     def append(
-        self, topic: str, unit: str, rule: str, entries: Sequence[Entry]
+        self, topic: str, unit: str, rule: str, entries: Sequence[RecordedEntry]
     ) -> FileRecord | None:
         """The record with the entries behind the others. None: somebody else was first.
 
@@ -198,7 +200,7 @@ def check_of(rows: int, size: int, digest: str) -> int:
 # --- Pages ------------------------------------------------------------------------------------
 
 
-def page_of(content: Sequence[Entry] | Folded) -> bytes:
+def page_of(content: Sequence[RecordedEntry] | Folded) -> bytes:
     """The bytes of a page."""
     raw = bytearray()
     if isinstance(content, Folded):
@@ -217,7 +219,7 @@ def page_of(content: Sequence[Entry] | Folded) -> bytes:
     return bytes(raw)
 
 
-def page_read(raw: bytes) -> list[Entry] | Folded:
+def page_read(raw: bytes) -> list[RecordedEntry] | Folded:
     """The content of a page.
 
     Raises:
@@ -245,7 +247,7 @@ def _folded(raw: bytes) -> Folded:
     return Folded(pages, bases, keys)
 
 
-def _entries(raw: bytes) -> Iterator[Entry]:
+def _entries(raw: bytes) -> Iterator[RecordedEntry]:
     at = len(_ENTRIES)
     while at < len(raw):
         (partition, rows), end = _numbers(raw, at + _KEY, 2)
@@ -253,7 +255,9 @@ def _entries(raw: bytes) -> Iterator[Entry]:
             raise IndexError("cut off")
         key = int.from_bytes(raw[at : at + _KEY], "big")
         at = end + _CHECK
-        yield Entry(key, partition, rows - 1 if rows else None, int.from_bytes(raw[end:at], "big"))
+        yield RecordedEntry(
+            key, partition, rows - 1 if rows else None, int.from_bytes(raw[end:at], "big")
+        )
 
 
 def _put(raw: bytearray, *numbers: int) -> None:

@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from coordinator.assignors import TopicPartition
-from coordinator.spark.planner import Planner
+from coordinator.spark.planner import BatchPlanner
 from coordinator.spark.ranges import NO_BATCH, BatchRanges
 from coordinator.spark.spark_reads import RowsReader, options_of_read, reader_of
 
@@ -34,7 +34,7 @@ class AssignedRows:
     """
 
     def __init__(
-        self, spark: Any, planner: Planner, batch: BatchRanges | None, reader: RowsReader
+        self, spark: Any, planner: BatchPlanner, batch: BatchRanges | None, reader: RowsReader
     ) -> None:
         self._planner = planner
         self._batch = batch or NO_BATCH
@@ -162,7 +162,7 @@ def _begun(
 ) -> AssignedRows:
     _, parsed = options_of_read({**DEFAULTS, **given})
     options = parsed.in_group()
-    planner = Planner(options, scans_files=True)
+    planner = BatchPlanner(options, scans_files=True)
     try:
         planner.begin(may_store=True)
         planner.read_until_now()

@@ -16,7 +16,7 @@ from coordinator.client.group_address import GroupAddress
 from coordinator.client.offsets import OffsetAndMetadata
 from coordinator.client.settings.setting import GroupProtocol
 from coordinator.client.settings.typed import MemberSettings
-from coordinator.client.worker.making import DEFAULT_ASSIGNOR, FALLBACK_ASSIGNOR
+from coordinator.client.worker.factory import DEFAULT_ASSIGNOR, FALLBACK_ASSIGNOR
 from coordinator.client.worker.topics import TOPICS_REFRESH_MS
 from coordinator.commit_metadata import of_reader, parsed
 from coordinator.dial import Credentials
@@ -25,7 +25,7 @@ from coordinator.sources import Source, open_source
 from coordinator.sources.base import LogChanged, Snapshot, partitions_of, snapshots_of
 from coordinator.sources.formats.base import FILES, ROWS
 from coordinator.sources.group import ends_of, in_group
-from coordinator.sources.group.asking import MISMATCH, RETRIABLE_REFUSALS, asked
+from coordinator.sources.group.retrying import MISMATCH, RETRIABLE_REFUSALS, asked
 from coordinator.sources.location import FILE_SETTINGS, nearest
 from coordinator.spark.option_values import (
     EARLIEST,
@@ -34,7 +34,7 @@ from coordinator.spark.option_values import (
     truth,
     whole_number,
 )
-from coordinator.spark.ranges import NOTHING_STORED, Range
+from coordinator.spark.ranges import NOTHING_STORED, OffsetRange
 from coordinator.spark.refusals import BadOption, DataLost
 
 LOGGER = logging.getLogger(__name__)
@@ -373,7 +373,7 @@ class StreamOptions:
 
     def begin(
         self, partition: int, commit: OffsetAndMetadata, snapshot: Snapshot
-    ) -> tuple[Range, str]:
+    ) -> tuple[OffsetRange, str]:
         """Begin of a partition, and the mark of the rows before it.
 
         Args:
@@ -402,7 +402,7 @@ class StreamOptions:
             return False
         return True
 
-    def position(self, partition: int, stored: int, snapshot: Snapshot) -> Range:
+    def position(self, partition: int, stored: int, snapshot: Snapshot) -> OffsetRange:
         """Begin of a partition, as an empty range. `stored`: the committed offset, or -1.
 
         Raises:
@@ -418,7 +418,7 @@ class StreamOptions:
                     f"partition {partition}: offset {stored} is stored, and its rows are those "
                     f"from {first} to {end}; failOnDataLoss=false goes on at {at}"
                 )
-        return Range(at, at, stored)
+        return OffsetRange(at, at, stored)
 
     def ending(self, partition: int, snapshot: Snapshot) -> int:
         """End of a batch read of a partition."""

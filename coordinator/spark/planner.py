@@ -33,7 +33,7 @@ from coordinator.spark.ranges import (
     MANIFESTS,
     NOTHING_STORED,
     BatchRanges,
-    Range,
+    OffsetRange,
     plan,
     rounded,
 )
@@ -54,7 +54,7 @@ class _Planned:
     snapshots: Mapping[int, Snapshot] = field(default_factory=dict)
 
 
-class Planner:
+class BatchPlanner:
     """The member of a query or of a batch read, with the positions of its partitions.
 
     One thread at a time may use it. Every method may raise what the client raises.
@@ -76,7 +76,7 @@ class Planner:
         self.share: Share | None = None
         """The share of the log that it owned when a batch was last looked for."""
         self.member: BlockingMember | None = None
-        self._positions: dict[int, Range] = {}
+        self._positions: dict[int, OffsetRange] = {}
         # Marks of the rows before the positions, and fingerprints of the metadata committed there.
         self._marks: dict[int, str] = {}
         self._stored: dict[int, str] = {}
@@ -341,7 +341,7 @@ class Planner:
 
     def _go_on_behind(self, batch: BatchRanges) -> None:
         for partition, r in batch.ranges.items():
-            self._positions[partition] = Range(r.end, r.end, r.end)
+            self._positions[partition] = OffsetRange(r.end, r.end, r.end)
             self._marks[partition] = batch.marks.get(partition, "")
             self._stored[partition] = fingerprint(batch.metadata(partition))
 
@@ -426,13 +426,13 @@ class Planner:
 
     def _rounded(
         self,
-        ranges: Mapping[int, Range],
+        ranges: Mapping[int, OffsetRange],
         ends: Mapping[int, int],
         most_rows: int,
         number: int,
         snapshots: Mapping[int, Snapshot],
-    ) -> dict[int, Range]:
-        def round_end(partition: int, r: Range) -> int:
+    ) -> dict[int, OffsetRange]:
+        def round_end(partition: int, r: OffsetRange) -> int:
             snapshot = snapshots[partition]
             assert isinstance(snapshot, FileSnapshot)
             return min(snapshot.cut_near(r.begin, r.end), ends[partition])

@@ -23,7 +23,7 @@ MANIFESTS = TopicPartition("__manifests", 0)
 
 
 @dataclass(frozen=True, slots=True)
-class Range:
+class OffsetRange:
     """Rows `begin` to before `end`. `stored`: the committed offset when the range was made."""
 
     begin: int
@@ -37,11 +37,11 @@ class BatchRanges:
 
     id: of the commit that stores it, whichever process makes it. marks: of the rows before the
     ends, see `sources.base.Snapshot`. stored: fingerprints of the metadata committed with the
-    offsets `Range.stored`.
+    offsets `OffsetRange.stored`.
     """
 
     number: int
-    ranges: Mapping[int, Range]
+    ranges: Mapping[int, OffsetRange]
     id: str = ""
     marks: Mapping[int, str] = field(default_factory=dict)
     stored: Mapping[int, str] = field(default_factory=dict)
@@ -73,7 +73,7 @@ class BatchRanges:
     @classmethod
     def from_offset(cls, offset: Mapping[str, Any]) -> BatchRanges:
         """Decode an offset that `to_offset` made."""
-        ranges = {int(partition): Range(**r) for partition, r in offset["ranges"].items()}
+        ranges = {int(partition): OffsetRange(**r) for partition, r in offset["ranges"].items()}
         return cls(
             offset["number"],
             ranges,
@@ -97,8 +97,8 @@ class GroupBatch:
 
 
 def plan(
-    positions: Mapping[int, Range], ends: Mapping[int, int], most_rows: int | None
-) -> dict[int, Range]:
+    positions: Mapping[int, OffsetRange], ends: Mapping[int, int], most_rows: int | None
+) -> dict[int, OffsetRange]:
     """Plan the next range of each partition that has rows.
 
     Args:
@@ -108,23 +108,23 @@ def plan(
     """
     waiting = {p: ends[p] - r.begin for p, r in positions.items() if ends[p] > r.begin}
     left = sum(waiting.values()) if most_rows is None else most_rows
-    planned: dict[int, Range] = {}
+    planned: dict[int, OffsetRange] = {}
     for number, (partition, rows) in enumerate(sorted(waiting.items(), key=lambda x: (x[1], x[0]))):
         share = -(-left // (len(waiting) - number))  # Rounded up: one row is better than none.
         taken = min(rows, share, left)
         if taken > 0:
             start = positions[partition]
-            planned[partition] = Range(start.begin, start.begin + taken, start.stored)
+            planned[partition] = OffsetRange(start.begin, start.begin + taken, start.stored)
             left -= taken
     return planned
 
 
 def rounded(
-    ranges: Mapping[int, Range],
+    ranges: Mapping[int, OffsetRange],
     most_rows: int,
     turn: int,
-    round_end: Callable[[int, Range], int],
-) -> dict[int, Range]:
+    round_end: Callable[[int, OffsetRange], int],
+) -> dict[int, OffsetRange]:
     """Ranges that end where files may be cut, of as many partitions as `most_rows` is enough for.
 
     Args:
@@ -135,7 +135,7 @@ def rounded(
     """
     numbers = sorted(ranges)
     first = turn % max(len(numbers), 1)
-    kept: dict[int, Range] = {}
+    kept: dict[int, OffsetRange] = {}
     for partition in numbers[first:] + numbers[:first]:
         if most_rows <= 0:
             break

@@ -40,7 +40,7 @@ from coordinator.sources.files import FileRange
 from coordinator.spark.announced import Announcement
 from coordinator.spark.logs import log_like_spark
 from coordinator.spark.options import StreamOptions
-from coordinator.spark.planner import Planner
+from coordinator.spark.planner import BatchPlanner
 from coordinator.spark.ranges import NO_BATCH, BatchRanges
 from coordinator.spark.refusals import BadOption, with_plain_errors
 from coordinator.spark.sinks.protocol import SinkRefused
@@ -93,7 +93,7 @@ class GroupStreamReader(
     def __init__(self, options: StreamOptions, stream: str = "") -> None:
         self._options = options.in_group()
         self._stream = stream
-        self._planner: Planner | None = None  # Made in the source process.
+        self._planner: BatchPlanner | None = None  # Made in the source process.
         self._announcement: Announcement | None = None
         self._has_warned = False  # That batches cannot be announced.
 
@@ -157,9 +157,11 @@ class GroupStreamReader(
 
     # --- Inside ---
 
-    def _planning(self) -> Planner:
+    def _planning(self) -> BatchPlanner:
         if self._planner is None:
-            self._planner = Planner(self._options, scans_files=bool(self._stream), warms_up=True)
+            self._planner = BatchPlanner(
+                self._options, scans_files=bool(self._stream), warms_up=True
+            )
             if threading.current_thread() is threading.main_thread():
                 # Spark ends this process with SIGTERM, perhaps while it calls `stop`.
                 signal.signal(signal.SIGTERM, self._terminated)

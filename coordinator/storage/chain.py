@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from coordinator.storage.log import Damaged, Entry, Loaded, Snapshot
+from coordinator.storage.log import Damaged, Entry, Loaded, ShardSnapshot
 
 
 class Chain:
@@ -14,7 +14,7 @@ class Chain:
         after: sequence number of the last entry that the reader already has.
     """
 
-    def __init__(self, where: str, snapshot: Snapshot | None, after: int = 0) -> None:
+    def __init__(self, where: str, snapshot: ShardSnapshot | None, after: int = 0) -> None:
         self._where = where
         self._snapshot = None if snapshot is None or snapshot.sequence <= after else snapshot
         self._entries: list[Entry] = []

@@ -35,9 +35,9 @@ from coordinator.storage.log import (
     Fence,
     Fenced,
     Loaded,
-    Snapshot,
+    LogUnavailable,
+    ShardSnapshot,
     TooLarge,
-    Unavailable,
     next_fence_epoch,
 )
 from coordinator.storage.meta import new_meta, shards_of
@@ -93,7 +93,7 @@ class EtcdLog:
         try:
             log.shards = await log._find_or_make(shards)
             await log.keep_house()
-        except (Unavailable, Ambiguous) as error:
+        except (LogUnavailable, Ambiguous) as error:
             await log.close()
             raise CannotOpen(f"{','.join(access.endpoints)}: {error}") from error
         except CannotOpen:
@@ -137,7 +137,7 @@ class EtcdLog:
     async def read(self, shard: ShardId, after: int = 0) -> Loaded:
         return await self._read(shard, after, None)
 
-    async def write_snapshot(self, fence: Fence, snapshot: Snapshot) -> None:
+    async def write_snapshot(self, fence: Fence, snapshot: ShardSnapshot) -> None:
         shard, sequence = fence.shard, snapshot.sequence
         key = self._key("snapshot", shard)
         kvs = (await self._client.range(pb.RangeRequest(key=key))).kvs
@@ -169,7 +169,7 @@ class EtcdLog:
         """Read the store's size, and compact revisions older than `KEPT_REVISIONS`.
 
         Raises:
-            Unavailable: no endpoint answers.
+            LogUnavailable: no endpoint answers.
         """
         status = await self._client.status()
         self.size_bytes = status.dbSizeInUse
@@ -192,7 +192,7 @@ class EtcdLog:
                 return await self._client.resolvable(request)
             except Ambiguous as error:
                 doubt = error
-            except (Unavailable, TooLarge) as error:
+            except (LogUnavailable, TooLarge) as error:
                 raise doubt or error from error
             if attempt < RESOLVE_ATTEMPTS:
                 await asyncio.sleep(RESOLVE_PAUSE_S * attempt)
@@ -202,13 +202,13 @@ class EtcdLog:
     async def _keep_house_for_ever(self) -> None:
         while True:
             await asyncio.sleep(LOOK_EVERY_S)
-            with contextlib.suppress(Unavailable):  # Appends report it.
+            with contextlib.suppress(LogUnavailable):  # Appends report it.
                 await self.keep_house()
 
     def _check_pressure(self) -> None:
         """Refuse appends to a store that is nearly full; snapshots, which free space, go on."""
         if self.size_bytes > PRESSURE * self._quota_bytes:
-            raise Unavailable(
+            raise LogUnavailable(
                 f"etcd holds {self.size_bytes:,} bytes, more than {PRESSURE:.0%} of its quota of "
                 f"{self._quota_bytes:,}",
                 is_lasting=True,
@@ -271,7 +271,7 @@ class EtcdLog:
                 chain.add(frames.decode(frame, shard, sequence))
         return chain.loaded()
 
-    async def _load_snapshot(self, shard: ShardId, value: bytes, revision: int) -> Snapshot:
+    async def _load_snapshot(self, shard: ShardId, value: bytes, revision: int) -> ShardSnapshot:
         row = json.loads(value)
         within = (row["sequence"],)
         page = await self._client.range(self._page("chunk", shard, within, 0, revision))

@@ -25,7 +25,7 @@ import grpc
 from coordinator.storage.access import StoreAccess
 from coordinator.storage.etcd_api import rpc_pb2 as pb
 from coordinator.storage.etcd_api import rpc_pb2_grpc
-from coordinator.storage.log import Ambiguous, CannotOpen, LogError, TooLarge, Unavailable
+from coordinator.storage.log import Ambiguous, CannotOpen, LogError, LogUnavailable, TooLarge
 
 CALL_TIMEOUT_S = 2.0
 OPTIONS = (
@@ -93,7 +93,7 @@ class EtcdClient:
         """Read keys.
 
         Raises:
-            Unavailable: no endpoint answers.
+            LogUnavailable: no endpoint answers.
         """
         response: pb.RangeResponse = await self._repeat("KV", "Range", request)
         return response
@@ -102,7 +102,7 @@ class EtcdClient:
         """Send a transaction that only reads, so it may be carried out twice.
 
         Raises:
-            Unavailable: no endpoint answers.
+            LogUnavailable: no endpoint answers.
         """
         response: pb.TxnResponse = await self._repeat("KV", "Txn", request)
         return response
@@ -141,11 +141,11 @@ class EtcdClient:
         """Compact: drop values that were overwritten or deleted before a revision.
 
         Raises:
-            Unavailable: no endpoint answers.
+            LogUnavailable: no endpoint answers.
         """
         try:
             await self._repeat("KV", "Compact", pb.CompactionRequest(revision=revision))
-        except Unavailable as error:
+        except LogUnavailable as error:
             # Another node was faster.
             if "has been compacted" not in str(error):
                 raise
@@ -154,7 +154,7 @@ class EtcdClient:
         """Size and revision of the endpoint asked.
 
         Raises:
-            Unavailable: no endpoint answers.
+            LogUnavailable: no endpoint answers.
         """
         response: pb.StatusResponse = await self._repeat(
             "Maintenance", "Status", pb.StatusRequest()
@@ -195,7 +195,7 @@ class EtcdClient:
         try:
             return await self._ask_around(service, method, request)
         except _NoAnswer as error:
-            raise Unavailable(f"etcd: {error.failures[-1].details()}") from error
+            raise LogUnavailable(f"etcd: {error.failures[-1].details()}") from error
 
     async def _ask_around(self, service: str, method: str, request: Any) -> Any:
         """Return the first answer of any endpoint; `_NoAnswer` after two failures of each."""
@@ -289,11 +289,11 @@ def failure_of(error: grpc.aio.AioRpcError) -> LogError:
     match error.code():
         case grpc.StatusCode.RESOURCE_EXHAUSTED:
             # "mvcc: database space exceeded"; requests above etcd's own rate are soon taken.
-            return Unavailable(reason, is_lasting="space exceeded" in reason)
+            return LogUnavailable(reason, is_lasting="space exceeded" in reason)
         case grpc.StatusCode.INVALID_ARGUMENT if "too large" in (error.details() or ""):
             return TooLarge(reason)
         case grpc.StatusCode.UNAUTHENTICATED | grpc.StatusCode.PERMISSION_DENIED:
-            return Unavailable(reason, is_lasting=True)
+            return LogUnavailable(reason, is_lasting=True)
         case _:
             return Ambiguous(reason)
 

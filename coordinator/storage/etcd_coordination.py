@@ -31,7 +31,6 @@ import grpc
 
 from coordinator.core.ids import ShardId
 from coordinator.storage.access import StoreAccess
-from coordinator.storage.beats import judge_others, outlive, renew
 from coordinator.storage.coordination import (
     NOBODY,
     ClusterView,
@@ -46,7 +45,8 @@ from coordinator.storage.coordination import (
 from coordinator.storage.etcd_api import rpc_pb2 as pb
 from coordinator.storage.etcd_client import CALL_TIMEOUT_S, EtcdClient
 from coordinator.storage.etcd_txn import delete, differs, equal, get, put, unchanged, within
-from coordinator.storage.log import Ambiguous, Unavailable
+from coordinator.storage.log import Ambiguous, LogUnavailable
+from coordinator.storage.node_heartbeats import judge_others, outlive, renew
 
 REWATCH_S = 0.2
 WRITES_AT_ONCE = 100
@@ -160,7 +160,7 @@ class EtcdCoordination:
         for task in self._work.pop(session, ()):
             task.cancel()
         session.lost.set()
-        with contextlib.suppress(Unavailable, Ambiguous):  # Then it ends by itself.
+        with contextlib.suppress(LogUnavailable, Ambiguous):  # Then it ends by itself.
             await self._take_out(session.node.node_id, _token(session), self._holds(session))
 
     async def close(self) -> None:
@@ -270,7 +270,7 @@ class EtcdCoordination:
     async def _watch(self, changed: asyncio.Event) -> None:
         """Keep a watch open; reopening it counts as a change, since some may have been missed."""
         while True:
-            with contextlib.suppress(grpc.aio.AioRpcError, Unavailable):
+            with contextlib.suppress(grpc.aio.AioRpcError, LogUnavailable):
                 async for _ in self._client.watch(
                     f"{self._prefix}/".encode(), f"{self._prefix}0".encode()
                 ):

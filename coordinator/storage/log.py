@@ -27,7 +27,7 @@ class Ambiguous(LogError):
     """The entry may have been written. Append it again under the same sequence number."""
 
 
-class Unavailable(LogError):
+class LogUnavailable(LogError):
     """Nothing was written, and the log cannot be written now. Later it may.
 
     Args:
@@ -107,7 +107,7 @@ class Entry:
 
 
 @dataclass(frozen=True, slots=True)
-class Snapshot:
+class ShardSnapshot:
     """A shard's entries up to and including `sequence`, compacted into fewer records.
 
     `next_offset` is the offset of the first record after those entries.
@@ -126,7 +126,7 @@ class Loaded:
     to be raised by this at least, in the first entry. 0: nothing was lost.
     """
 
-    snapshot: Snapshot | None
+    snapshot: ShardSnapshot | None
     entries: list[Entry]
     raised: int = 0
 
@@ -190,7 +190,7 @@ class GroupLog(Protocol):
         """Load without a fence, for a reader that does not own the shard; see `load`."""
         ...
 
-    async def write_snapshot(self, fence: Fence, snapshot: Snapshot) -> None:
+    async def write_snapshot(self, fence: Fence, snapshot: ShardSnapshot) -> None:
         """Replace the entries that `snapshot` covers by it, atomically.
 
         Its records are iterated in another thread, a slice at a time, beside the appends.

@@ -22,9 +22,9 @@ from coordinator.storage.log import (
     Fenced,
     Loaded,
     LogError,
-    Snapshot,
+    LogUnavailable,
+    ShardSnapshot,
     TooLarge,
-    Unavailable,
     next_fence_epoch,
 )
 
@@ -32,8 +32,8 @@ FAILURES: dict[str, Callable[[], LogError]] = {
     "fenced": Fenced,
     "ambiguous": Ambiguous,
     "lost": Ambiguous,
-    "unavailable": Unavailable,
-    "full": partial(Unavailable, is_lasting=True),
+    "unavailable": LogUnavailable,
+    "full": partial(LogUnavailable, is_lasting=True),
     "too_large": TooLarge,
 }
 """The four failures, by the names under which tests ask for them. Both "ambiguous" and "lost" raise
@@ -49,7 +49,7 @@ class MemoryLog:
 
     def __init__(self) -> None:
         self._frames: dict[ShardId, dict[int, bytes]] = {}
-        self._snapshots: dict[ShardId, Snapshot] = {}
+        self._snapshots: dict[ShardId, ShardSnapshot] = {}
         self._fence_epochs: dict[ShardId, int] = {}
         self._last: dict[ShardId, int] = {}
         self._raised: dict[ShardId, int] = {}  # Shards that nobody has written since `go_back`.
@@ -114,12 +114,12 @@ class MemoryLog:
         loaded = self._read(fence.shard, after if after <= self._last.get(fence.shard, 0) else 0)
         return replace(loaded, raised=self._raised.get(fence.shard, 0))
 
-    def write_snapshot_now(self, fence: Fence, snapshot: Snapshot) -> None:
+    def write_snapshot_now(self, fence: Fence, snapshot: ShardSnapshot) -> None:
         ambiguous = self._failure("write_snapshot")
         self._check(fence)
         older = self._snapshots.get(fence.shard)
         if older is None or older.sequence < snapshot.sequence:
-            kept = Snapshot(snapshot.sequence, snapshot.next_offset, tuple(snapshot.records))
+            kept = ShardSnapshot(snapshot.sequence, snapshot.next_offset, tuple(snapshot.records))
             self._snapshots[fence.shard] = kept
             stored = self._frames.get(fence.shard, {})
             for sequence in [number for number in stored if number <= snapshot.sequence]:
@@ -140,13 +140,13 @@ class MemoryLog:
         self._failure("read")
         return self._read(shard, after)
 
-    async def write_snapshot(self, fence: Fence, snapshot: Snapshot) -> None:
+    async def write_snapshot(self, fence: Fence, snapshot: ShardSnapshot) -> None:
         records = []
         for number, record in enumerate(snapshot.records, 1):  # They are encoded as they are taken.
             records.append(record)
             if number % SNAPSHOT_PART == 0:
                 await asyncio.sleep(0)
-        whole = Snapshot(snapshot.sequence, snapshot.next_offset, tuple(records))
+        whole = ShardSnapshot(snapshot.sequence, snapshot.next_offset, tuple(records))
         self.write_snapshot_now(fence, whole)
 
     async def close(self) -> None:

@@ -40,9 +40,9 @@ from coordinator.storage.log import (
     Fence,
     Loaded,
     LogError,
-    Snapshot,
+    LogUnavailable,
+    ShardSnapshot,
     TooLarge,
-    Unavailable,
     next_fence_epoch,
 )
 from coordinator.storage.postgres_connection import (
@@ -178,7 +178,7 @@ class PostgresLog:
             if row is None:
                 stored, _, _ = fence_row(PostgresTransaction(connection), shard)
                 next_fence_epoch(stored, leader_epoch)
-                raise Unavailable(f"shard {shard} was taken over meanwhile")
+                raise LogUnavailable(f"shard {shard} was taken over meanwhile")
             epoch, last, lineage_id = row
             self._store.acknowledged[shard] = LastAcknowledged(lineage_id, epoch, token, last)
             return int(epoch)
@@ -197,7 +197,7 @@ class PostgresLog:
                 return
             except _Locked as locked:  # Mostly for a moment, by a snapshot.
                 if time.monotonic() >= until:
-                    raise Unavailable(str(locked)) from locked
+                    raise LogUnavailable(str(locked)) from locked
                 await asyncio.sleep(LOCKED_S)
 
     async def load(self, fence: Fence, after: int = 0) -> Loaded:
@@ -212,7 +212,7 @@ class PostgresLog:
     async def read(self, shard: ShardId, after: int = 0) -> Loaded:
         return await self._read(lambda transaction: read_shard(transaction, shard, after))
 
-    async def write_snapshot(self, fence: Fence, snapshot: Snapshot) -> None:
+    async def write_snapshot(self, fence: Fence, snapshot: ShardSnapshot) -> None:
         await self._in_thread(self._write_snapshot, fence, snapshot)
 
     async def close(self) -> None:
@@ -258,7 +258,7 @@ class PostgresLog:
         """A connection for one load or snapshot. Errors of the server become those of a log."""
         try:
             connection = self._store.connect()
-        except Unavailable as error:
+        except LogUnavailable as error:
             raise _NoConnection(str(error), is_lasting=error.is_lasting) from error
         try:
             yield connection
@@ -271,7 +271,7 @@ class PostgresLog:
         with self._another() as connection, self._limit(connection, READ_S):
             return _read_from(read, connection)
 
-    def _write_snapshot(self, fence: Fence, snapshot: Snapshot) -> None:
+    def _write_snapshot(self, fence: Fence, snapshot: ShardSnapshot) -> None:
         with self._another() as connection:
             transaction = PostgresTransaction(connection)
 
@@ -429,7 +429,7 @@ def _add_chunk(
     transaction.run("INSERT INTO chunk VALUES (?, ?, ?, ?)", fence.shard, sequence, number, frame)
 
 
-class _NoConnection(Unavailable):
+class _NoConnection(LogUnavailable):
     """No connection could be opened beside those that are held."""
 
 

@@ -29,7 +29,7 @@ from psycopg import pq, sql
 from psycopg.conninfo import conninfo_to_dict
 
 from coordinator.storage.access import StoreAccess
-from coordinator.storage.log import Ambiguous, CannotOpen, LogError, Unavailable
+from coordinator.storage.log import Ambiguous, CannotOpen, LogError, LogUnavailable
 
 PostgresConnection: TypeAlias = psycopg.Connection[tuple[Any, ...]]
 
@@ -263,7 +263,7 @@ class Server:
             least: a lineage that is known to have begun; 0: none is. Once a host of it, or of a
                 later one, has answered, the others have `GRACE_S` left. With 0 all are awaited.
         Raises:
-            Unavailable: no host can be written.
+            LogUnavailable: no host can be written.
             CannotOpen: the server cannot keep a log, or a pooler is in the way.
         """
         connection = self._best(least)
@@ -293,7 +293,7 @@ class Server:
             lasting = bool(failures) and all(
                 getattr(one_failure, "is_lasting", False) for one_failure in failures
             )
-            raise Unavailable(f"{self.target}: {reason}", is_lasting=lasting)
+            raise LogUnavailable(f"{self.target}: {reason}", is_lasting=lasting)
         reached.sort(key=lambda one: one[0])
         *others, ((*_, taken), self.host, best) = reached
         for _, _, connection in others:
@@ -454,7 +454,7 @@ def failure_of(error: Exception, *, is_sent: bool) -> LogError:
     state = getattr(error, "sqlstate", None)
     if isinstance(error, CommittedLocally) or (is_sent and _ends_connection(error)):
         return Ambiguous(reason)
-    return Unavailable(reason, is_lasting=state is not None and is_lasting(state))
+    return LogUnavailable(reason, is_lasting=state is not None and is_lasting(state))
 
 
 def _ends_connection(error: Exception) -> bool:

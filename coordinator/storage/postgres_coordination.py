@@ -26,7 +26,6 @@ from typing import Any, TypeVar
 import psycopg
 
 from coordinator.core.ids import ShardId
-from coordinator.storage.beats import judge_others, outlive, renew
 from coordinator.storage.coordination import (
     NOBODY,
     ClusterView,
@@ -38,7 +37,8 @@ from coordinator.storage.coordination import (
     loop_time_s,
     signals,
 )
-from coordinator.storage.log import Ambiguous, LogError, Unavailable
+from coordinator.storage.log import Ambiguous, LogError, LogUnavailable
+from coordinator.storage.node_heartbeats import judge_others, outlive, renew
 from coordinator.storage.postgres_connection import PostgresConnection, failure_of, server_pid
 from coordinator.storage.postgres_lineage import PostgresStore, StoreWentBack
 
@@ -220,7 +220,7 @@ class PostgresCoordination:
         for task in self._work.pop(session, ()):
             task.cancel()
         session.lost.set()
-        with contextlib.suppress(Unavailable, Ambiguous):  # Then it ends by itself.
+        with contextlib.suppress(LogUnavailable, Ambiguous):  # Then it ends by itself.
             await self._ask(partial(self._take_out, session.node.node_id, _token(session), None))
 
     async def close(self) -> None:
@@ -340,7 +340,9 @@ class PostgresCoordination:
         version, lineage_id, flushed, pid = row
         if pid != self._pid:
             self._hang_up()
-            raise Unavailable("a pooler gives statements to any server process: use session mode")
+            raise LogUnavailable(
+                "a pooler gives statements to any server process: use session mode"
+            )
         self._store.note(lineage_id, version, int(flushed))
         return version, lineage_id
 

@@ -24,7 +24,7 @@ import psycopg
 
 from coordinator.core.ids import ShardId
 from coordinator.storage.coordination import NOBODY, ShardState
-from coordinator.storage.log import CannotOpen, Unavailable
+from coordinator.storage.log import CannotOpen, LogUnavailable
 from coordinator.storage.postgres_connection import (
     POSITION,
     Position,
@@ -102,7 +102,7 @@ class LastAcknowledged:
         return epoch < self.epoch or sequence < self.sequence
 
 
-class StoreWentBack(Unavailable):
+class StoreWentBack(LogUnavailable):
     """A connection has shown less than the store had: the next one begins a new lineage."""
 
 
@@ -232,20 +232,20 @@ class PostgresStore:
         Args:
             to_survey: wait for the answers of all hosts.
         Raises:
-            Unavailable: no host can be written, or none suits; an old primary never does.
+            LogUnavailable: no host can be written, or none suits; an old primary never does.
         """
         try:
             known = self.lineage
             connection = self.server.connect(0 if known is None or to_survey else known.number)
         except CannotOpen as error:
-            raise Unavailable(str(error), is_lasting=True) from error
+            raise LogUnavailable(str(error), is_lasting=True) from error
         try:
             with self.server.watchdog.limit(connection, CHECK_S):
                 self.check(connection)
         except psycopg.Error as error:
             connection.close()
             raise failure_of(error, is_sent=False) from error
-        except Unavailable:
+        except LogUnavailable:
             connection.close()
             raise
         self._host = self._host or self.server.host
@@ -257,7 +257,7 @@ class PostgresStore:
         Args:
             is_restored: see `check_lineage`.
         Raises:
-            Unavailable: the server has a lineage before the one that is noted here. It is an old
+            LogUnavailable: the server has a lineage before the one that is noted here. It is an old
                 primary, and the new one cannot be reached just now.
         """
         lineage, went_back = check_lineage(
@@ -266,7 +266,7 @@ class PostgresStore:
         with self._lock:
             known = self.lineage
             if known is not None and lineage.number < known.number:
-                raise Unavailable(
+                raise LogUnavailable(
                     f"the server at {connection.info.host}:{connection.info.port} has lineage "
                     f"{lineage.number}, and lineage {known.number} has begun elsewhere; if an "
                     "older copy was put back there, run `coordinator store restored`"

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 
 from coordinator.storage import entry as frames
-from coordinator.storage.log import Damaged, Entry, Fence, Snapshot
+from coordinator.storage.log import Damaged, Entry, Fence, ShardSnapshot
 
 SLICE_BYTES = 256 * 1024
 """Approximate size of a slice; a single record may be longer."""
 
 
-def chunks(fence: Fence, snapshot: Snapshot) -> Iterator[bytes]:
+def chunks(fence: Fence, snapshot: ShardSnapshot) -> Iterator[bytes]:
     """Frames of a snapshot's slices, numbered from 0 by their base offsets."""
     for number, records in enumerate(_slices(snapshot.records)):
         chunk = Entry(snapshot.sequence, fence.fence_epoch, number, records)
@@ -20,7 +20,7 @@ def chunks(fence: Fence, snapshot: Snapshot) -> Iterator[bytes]:
 
 def snapshot_of(
     where: str, sequence: int, next_offset: int, parts: Sequence[Entry], count: int
-) -> Snapshot:
+) -> ShardSnapshot:
     """Put a snapshot together from the slices that were read.
 
     Args:
@@ -33,7 +33,7 @@ def snapshot_of(
         raise Damaged(
             f"{where}: of the {count} slices of snapshot {sequence}, {len(parts)} are there"
         )
-    return Snapshot(sequence, next_offset, tuple(r for part in parts for r in part.records))
+    return ShardSnapshot(sequence, next_offset, tuple(r for part in parts for r in part.records))
 
 
 def _slices(records: Iterable[bytes]) -> Iterator[tuple[bytes, ...]]:

@@ -14,7 +14,7 @@ from typing import Any, Protocol
 from coordinator.core.ids import ShardId
 from coordinator.storage import entry as frames
 from coordinator.storage.chain import Chain
-from coordinator.storage.log import Damaged, Fence, Fenced, Loaded, LogError, Snapshot
+from coordinator.storage.log import Damaged, Fence, Fenced, Loaded, LogError, ShardSnapshot
 from coordinator.storage.slices import snapshot_of
 
 
@@ -89,7 +89,7 @@ def read_shard(transaction: Transaction, shard: ShardId, after: int = 0) -> Load
     return loaded
 
 
-def _read_snapshot(transaction: Transaction, shard: ShardId) -> Snapshot | None:
+def _read_snapshot(transaction: Transaction, shard: ShardId) -> ShardSnapshot | None:
     query = "SELECT sequence, next_offset, chunks FROM snapshot WHERE shard = ?"
     for sequence, next_offset, count in list(transaction.rows(query, shard)):
         rows = transaction.rows(transaction.dialect.chunks, shard, sequence)
@@ -124,7 +124,7 @@ def make_room(transaction: Transaction, fence: Fence, sequence: int) -> bool:
     return all(number < sequence for (number,) in sealed)
 
 
-def seal(transaction: Transaction, fence: Fence, snapshot: Snapshot, chunks: int) -> None:
+def seal(transaction: Transaction, fence: Fence, snapshot: ShardSnapshot, chunks: int) -> None:
     """Make a snapshot valid whose chunks are written."""
     check_fence(transaction, fence)
     transaction.run(

@@ -31,9 +31,9 @@ from coordinator.storage.log import (
     Fence,
     Loaded,
     LogError,
-    Snapshot,
+    LogUnavailable,
+    ShardSnapshot,
     TooLarge,
-    Unavailable,
     next_fence_epoch,
 )
 from coordinator.storage.marker import (
@@ -143,7 +143,7 @@ class SqliteLog:
     async def read(self, shard: ShardId, after: int = 0) -> Loaded:
         return (await asyncio.to_thread(self._read, shard, after))[1]
 
-    async def write_snapshot(self, fence: Fence, snapshot: Snapshot) -> None:
+    async def write_snapshot(self, fence: Fence, snapshot: ShardSnapshot) -> None:
         if not await self._writer.run(partial(_make_room, fence, snapshot.sequence)):
             return
         parts = chunks(fence, snapshot)
@@ -217,7 +217,7 @@ class SqliteLog:
         except apsw.Error as error:
             if is_damage(error):
                 raise Damaged(f"{path}: {error}; {ADVICE}") from error
-            raise Unavailable(f"{path}: {error}") from error
+            raise LogUnavailable(f"{path}: {error}") from error
         return fence_epoch, loaded
 
 
@@ -293,7 +293,7 @@ def _add_chunk(fence: Fence, sequence: int, frame: bytes, connection: apsw.Conne
     )
 
 
-def _seal(fence: Fence, snapshot: Snapshot, chunks: int, connection: apsw.Connection) -> None:
+def _seal(fence: Fence, snapshot: ShardSnapshot, chunks: int, connection: apsw.Connection) -> None:
     """Make the snapshot valid, and delete the entries that it covers."""
     transaction = SqliteTransaction(connection)
     seal(transaction, fence, snapshot, chunks)

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from coordinator.data_folder import LOCK
 from coordinator.storage.folder import DATABASE
-from coordinator.storage.log import CannotOpen, Damaged, Unavailable
+from coordinator.storage.log import CannotOpen, Damaged, LogUnavailable
 from coordinator.storage.marker import MARKER
 
 LOOK_S = 0.2
@@ -85,7 +85,7 @@ class StoreFiles:
         The two that a commit is in are looked at each time (4 us a file), the others each `LOOK_S`.
 
         Raises:
-            Unavailable: one is gone, another one is in its place, or its content was replaced.
+            LogUnavailable: one is gone, another one is in its place, or its content was replaced.
         """
         with self._lock:
             now_s = time.monotonic()
@@ -98,7 +98,7 @@ class StoreFiles:
                 self._report(*((STORE_GONE, reason) if reason else (STORE_BACK, back)))
             self._reported = reason
         if reason:
-            raise Unavailable(reason, is_lasting=True)
+            raise LogUnavailable(reason, is_lasting=True)
 
     def free_bytes(self) -> int:
         """Free bytes of the volume; no end of them if the folder is gone, which `check` tells."""

@@ -19,7 +19,7 @@ from typing import Any
 import apsw
 
 from coordinator.storage.group_commit import Asked, GroupCommit
-from coordinator.storage.log import Ambiguous, CannotOpen, Damaged, LogError, Unavailable
+from coordinator.storage.log import Ambiguous, CannotOpen, Damaged, LogError, LogUnavailable
 from coordinator.storage.soundness import ADVICE, is_damage
 from coordinator.storage.store_files import StoreFiles
 
@@ -85,7 +85,7 @@ class Writer:
         """Run a job, and return its result once everything it wrote is durable.
 
         Raises:
-            LogError: raised by the job; `Unavailable` or `Ambiguous` if SQLite failed.
+            LogError: raised by the job; `LogUnavailable` or `Ambiguous` if SQLite failed.
             Damaged: the file is not what was written.
         """
         return await self._jobs.ask(job)
@@ -114,7 +114,7 @@ class Writer:
         self._end(connection)
         try:
             self._files.check()
-        except Unavailable as gone:
+        except LogUnavailable as gone:
             raise Ambiguous(str(gone)) from gone
         if self._on_durable is not None:
             with contextlib.suppress(apsw.Error):  # It is durable all the same.
@@ -126,7 +126,7 @@ class Writer:
         added = [asked for asked in batch if isinstance(asked.job, tuple)]
         refusals: Sequence[LogError | None] = ()
         if self._is_full:
-            refusals = [Unavailable(FULL, is_lasting=True)] * len(added)
+            refusals = [LogUnavailable(FULL, is_lasting=True)] * len(added)
         elif added:
             refusals = self._add_rows(connection, [asked.job for asked in added])
         for asked, refused in zip(added, refusals, strict=False):
@@ -201,7 +201,7 @@ class Writer:
         """False if the files are not those that were opened, so that nothing may be written."""
         try:
             self._files.check()
-        except Unavailable:
+        except LogUnavailable:
             return False
         return True
 
@@ -233,7 +233,7 @@ def _in_our_words(error: Exception) -> Exception:
     is_lasting = isinstance(error, _LASTING) or (
         isinstance(error, OSError) and error.errno in _LASTING_ERRNO
     )
-    return Unavailable(str(error), is_lasting=is_lasting)
+    return LogUnavailable(str(error), is_lasting=is_lasting)
 
 
 def _is_incomplete(error: apsw.Error) -> bool:

@@ -45,9 +45,9 @@ from coordinator.storage.log import (
     Fence,
     Fenced,
     Loaded,
-    Snapshot,
+    LogUnavailable,
+    ShardSnapshot,
     TooLarge,
-    Unavailable,
     next_fence_epoch,
 )
 from coordinator.storage.meta import new_meta, shards_of
@@ -108,7 +108,7 @@ class ZooKeeperLog:
                 await asyncio.sleep(RESOLVE_PAUSE_S * attempt)
             else:
                 return Fence(shard, fence_epoch, stat.version)
-        raise Unavailable(f"ZooKeeper: others keep taking shard {shard} over")
+        raise LogUnavailable(f"ZooKeeper: others keep taking shard {shard} over")
 
     async def append(self, fence: Fence, entry: Entry) -> None:
         shard, sequence = fence.shard, entry.sequence
@@ -144,9 +144,11 @@ class ZooKeeperLog:
         try:
             return await self._read(shard, after)
         except NoNodeError as error:
-            raise Unavailable(f"ZooKeeper: shard {shard} was trimmed while it was read") from error
+            raise LogUnavailable(
+                f"ZooKeeper: shard {shard} was trimmed while it was read"
+            ) from error
 
-    async def write_snapshot(self, fence: Fence, snapshot: Snapshot) -> None:
+    async def write_snapshot(self, fence: Fence, snapshot: ShardSnapshot) -> None:
         shard, sequence = fence.shard, snapshot.sequence
         path = self._path("snapshot", shard)
         data, stat = await self._client.read(path)
@@ -199,7 +201,7 @@ class ZooKeeperLog:
             try:
                 answers = await asyncio.gather(*asked)
             except Ambiguous as error:
-                raise Unavailable(str(error)) from error
+                raise LogUnavailable(str(error)) from error
             contents += [(name, data) for name, (data, _) in zip(some, answers, strict=True)]
         return contents
 
@@ -224,7 +226,7 @@ class ZooKeeperLog:
                     raise
                 await asyncio.sleep(RESOLVE_PAUSE_S * attempt)
                 continue
-            except Unavailable as error:
+            except LogUnavailable as error:
                 if attempt > 1:  # This attempt has written nothing; the one before may have.
                     raise Ambiguous(str(error)) from error
                 raise
@@ -251,7 +253,7 @@ class ZooKeeperLog:
             chain.add(frames.decode(frame, shard, int(sequence)))
         return chain.loaded()
 
-    async def _load_snapshot(self, shard: ShardId, after: int) -> Snapshot | None:
+    async def _load_snapshot(self, shard: ShardId, after: int) -> ShardSnapshot | None:
         """Read the snapshot; None if there is none that goes further than `after`."""
         data, _ = await self._client.read(self._path("snapshot", shard))
         row = json.loads(data) if data else {"sequence": 0}
@@ -275,7 +277,7 @@ class ZooKeeperLog:
         if isinstance(failure, NodeExistsError):  # Left by an earlier attempt.
             failure = await self._until_known(fence, lambda t: t.set_data(path, frame))
         if failure is not None:
-            raise Unavailable(f"ZooKeeper: {type(failure).__name__} of {path}")
+            raise LogUnavailable(f"ZooKeeper: {type(failure).__name__} of {path}")
 
     async def _trim(self, fence: Fence, sequence: int) -> None:
         """Delete the entries that the snapshot covers, and the slices of older snapshots."""

@@ -28,7 +28,7 @@ from kazoo.handlers.threading import KazooTimeoutError, SequentialThreadingHandl
 from kazoo.security import make_digest_acl
 
 from coordinator.storage.access import StoreAccess
-from coordinator.storage.log import Ambiguous, CannotOpen, Unavailable
+from coordinator.storage.log import Ambiguous, CannotOpen, LogUnavailable
 
 START_TIMEOUT_S = 15.0
 CALL_TIMEOUT_S = 3.0
@@ -104,7 +104,7 @@ class ZooKeeperClient:
         """Call a method of the client, such as `get` or `create`, and return its answer.
 
         Raises:
-            Unavailable: the call was not sent. Ambiguous: it was sent, and has no answer.
+            LogUnavailable: the call was not sent. Ambiguous: it was sent, and has no answer.
             KazooException: ZooKeeper refused it.
         """
         return await self._answer_of(getattr(self.kazoo, f"{method}_async"), *arguments, **more)
@@ -122,12 +122,12 @@ class ZooKeeperClient:
         """Read a node's data and stat, after a `sync`.
 
         Raises:
-            Unavailable: there is no answer. KazooException: ZooKeeper refused it.
+            LogUnavailable: there is no answer. KazooException: ZooKeeper refused it.
         """
         try:
             result: tuple[bytes, Any] = await self.ask_behind_sync("get", path)
         except Ambiguous as error:
-            raise Unavailable(str(error)) from error  # A read has changed nothing.
+            raise LogUnavailable(str(error)) from error  # A read has changed nothing.
         return result
 
     async def ask_behind_sync(self, method: str, path: str) -> Any:
@@ -149,7 +149,7 @@ class ZooKeeperClient:
 
     async def _answer_of(self, method: Callable[..., Any], *arguments: Any, **more: Any) -> Any:
         if self.kazoo.state != KazooState.CONNECTED:
-            raise Unavailable(f"ZooKeeper: the connection is {self.kazoo.state.lower()}")
+            raise LogUnavailable(f"ZooKeeper: the connection is {self.kazoo.state.lower()}")
         loop = asyncio.get_running_loop()
         future: asyncio.Future[Any] = loop.create_future()
 
@@ -166,7 +166,7 @@ class ZooKeeperClient:
         except TimeoutError as error:
             raise Ambiguous(f"ZooKeeper: no answer for {CALL_TIMEOUT_S:.0f} s") from error
         except AuthFailedError as error:
-            raise Unavailable("ZooKeeper: the login was refused", is_lasting=True) from error
+            raise LogUnavailable("ZooKeeper: the login was refused", is_lasting=True) from error
 
 
 def _hand_over(result: Any, future: asyncio.Future[Any]) -> None:

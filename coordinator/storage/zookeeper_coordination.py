@@ -47,7 +47,7 @@ from coordinator.storage.coordination import (
     loop_time_s,
     signals,
 )
-from coordinator.storage.log import Ambiguous, Unavailable
+from coordinator.storage.log import Ambiguous, LogUnavailable
 from coordinator.storage.zookeeper_client import ZooKeeperClient
 from coordinator.storage.zookeeper_watched import WatchedReads
 
@@ -201,7 +201,7 @@ class ZooKeeperCoordination:
         if renewing is not None:
             renewing.cancel()
             await self.resign(session)
-            with contextlib.suppress(NoNodeError, Unavailable):
+            with contextlib.suppress(NoNodeError, LogUnavailable):
                 path = self._path_of(session.node.node_id)
                 data, _ = await self._client.read(path)
                 if data == session.node.to_bytes():
@@ -310,7 +310,7 @@ class ZooKeeperCoordination:
                 session.lost.set()
             except NoNodeError:
                 session.lost.set()
-            except (Unavailable, Ambiguous):
+            except (LogUnavailable, Ambiguous):
                 if loop_time_s() - session.renewed_at >= session.timeout_s:
                     session.lost.set()
 

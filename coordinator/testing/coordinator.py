@@ -14,7 +14,7 @@ from coordinator.core.replies import DescribedMember, DescribeReply, FetchReply,
 from coordinator.core.requests import DescribeGroup, FetchOffsets, Request
 from coordinator.runtime.node import Node
 from coordinator.runtime.watchers import Watchers
-from coordinator.service.grpc.server import CoordinatorServer
+from coordinator.service.grpc.server import GrpcServer
 from coordinator.settings import Settings
 from coordinator.storage.memory import MemoryLog
 from coordinator.testing.engine.channels import Addresses, SimulatedServer
@@ -72,7 +72,7 @@ class GroupCoordinator:
         node.probe.memory = lambda: 0  # Real memory is that of the test.
         server = SimulatedServer(process, lambda method, request, response: None)
         plain: Any = server  # Any: it is a server by its methods.
-        CoordinatorServer(node, on_malformed=self._malformed).add_services(plain)
+        GrpcServer(node, on_malformed=self._malformed).add_services(plain)
         self._addresses.listen(ADDRESS, HOST, server)
         await node.start(HOST, PORT)
 

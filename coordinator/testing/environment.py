@@ -17,7 +17,7 @@ from typing import Any, Self, TypeVar
 
 import grpc
 
-from coordinator.client.transport.surroundings import SURROUNDINGS, copy_outcome
+from coordinator.client.transport.process_environment import ENVIRONMENT, copy_outcome
 from coordinator.client.worker.environment import Environment
 from coordinator.dial import Credentials, Options
 from coordinator.runtime.clock import AnchoredClock
@@ -84,7 +84,7 @@ PUTS = ("call_soon_threadsafe", "call_soon", "call_later", "call_at", "create_ta
 
 
 class VirtualEnvironment(Environment):
-    """Environment of one life of a process; the surroundings of what runs in it.
+    """Environment of one life of a process, and of what runs in it.
 
     Args:
         library, owner: processes of the loop, on one machine.
@@ -116,23 +116,23 @@ class VirtualEnvironment(Environment):
         """Handler of SIGTERM: of the worker that `worker.run()` runs in a thread."""
         self.threads: weakref.WeakSet[threading.Thread] = weakref.WeakSet()
         for process in {library, owner}:
-            process.put(SURROUNDINGS, self)
+            process.put(ENVIRONMENT, self)
 
-    # --- Surroundings of members ---
+    # --- ProcessEnvironment of members ---
 
     def now_ms(self) -> int:
         return self._clock.now_ms()
 
     def credentials(self, credentials: Credentials) -> Credentials:
-        """See `Surroundings`."""
+        """See `ProcessEnvironment`."""
         return self.opener
 
     def protocol_loop(self) -> Self:
-        """See `Surroundings`."""
+        """See `ProcessEnvironment`."""
         return self
 
     def own(self, context: contextvars.Context) -> None:
-        """See `Surroundings`."""
+        """See `ProcessEnvironment`."""
         context.run(PROCESS.set, self.library)
 
     def result_of(self, future: Future[T]) -> T:

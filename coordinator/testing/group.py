@@ -17,7 +17,7 @@ from typing import Any, Final
 from coordinator.assignors import TopicPartition
 from coordinator.assignors.consumer_protocol import decode_assignment
 from coordinator.client import Worker
-from coordinator.client.transport.surroundings import SURROUNDINGS
+from coordinator.client.transport.process_environment import ENVIRONMENT
 from coordinator.runtime.payloads import assignment_of
 from coordinator.settings import Settings
 from coordinator.testing.coordinator import ADDRESS, GroupCoordinator
@@ -73,7 +73,7 @@ class VirtualGroup:
 
     def surround(self) -> None:
         """Have members that are made in this context belong to this group."""
-        SURROUNDINGS.set(self._own_environment)
+        ENVIRONMENT.set(self._own_environment)
 
     @property
     def address(self) -> str:

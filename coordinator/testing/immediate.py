@@ -29,7 +29,7 @@ from coordinator.shard.effects import (
 from coordinator.shard.outbox import Tick
 from coordinator.shard.shard import Shard
 from coordinator.shard.snapshots import Encoded
-from coordinator.storage.log import Entry, Fence, Loaded, Snapshot
+from coordinator.storage.log import Entry, Fence, Loaded, ShardSnapshot
 from coordinator.storage.memory import MemoryLog
 from timer.clock import Clock
 
@@ -132,7 +132,7 @@ class ImmediateHost:
                 return plan(job.ask.state)
             case WriteSnapshot():
                 encoded = Encoded(job.records, codec.encode)
-                snapshot = Snapshot(job.sequence, job.next_offset, encoded)
+                snapshot = ShardSnapshot(job.sequence, job.next_offset, encoded)
                 self._log.write_snapshot_now(job.fence, snapshot)
                 return encoded.size_bytes
 

@@ -25,7 +25,7 @@ from concurrent.futures import Future
 from functools import partial
 from typing import Any, Final, TypeVar
 
-from coordinator.client.transport.surroundings import copy_outcome
+from coordinator.client.transport.process_environment import copy_outcome
 from coordinator.testing.engine.handles import SimulatedHandle
 
 T = TypeVar("T")

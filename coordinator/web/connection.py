@@ -19,7 +19,7 @@ from typing import Any
 
 import h11
 
-from coordinator.web.messages import METHODS, Refused, Request, Response, request_of, text
+from coordinator.web.messages import METHODS, HttpRefused, HttpRequest, Response, request_of, text
 
 LINGER_S = 1.0
 """Seconds in which a refused client's remaining bytes are read, so that it sees the response."""
@@ -43,7 +43,7 @@ HEADERS = (
 
 
 @dataclass(eq=False)
-class Connection:
+class HttpConnection:
     """Serves one client's requests.
 
     Args:
@@ -54,7 +54,7 @@ class Connection:
 
     reader: asyncio.StreamReader
     writer: asyncio.StreamWriter
-    answer: Callable[[Request], Awaitable[Response]]
+    answer: Callable[[HttpRequest], Awaitable[Response]]
     _: KW_ONLY
     peer: str
     certificate: Mapping[str, Any] | None = None  # Any: nested tuples.
@@ -91,7 +91,7 @@ class Connection:
             error.__traceback__ = None  # h11 raises it from a frame that refers to it: a cycle.
             await self._refuse(HTTPStatus(error.error_status_hint), "this is not HTTP/1.1")
             return False
-        except Refused as refused:
+        except HttpRefused as refused:
             await self._refuse(refused.status, str(refused))
             return False
         if request is None:
@@ -100,7 +100,7 @@ class Connection:
         await self._send(await self.answer(request))
         return self._http.our_state is h11.DONE and self._http.their_state is h11.DONE
 
-    async def _read(self) -> Request | None:
+    async def _read(self) -> HttpRequest | None:
         """Read the next request, and discard its body; None at the end of the connection."""
         request = None
         body_bytes = 0
@@ -117,7 +117,7 @@ class Connection:
             elif isinstance(event, h11.Data):
                 body_bytes += len(event.data)
                 if body_bytes > BODY_BYTES_MAX:
-                    raise Refused(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "pages take no body")
+                    raise HttpRefused(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "pages take no body")
             else:  # The end of the request, or of the connection.
                 return request
 

@@ -22,7 +22,7 @@ _AUTHORITY = re.compile(
 )
 
 
-class Refused(Exception):
+class HttpRefused(Exception):
     """The request is refused before a handler sees it. The message is for the client."""
 
     def __init__(self, status: HTTPStatus, message: str) -> None:
@@ -31,7 +31,7 @@ class Refused(Exception):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Request:
+class HttpRequest:
     """An HTTP request.
 
     path: as it was sent, percent-encoded.
@@ -65,7 +65,7 @@ class Response:
     headers: tuple[tuple[str, str], ...] = ()
 
 
-Handler = Callable[[Request], Response]
+Handler = Callable[[HttpRequest], Response]
 """Makes the response to a request; may block, for it runs in a thread of its own."""
 
 
@@ -81,7 +81,7 @@ def only_for(names: frozenset[str], handler: Handler) -> Handler:
     Protects from DNS rebinding: a page of another site whose name points here sends that name.
     """
 
-    def answer(request: Request) -> Response:
+    def answer(request: HttpRequest) -> Response:
         if request.host in names or request.host == "localhost" or is_address(request.host):
             return handler(request)
         return text(HTTPStatus.MISDIRECTED_REQUEST, "this name is not served here")
@@ -98,14 +98,14 @@ def is_address(host: str) -> bool:
     return True
 
 
-def request_of(head: h11.Request, peer: str, certificate: Mapping[str, Any] | None) -> Request:
-    """Make a `Request` of the head that h11 has parsed.
+def request_of(head: h11.Request, peer: str, certificate: Mapping[str, Any] | None) -> HttpRequest:
+    """Make a `HttpRequest` of the head that h11 has parsed.
 
     Raises:
-        Refused: version, length, method, target or Host are not acceptable.
+        HttpRefused: version, length, method, target or Host are not acceptable.
     """
     if head.http_version not in (b"1.0", b"1.1"):
-        raise Refused(HTTPStatus.HTTP_VERSION_NOT_SUPPORTED, "only HTTP/1.1 is spoken here")
+        raise HttpRefused(HTTPStatus.HTTP_VERSION_NOT_SUPPORTED, "only HTTP/1.1 is spoken here")
     headers: dict[str, str] = {}
     for raw_name, raw_value in head.headers:
         name, value = raw_name.decode("ascii"), raw_value.decode("latin-1")
@@ -114,12 +114,12 @@ def request_of(head: h11.Request, peer: str, certificate: Mapping[str, Any] | No
         "content-length" in headers or head.http_version == b"1.0"
     ):
         # The body has two lengths, and a proxy may have used the other (request smuggling).
-        raise Refused(HTTPStatus.BAD_REQUEST, "the length of the body is not clear")
+        raise HttpRefused(HTTPStatus.BAD_REQUEST, "the length of the body is not clear")
     method = head.method.decode("ascii")
     if method not in METHODS:
-        raise Refused(HTTPStatus.NOT_IMPLEMENTED, "pages are read with GET or HEAD")
+        raise HttpRefused(HTTPStatus.NOT_IMPLEMENTED, "pages are read with GET or HEAD")
     authority, path, query = _parts(head.target.decode("latin-1"))
-    return Request(
+    return HttpRequest(
         method=method,
         path=path,
         query=query,
@@ -144,11 +144,11 @@ def _parts(target: str) -> tuple[str | None, str, dict[str, list[str]]]:
             raise ValueError(target)
         return url.netloc, url.path or "/", parse_qs(url.query)
     except ValueError:
-        raise Refused(HTTPStatus.BAD_REQUEST, "the target of the request is none") from None
+        raise HttpRefused(HTTPStatus.BAD_REQUEST, "the target of the request is none") from None
 
 
 def _host(authority: str) -> str:
     match = _AUTHORITY.fullmatch(authority)
     if match is None or (match[1].startswith("[") and not is_address(match[1])):
-        raise Refused(HTTPStatus.BAD_REQUEST, "the Host of the request is none")
+        raise HttpRefused(HTTPStatus.BAD_REQUEST, "the Host of the request is none")
     return match[1].lower().removesuffix(".")

@@ -16,8 +16,8 @@ import threading
 from collections.abc import Callable
 from http import HTTPStatus
 
-from coordinator.web.connection import READ_BYTES, Connection
-from coordinator.web.messages import Handler, Request, Response, text
+from coordinator.web.connection import READ_BYTES, HttpConnection
+from coordinator.web.messages import Handler, HttpRequest, Response, text
 
 TIMEOUT_S = 30.0
 HANDSHAKE_S = 10.0
@@ -126,7 +126,7 @@ class Page:
                 reader, writer = await self._open(raw)
                 session = writer.get_extra_info("ssl_object")
                 certificate = None if session is None else session.getpeercert()
-                await Connection(
+                await HttpConnection(
                     reader,
                     writer,
                     self._answer,
@@ -155,7 +155,7 @@ class Page:
         transport.set_write_buffer_limits(0)
         return reader, asyncio.StreamWriter(transport, protocol, reader, self._loop)
 
-    async def _answer(self, request: Request) -> Response:
+    async def _answer(self, request: HttpRequest) -> Response:
         async with self._turns:
             answered: asyncio.Future[Response] = self._loop.create_future()
 

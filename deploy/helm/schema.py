@@ -14,7 +14,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from coordinator.core.setting import Bounds
+from coordinator.core.setting import SettingBounds
 from coordinator.settings import SETTINGS
 
 PATH = Path(__file__).parent / "coordinator/values.schema.json"
@@ -67,7 +67,7 @@ def settings() -> Schema:
 
 def values() -> Schema:
     """The whole schema."""
-    drain = SETTINGS["drain_timeout_ms"].bounds or Bounds(0)
+    drain = SETTINGS["drain_timeout_ms"].bounds or SettingBounds(0)
     probe = table(
         periodSeconds=number(1),
         timeoutSeconds=number(1),

@@ -19,7 +19,7 @@ from coordinator.runtime.garbage import ShortPauses
 from coordinator.runtime.node import Node
 from coordinator.runtime.stores import open_stores
 from coordinator.runtime.watchers import Watchers
-from coordinator.service.grpc.server import CoordinatorServer
+from coordinator.service.grpc.server import GrpcServer
 from coordinator.settings import Settings
 from tests.bench.figures import Figures, Goal
 from tests.bench.large_messages import LargeMessage, large_messages
@@ -113,14 +113,14 @@ class _Measured:
             call: Any = self._channel.unary_unary(message.method)
             call(data, timeout=600)
 
-    async def _start(self) -> tuple[CoordinatorServer, int]:
+    async def _start(self) -> tuple[GrpcServer, int]:
         def ignore(*_: object) -> None:
             """Callback that does nothing."""
 
         watchers = Watchers(events=ignore, failure=ignore, recovery=ignore)
         stores = await open_stores(self._settings.storage, lambda *_: None)
         node = Node(self._settings, watchers=watchers, log=stores.log)
-        server = CoordinatorServer(node, on_malformed=ignore)
+        server = GrpcServer(node, on_malformed=ignore)
         port = await server.listen()
         await server.load()
         return server, port

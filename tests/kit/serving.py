@@ -17,7 +17,7 @@ from coordinator.cli.kafka_listener import serve_kafka
 from coordinator.runtime.node import Node
 from coordinator.runtime.watchers import Watchers
 from coordinator.security.loading import load
-from coordinator.service.grpc.server import CoordinatorServer
+from coordinator.service.grpc.server import GrpcServer
 from coordinator.settings import Settings
 from coordinator.settings.sections import NODE_PORTS
 from coordinator.testing.server import LoggedNode
@@ -56,7 +56,7 @@ class Running:
         self.security = load(told.security, told.serving, told.kafka)
         if self.security.guard is not None:
             self.security.guard.on_refusal = self.refused.append
-        self.server = CoordinatorServer(
+        self.server = GrpcServer(
             self.node,
             on_malformed=lambda *what: self.malformed.append(what),
             on_deleted=lambda *what: self.deleted.append(what),

@@ -18,7 +18,7 @@ from coordinator.assignors import TopicPartition
 from coordinator.operator.admin import GroupAdmin
 from coordinator.sources import write_log
 from coordinator.spark.exactly_once import committed_files
-from coordinator.spark.ranges import BatchRanges, Range
+from coordinator.spark.ranges import BatchRanges, OffsetRange
 from coordinator.spark.sinks.protocol import Sink
 from coordinator.spark.sinks.writer import BatchWriter
 from tests.kit.documents import blocks
@@ -167,7 +167,7 @@ def plan(address: str, dice: random.Random, rows: int, *, most: int = 7) -> Batc
         begin = max(offset, 0)
         end = min(begin + dice.randint(1, most), rows)
         if begin < end:
-            ranges[partition] = Range(begin, end, offset)
+            ranges[partition] = OffsetRange(begin, end, offset)
     return BatchRanges(1, ranges) if ranges else None
 
 

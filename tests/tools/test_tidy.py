@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import subprocess
+from collections import Counter
 from collections.abc import Collection, Iterator
 from pathlib import Path, PurePosixPath
 
@@ -18,6 +19,8 @@ ROOT_NAMES = set(
 MACHINE = re.compile(r"(?<![\w.~-])/(?:work|root|home/\w+|opt/dev)/|\.\./" + "shared/")
 VAGUE = re.compile(r"(?:^|_)(?:utils?|helpers?|managers?|misc)$")
 LINK = re.compile(r"\[[^\]]*\]\(\s*<?([^)\s>]+)>?[^)]*\)|^\[[^\]]+\]:\s*(\S+)", re.MULTILINE)
+CLASS = re.compile(r"^class ([A-Z]\w*)", re.MULTILINE)
+GENERATED = re.compile(r"^coordinator/(?:durable/)?v1/|/etcd_api/")
 CODE = re.compile(r"^```.*?^```|`[^`\n]*`", re.MULTILINE | re.DOTALL)
 
 
@@ -47,6 +50,18 @@ def machine_paths(path: str, text: str) -> Iterator[str]:
     for number, line in enumerate(text.splitlines(), start=1):
         if found := MACHINE.search(line):
             yield f"{path}:{number}: names a path of one machine: {found[0]}"
+
+
+def names_of_several(paths: Collection[str]) -> set[str]:
+    """Names of public classes of the product that stand in more than one file."""
+    files = [path for path in paths if path.endswith(".py") and not GENERATED.search(path)]
+    names = Counter(
+        name
+        for path in files
+        if path.startswith(("coordinator/", "timer/"))
+        for name in CLASS.findall((ROOT / path).read_text(encoding="utf-8"))
+    )
+    return {name for name, number in names.items() if number > 1}
 
 
 def bad_names(path: str) -> Iterator[str]:
@@ -84,3 +99,8 @@ def test_the_rules_object():
     assert [*machine_paths("x.py", "a\nopen('/wo" + "rk/main')")]
     assert [*bad_names("coordinator/time_utils.py")]
     assert [*bad_names("notes/x.md")]
+
+
+def test_a_public_class_has_a_name_of_its_own():
+    # The record of an end and its event: `core/values` will have one of them.
+    assert names_of_several(repository_paths()) == {"SessionMemberEnded"}

@@ -29,7 +29,7 @@ from coordinator.client.transport.loop_thread import (
     is_forked_from,
     run_on,
 )
-from coordinator.client.transport.surroundings import ProtocolLoop
+from coordinator.client.transport.process_environment import ProtocolLoop
 from coordinator.node_source import Bootstrap
 
 if TYPE_CHECKING:

@@ -1,7 +1,7 @@
 """Values that a member's machine and its driver exchange: requests, replies, failures, actions.
 
-The machine returns an `Action`; the driver carries it out, and gives each `Call` its `Answer`.
-No transport is known here: `wire.py` alone translates to protobuf and gRPC.
+The machine returns a `MemberAction`; the driver carries it out, and gives each `MemberCall` its
+`Answer`. No transport is known here: `wire.py` alone translates to protobuf and gRPC.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ class Beat:
 
 
 @dataclass(frozen=True, slots=True)
-class Leave:
+class LeaveCall:
     """A LeaveGroup."""
 
     member: Identity
@@ -104,7 +104,7 @@ class Leave:
 
 
 @dataclass(frozen=True, slots=True)
-class CommitOffsets:
+class CommitCall:
     """An OffsetCommit. `tokens`: of a session member's holdings. `waited_ms`: since it was first
     sent, without an answer yet."""
 
@@ -115,7 +115,7 @@ class CommitOffsets:
 
 
 @dataclass(frozen=True, slots=True)
-class FetchOffsets:
+class FetchCall:
     """An OffsetFetch; `partitions` None: all that are stored."""
 
     group_id: str
@@ -123,16 +123,14 @@ class FetchOffsets:
 
 
 @dataclass(frozen=True, slots=True)
-class ReportLogEnds:
+class ReportCall:
     """A ReportLogEnds: the offsets that logs have."""
 
     member: Identity
     logs: Mapping[TopicPartition, range]
 
 
-Request = (
-    FindCoordinator | Join | Sync | Beat | Leave | CommitOffsets | FetchOffsets | ReportLogEnds
-)
+Request = FindCoordinator | Join | Sync | Beat | LeaveCall | CommitCall | FetchCall | ReportCall
 
 
 # --- Replies ---
@@ -146,7 +144,7 @@ class Found:
 
 
 @dataclass(frozen=True, slots=True)
-class JoinedMember:
+class GenerationMember:
     """A member of the generation, as its leader is told."""
 
     member_id: str
@@ -170,7 +168,7 @@ class Joined(Acknowledged):
     generation: int = -1
     leader: str = ""
     protocol_name: str = ""
-    members: tuple[JoinedMember, ...] = ()
+    members: tuple[GenerationMember, ...] = ()
     skip_assignment: bool = False
 
 
@@ -203,14 +201,14 @@ class Fetched(Acknowledged):
     offsets: Mapping[TopicPartition, OffsetAndMetadata] = field(default_factory=dict)
 
 
-Reply = Found | Joined | Synced | Acknowledged | Committed | Fetched
+CallReply = Found | Joined | Synced | Acknowledged | Committed | Fetched
 
 
 # --- Failures: a call without a reply ---
 
 
 @dataclass(frozen=True, slots=True)
-class Unreachable:
+class CallUnanswered:
     """No answer came, or the connection broke. The request may have been carried out."""
 
     detail: str
@@ -233,7 +231,7 @@ class Overloaded:
 
 
 @dataclass(frozen=True, slots=True)
-class Refused:
+class RefusedCall:
     """The coordinator refused the caller, or the request as it is.
 
     `code`: UNAUTHENTICATED, PERMISSION_DENIED, RESOURCE_EXHAUSTED (too large) or INVALID_ARGUMENT.
@@ -251,14 +249,14 @@ class Unimplemented:
 
 
 @dataclass(frozen=True, slots=True)
-class Broken:
+class BrokenCall:
     """The call could not be made: a token's file is gone, say. Its owner is told."""
 
     error: Exception
 
 
-Failure = Unreachable | Dropped | Overloaded | Refused | Unimplemented | Broken
-Result = Reply | Failure
+Failure = CallUnanswered | Dropped | Overloaded | RefusedCall | Unimplemented | BrokenCall
+Result = CallReply | Failure
 
 
 class Next(Enum):
@@ -273,7 +271,7 @@ class Next(Enum):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Call:
+class MemberCall:
     """Make one attempt, and hand in its `Answer`. Compared by identity.
 
     A FindCoordinator goes to the address that it names, and connects the driver to the coordinator
@@ -291,19 +289,19 @@ class Call:
 class Cancel:
     """Cancel a call; its answer is not needed any more."""
 
-    call: Call
+    call: MemberCall
 
 
 @dataclass(frozen=True, slots=True)
 class HangUp:
-    """Close the connection; calls under way on it fail as `Unreachable`, and streams end."""
+    """Close the connection; calls under way on it fail as `CallUnanswered`, and streams end."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class OpenStream:
     """Open the stream of a session member over the current connection. Compared by identity.
 
-    What it says is handed in as `Received`, and its end as `StreamEnded`.
+    What it says is handed in as `Received`, and its end as `StreamClosed`.
     """
 
     connection: int
@@ -333,7 +331,7 @@ class Level(IntEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Log:
+class LogMessage:
     """Write one line to the log of the member's process; its text names member and group.
 
     `group_id` and `member_id` are fields of its log record, `group` and `member`.
@@ -345,14 +343,14 @@ class Log:
     member_id: str
 
 
-Action = Call | Cancel | HangUp | OpenStream | Send | CloseStream | Log
+MemberAction = MemberCall | Cancel | HangUp | OpenStream | Send | CloseStream | LogMessage
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
     """Result of a call."""
 
-    call: Call
+    call: MemberCall
     result: Result
 
 
@@ -365,7 +363,7 @@ class Received:
 
 
 @dataclass(frozen=True, slots=True)
-class StreamEnded:
+class StreamClosed:
     """The end of a stream that was not closed here. `result`: why, if it is known."""
 
     stream: OpenStream

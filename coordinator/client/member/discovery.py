@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from coordinator.client.member.calls import Broken, Failure, FindCoordinator, Found, Result
+from coordinator.client.member.calls import BrokenCall, Failure, FindCoordinator, Found, Result
 
 
 class Discovery:
@@ -46,7 +46,7 @@ class Discovery:
         assert isinstance(result, Failure), "only FindCoordinator is asked of an address"
         if hint:
             return None
-        if not isinstance(result, Broken):
+        if not isinstance(result, BrokenCall):
             self.addresses.append(self.addresses.pop(0))
             self._failed += 1
             if self._failed < len(self.addresses):

@@ -21,7 +21,7 @@ from collections.abc import (
 from typing import TYPE_CHECKING, Any, Self, Unpack
 
 from coordinator.assignors import TopicPartition
-from coordinator.client import forms
+from coordinator.client import validation
 from coordinator.client.errors import StaleMember
 from coordinator.client.group_address import GroupAddress
 from coordinator.client.log_ends import report_log_ends
@@ -38,7 +38,7 @@ from coordinator.client.offsets import Commit, OffsetAndMetadata, Offsets
 from coordinator.client.settings.configs import ClassicConfig, SessionConfig
 from coordinator.client.settings.reading import config_of, process_of, remarks
 from coordinator.client.settings.setting import GroupProtocol
-from coordinator.client.transport.connection import Connection
+from coordinator.client.transport.connection import CoordinatorConnection
 from coordinator.client.transport.driver import Driver, Link
 from coordinator.client.transport.interrupts import SignalGuard, closing_reason
 from coordinator.client.transport.loop_thread import check_process, is_forked_from
@@ -134,7 +134,7 @@ class MemberView:
         Raises:
             StaleMember: the partition was not handed out.
         """
-        return self._seen().ledger.of(forms.partition_of(partition))
+        return self._seen().ledger.of(validation.partition_of(partition))
 
     def planned_batch(self, begins: Mapping[TopicPartition, int]) -> list[Holding]:
         """The present holdings, for the commit of a batch that was planned before this process
@@ -145,7 +145,7 @@ class MemberView:
         Returns:
             Those of partitions that are held now.
         """
-        return self._seen().ledger.of_planned_batch(forms.expected_of(begins))
+        return self._seen().ledger.of_planned_batch(validation.expected_of(begins))
 
     def token(self, partition: TopicPartition | Holding) -> int:
         """The token under which a partition is held: what a sink can check; 0 in a classic group.
@@ -156,7 +156,7 @@ class MemberView:
         check_process(self.pid)
         held = self._shown(partition)
         if held is None:
-            key = forms.partition_of(partition)
+            key = validation.partition_of(partition)
             raise StaleMember(f"{key} is not held")
         return held.token
 
@@ -241,7 +241,7 @@ class Member(MemberView):
         process = process_of(protocol, settings, bootstrap)
         config = config_of(protocol, group_id, topics, settings)
         self._remarks = remarks(config, settings)
-        addresses, random = forms.addresses_of(bootstrap), process.random
+        addresses, random = validation.addresses_of(bootstrap), process.random
         part = part_of(config, random)
         self._clock = process.clock
         self._machine = MemberMachine(part, config.group_id, addresses, random)
@@ -299,7 +299,7 @@ class Member(MemberView):
         """
         self._check_loop()
         if return_within_ms is not None:
-            return_within_ms = forms.milliseconds_of("return_within_ms", return_within_ms)
+            return_within_ms = validation.milliseconds_of("return_within_ms", return_within_ms)
         self._machine.close(Leaving(reason, leave, return_within_ms), self._clock())
         if self._reporting is not None:
             self._reporting.cancel()
@@ -341,7 +341,7 @@ class Member(MemberView):
             True if the group asks for what is held.
         """
         self._check_loop()
-        within_ms = forms.milliseconds_of("within_ms", within_ms)
+        within_ms = validation.milliseconds_of("within_ms", within_ms)
         is_asked = self._machine.part.drain(within_ms, reason, self._clock(), leave=leave)
         self._driver.turn()
         return is_asked
@@ -373,7 +373,7 @@ class Member(MemberView):
     async def _poll(self, timeout: float | None) -> list[MemberEvent]:  # noqa: ASYNC109
         """Do what `poll` does, for a caller that is known otherwise."""
         self._check_loop()
-        seconds = None if timeout is None else forms.timeout_ms_of(timeout) / 1000
+        seconds = None if timeout is None else validation.timeout_ms_of(timeout) / 1000
         part = self._machine.part
         part.poll_begins(self._clock(), gives_back=self._process.give_back == "poll")
         self._driver.turn()
@@ -424,7 +424,7 @@ class Member(MemberView):
         Args:
             position: where the work has stopped, for mode copy; -1: at the committed offset.
         """
-        forms.number_of("position", position, "100")
+        validation.number_of("position", position, "100")
         self._give_back(holding, position=position)
 
     def refuse(self, holding: Holding | Iterable[Holding], reason: str) -> None:
@@ -463,7 +463,7 @@ class Member(MemberView):
             TypeError, ValueError: as when the member is made.
         """
         self._check_loop()
-        self._machine.part.subscribe(forms.topics_of(topics), self._clock())
+        self._machine.part.subscribe(validation.topics_of(topics), self._clock())
         self._driver.turn()
 
     async def report(self, ends: Mapping[TopicPartition, int | range]) -> bool:
@@ -472,7 +472,7 @@ class Member(MemberView):
         False: the coordinator does not know the method.
         """
         self._check_loop()
-        report = self._machine.report(forms.log_ends_returned("report", ends), self._clock())
+        report = self._machine.report(validation.log_ends_returned("report", ends), self._clock())
         if report is None:
             return True
         await self._driver.result_of(report)
@@ -518,13 +518,13 @@ class Member(MemberView):
         """
         self._check_loop()
         commit = Commit(
-            forms.offsets_of(offsets),
-            forms.expected_of(expected or {}),
+            validation.offsets_of(offsets),
+            validation.expected_of(expected or {}),
             atomic,
-            forms.manifest_of(manifest),
+            validation.manifest_of(manifest),
         )
         shown = None if holdings is None else _several(holdings)
-        timeout_ms = forms.timeout_ms_of(timeout)
+        timeout_ms = validation.timeout_ms_of(timeout)
         try:
             begun = self._machine.commit(
                 commit, shown, self._clock(), timeout_ms,
@@ -560,10 +560,10 @@ class Member(MemberView):
     ) -> dict[TopicPartition, OffsetAndMetadata]:
         """Committed offsets with their metadata; otherwise as `committed`."""
         self._check_loop()
-        asked = None if partitions is None else forms.partitions_of(partitions)
+        asked = None if partitions is None else validation.partitions_of(partitions)
         if asked == ():
             return {}
-        fetch = self._machine.fetch(asked, self._clock(), forms.timeout_ms_of(timeout))
+        fetch = self._machine.fetch(asked, self._clock(), validation.timeout_ms_of(timeout))
         await self._driver.result_of(fetch)
         return fetch.value
 
@@ -606,7 +606,7 @@ class Member(MemberView):
     def _connect(
         self, credentials: Credentials, interval_s: float, random: Callable[[], float]
     ) -> Link:
-        return Connection(credentials, interval_s, self._beat_now, random)
+        return CoordinatorConnection(credentials, interval_s, self._beat_now, random)
 
     def _give_back(self, holding: Holding | Iterable[Holding], **more: Any) -> None:
         self._check_loop()

@@ -46,7 +46,7 @@ from coordinator.client.member.operations import (
     GIVE_UP_MS,
     CommitOperation,
     FetchOperation,
-    Operation,
+    MemberOperation,
     ReportOperation,
 )
 from coordinator.client.member.part import Asker, Leaving, ProtocolPart
@@ -56,7 +56,7 @@ from coordinator.client.offsets import Commit
 
 LEAVE_MS = 2_000
 """Time that commits under way have when the member closes."""
-Op = TypeVar("Op", bound=Operation)
+Op = TypeVar("Op", bound=MemberOperation)
 
 
 class MemberMachine:
@@ -85,12 +85,14 @@ class MemberMachine:
         self.leaving: Leaving | None = None
         self._failure: Exception | None = None
         self._reachability = Reachability()
-        self._operations: list[Operation] = []
+        self._operations: list[MemberOperation] = []
         # Askers with a request to make, in order: each waits until there is a connection.
         self._queue: deque[Asker] = deque()
-        self._out: dict[calls.Call, calls.Call] = {}  # A dict keeps their order; a set does not.
-        self._actions: deque[calls.Action] = deque()
-        self._logs: list[calls.Log] = []
+        self._out: dict[
+            calls.MemberCall, calls.MemberCall
+        ] = {}  # A dict keeps their order; a set does not.
+        self._actions: deque[calls.MemberAction] = deque()
+        self._logs: list[calls.LogMessage] = []
         self._leave_by_ms: int | None = None
         self._is_leaving = False
         self._state = ("stopped", 0)
@@ -151,7 +153,7 @@ class MemberMachine:
         return events
 
     def standing_events(self) -> list[MemberEvent]:
-        """Events that tell another owner what the first one has been told already."""
+        """Events that bring a new owner up to date."""
         part, known = self.part, sorted(self.ledger.held)
         events: list[MemberEvent] = []
         if known:
@@ -211,7 +213,7 @@ class MemberMachine:
             return None
         return self._begin(ReportOperation(self.part.identity(), logs, self.random, now_ms))
 
-    def abandon(self, operation: Operation) -> None:
+    def abandon(self, operation: MemberOperation) -> None:
         """End an operation that its caller does not wait for any more."""
         operation.end()
         self.cancel(operation)
@@ -237,7 +239,7 @@ class MemberMachine:
 
     # --- The driver ---
 
-    def next_action(self, now_ms: int) -> calls.Action | None:
+    def next_action(self, now_ms: int) -> calls.MemberAction | None:
         """The next action to carry out; None: none before the next input or `next_deadline`."""
         if self.is_started or self.leaving is not None:
             self.part.turn(now_ms)
@@ -265,7 +267,7 @@ class MemberMachine:
             return  # It was cancelled.
         is_beat = isinstance(call.request, calls.Beat) and bool(self._operations)
         self._log_if(Level.INFO, self._reachability.take_in(result, now_ms, is_beat=is_beat))
-        if isinstance(result, calls.Unreachable):
+        if isinstance(result, calls.CallUnanswered):
             self.hang_up(call.connection)
         asker = cast("Asker | Discovery", call.asker)
         if isinstance(asker, Discovery):
@@ -276,7 +278,7 @@ class MemberMachine:
         elif asker.handle(call.request, result, now_ms) is Next.REDISCOVER:
             self.hang_up(call.connection)
 
-    def received(self, message: calls.Received | calls.StreamEnded, now_ms: int) -> None:
+    def received(self, message: calls.Received | calls.StreamClosed, now_ms: int) -> None:
         """Take in a message of a stream, or its end."""
         self.part.received(message, now_ms)
 
@@ -298,7 +300,7 @@ class MemberMachine:
     def call(self, request: calls.Request, asker: Asker | Discovery) -> None:
         """Make a call over the connection that there is."""
         timeout_ms = self.part.timeout_ms(request)
-        call = calls.Call(request, timeout_ms, self.discovery.connection, asker)
+        call = calls.MemberCall(request, timeout_ms, self.discovery.connection, asker)
         self._out[call] = call
         self._actions.append(call)
 
@@ -308,7 +310,7 @@ class MemberMachine:
             del self._out[call]
             self._actions.append(calls.Cancel(call))
 
-    def act(self, action: calls.Action) -> None:
+    def act(self, action: calls.MemberAction) -> None:
         self._actions.append(action)
 
     def note_result(self, result: calls.Result, now_ms: int) -> None:
@@ -396,7 +398,7 @@ class MemberMachine:
 
     def log(self, level: Level, text: str) -> None:
         line = " ".join(f"{self.name}: {text}".split())
-        self._logs.append(calls.Log(level, line, self.group_id, self.part.member_id))
+        self._logs.append(calls.LogMessage(level, line, self.group_id, self.part.member_id))
 
     def log_stale(self, error: StaleMember) -> None:
         """Log a commit that came too late: after everything was lost, a warning of the first one

@@ -43,7 +43,7 @@ _STALE = frozenset(
 )
 
 
-class Operation(ABC):
+class MemberOperation(ABC):
     """Base of operations. Compared by identity.
 
     Args:
@@ -94,13 +94,13 @@ class Operation(ABC):
         """
         self.is_out = False
         match result:
-            case calls.Broken(error):
+            case calls.BrokenCall(error):
                 self.end(error)
-            case calls.Refused(detail, code):
+            case calls.RefusedCall(detail, code):
                 self.end(CommitFailed(detail, code))
             case calls.Overloaded(detail, after_ms):
                 self._try_again(detail, now_ms, after_ms)
-            case calls.Unreachable(detail) | calls.Dropped(detail) | calls.Unimplemented(detail):
+            case calls.CallUnanswered(detail) | calls.Dropped(detail) | calls.Unimplemented(detail):
                 self.repeated = True
                 self._try_again(detail, now_ms)
                 return Next.PAUSE if isinstance(result, calls.Dropped) else Next.REDISCOVER
@@ -150,7 +150,7 @@ class Operation(ABC):
         """Request of the next attempt."""
 
     @abstractmethod
-    def _answered(self, reply: calls.Reply, now_ms: int) -> None:
+    def _answered(self, reply: calls.CallReply, now_ms: int) -> None:
         """Take in the final answer. Raises CoordinatorError if it is a refusal."""
 
 
@@ -164,7 +164,7 @@ class CommittingMember(Protocol):
         """Log a commit that came too late."""
 
 
-class CommitOperation(Operation):
+class CommitOperation(MemberOperation):
     """A commit, for the holdings that its owner knows.
 
     Before each attempt the ledger is asked whether they last. A cooperative rebalance does not
@@ -218,7 +218,7 @@ class CommitOperation(Operation):
             super().look(now_ms)
 
     def next_deadline(self) -> int:
-        """See `Operation`; of one that is suspended, the member says when."""
+        """See `MemberOperation`; of one that is suspended, the member says when."""
         return super().next_deadline() if self._suspended_ms is None else FOREVER_MS
 
     def end(self, error: Exception | None = None) -> None:
@@ -245,13 +245,13 @@ class CommitOperation(Operation):
             f"waited {self._timeout_ms / 1000:g} s for {self._part.between_assignments()}"
         )
 
-    def _request(self, now_ms: int) -> calls.CommitOffsets:
+    def _request(self, now_ms: int) -> calls.CommitCall:
         self._sent = self._part.identity()
         tokens = {held.partition: held.token for held in self.claimed if held.token}
         waited_ms = now_ms - self.begun_ms if self.repeated else 0
-        return calls.CommitOffsets(self._sent, self._commit, tokens or None, waited_ms)
+        return calls.CommitCall(self._sent, self._commit, tokens or None, waited_ms)
 
-    def _answered(self, reply: calls.Reply, now_ms: int) -> None:
+    def _answered(self, reply: calls.CallReply, now_ms: int) -> None:
         assert isinstance(reply, calls.Committed)
         ledger = self._member.ledger
         try:
@@ -272,7 +272,7 @@ class CommitOperation(Operation):
         self.end()
 
 
-class FetchOperation(Operation):
+class FetchOperation(MemberOperation):
     """A fetch of committed offsets; `value` is the result."""
 
     def __init__(
@@ -284,13 +284,13 @@ class FetchOperation(Operation):
         timeout_ms: int = GIVE_UP_MS,
     ) -> None:
         super().__init__(random, now_ms, timeout_ms)
-        self._fetch = calls.FetchOffsets(group_id, partitions)
+        self._fetch = calls.FetchCall(group_id, partitions)
         self.value: dict[TopicPartition, OffsetAndMetadata] = {}
 
-    def _request(self, now_ms: int) -> calls.FetchOffsets:
+    def _request(self, now_ms: int) -> calls.FetchCall:
         return self._fetch
 
-    def _answered(self, reply: calls.Reply, now_ms: int) -> None:
+    def _answered(self, reply: calls.CallReply, now_ms: int) -> None:
         assert isinstance(reply, calls.Fetched)
         if reply.code != Code.NONE:
             raise CoordinatorError(reply.message, reply.code)
@@ -298,7 +298,7 @@ class FetchOperation(Operation):
         self.end()
 
 
-class ReportOperation(Operation):
+class ReportOperation(MemberOperation):
     """A report of log end offsets, never retried. `is_known`: the coordinator knows the method."""
 
     def __init__(
@@ -315,13 +315,13 @@ class ReportOperation(Operation):
 
     def handle(self, request: calls.Request | None, result: calls.Result, now_ms: int) -> Next:
         self.is_known = not isinstance(result, calls.Unimplemented)
-        self.end(result.error if isinstance(result, calls.Broken) else None)
+        self.end(result.error if isinstance(result, calls.BrokenCall) else None)
         return Next.GO_ON
 
-    def _request(self, now_ms: int) -> calls.ReportLogEnds:
-        return calls.ReportLogEnds(self._member, self._logs)
+    def _request(self, now_ms: int) -> calls.ReportCall:
+        return calls.ReportCall(self._member, self._logs)
 
-    def _answered(self, reply: calls.Reply, now_ms: int) -> None:
+    def _answered(self, reply: calls.CallReply, now_ms: int) -> None:
         """Not called: `handle` ends the operation after its only attempt."""
 
 

@@ -87,7 +87,7 @@ class PartContext(Protocol):
     def cancel(self, asker: Asker) -> None:
         """Cancel what an asker waits for."""
 
-    def act(self, action: calls.Action) -> None:
+    def act(self, action: calls.MemberAction) -> None:
         """Have the driver carry an action out."""
 
     def note_result(self, result: calls.Result, now_ms: int) -> None:
@@ -194,7 +194,7 @@ class ProtocolPart(ABC):
     def timeout_ms(self, request: calls.Request) -> int:
         """Milliseconds to wait for the answer to a request."""
 
-    def received(self, message: calls.Received | calls.StreamEnded, now_ms: int) -> None:
+    def received(self, message: calls.Received | calls.StreamClosed, now_ms: int) -> None:
         """Take in a message of a stream, or its end; in protocols that have streams."""
         raise NotImplementedError
 

@@ -48,7 +48,7 @@ class Reachability:
         """
         failure = failure_of_result(result)
         match result:
-            case calls.Broken():
+            case calls.BrokenCall():
                 return ""
             case calls.Found():
                 self._awaits = True
@@ -99,7 +99,7 @@ class Reachability:
 def failure_of_result(result: calls.Result) -> str:
     """Reason that no coordinator that serves the group answered a call; empty: one did."""
     match result:
-        case calls.Unreachable(detail) | calls.Dropped(detail) | calls.Overloaded(detail):
+        case calls.CallUnanswered(detail) | calls.Dropped(detail) | calls.Overloaded(detail):
             return detail or "no answer"
         case calls.Acknowledged(code=code, message=message) if code in _REFUSALS:
             return f"{code}: {message}"

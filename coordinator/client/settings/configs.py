@@ -10,13 +10,13 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Literal
 
-from coordinator.client.settings import kinds
-from coordinator.client.settings.kinds import unknown_setting
+from coordinator.client.settings import value_kinds
 from coordinator.client.settings.setting import SettingKind, setting, settings_of
+from coordinator.client.settings.value_kinds import unknown_setting
 
 _classic = partial(setting, protocol="classic")
 _session = partial(setting, protocol="session")
-_wished_ms = partial(setting, None, kinds.MILLISECONDS_OR_0)
+_wished_ms = partial(setting, None, value_kinds.MILLISECONDS_OR_0)
 
 # fmt: off
 
@@ -27,10 +27,10 @@ class MemberConfig:
 
     group_id: str
     topics: Mapping[str, int]
-    client_id: str = setting("", kinds.TEXT,
+    client_id: str = setting("", value_kinds.TEXT,
         "Name of this process in descriptions of the group; part of the member id.",
         default_text="host name and process id", typed="str | None")
-    rack: str | None = setting(None, kinds.TEXT,
+    rack: str | None = setting(None, value_kinds.TEXT,
         "Rack of this process, for assignors that take racks into account. The planner of session "
         "groups does not.")
 
@@ -39,36 +39,36 @@ class MemberConfig:
 class ClassicConfig(MemberConfig):
     """Settings of a member that follows the classic protocol. `topics` is used while it leads."""
 
-    assignors: tuple[str, ...] = _classic(("range",), kinds.ASSIGNORS,
+    assignors: tuple[str, ...] = _classic(("range",), value_kinds.ASSIGNORS,
         "Assignors that the member can follow, best first; the group follows one that all its "
         "members name. If all of a member's support the cooperative protocol (cooperative-sticky "
         "does), it keeps its partitions during a rebalance; else it gives all up before it joins "
         "again (eager). The next release takes cooperative-sticky; a worker takes it now.",
         default_text="range", typed="str | Sequence[str]", instead="the coordinator assigns")
-    fallback_assignor: str | None = _classic(None, kinds.ASSIGNOR,
+    fallback_assignor: str | None = _classic(None, value_kinds.ASSIGNOR,
         "Eager assignor with which the member joins if the group has refused all of `assignors` "
         "(INCONSISTENT_GROUP_PROTOCOL); it warns, and says how to move the group. None: the member "
         "stops with a FatalError. A worker without `assignors` takes range.",
         instead="the coordinator assigns")
-    instance_id: str | None = _classic(None, kinds.TEXT,
+    instance_id: str | None = _classic(None, value_kinds.TEXT,
         "Makes the member static: a process that returns under this id within the session takes "
         "its place back without a rebalance. None: dynamic.", instead="write member_name='...'")
-    session_timeout_ms: int = _classic(45_000, kinds.MILLISECONDS,
+    session_timeout_ms: int = _classic(45_000, value_kinds.MILLISECONDS,
         "Time without a heartbeat after which the group takes the member for dead.",
         instead="write wishes={'lease_ms': 10_000}")
-    rebalance_timeout_ms: int = _classic(60_000, kinds.MILLISECONDS,
+    rebalance_timeout_ms: int = _classic(60_000, value_kinds.MILLISECONDS,
         "Longest time that a rebalance waits for this member. Half of it is what the owner has to "
         "finish and commit partitions that are being revoked: after it `Revoking` ends with "
         "`Lost`. The other half is left for the join.", instead="write drain_ms=30_000")
-    heartbeat_interval_ms: int = _classic(3_000, kinds.MILLISECONDS,
+    heartbeat_interval_ms: int = _classic(3_000, value_kinds.MILLISECONDS,
         "Interval of heartbeats, a third of `session_timeout_ms` at most. A rebalance is heard of "
         "with the next one.", instead="heartbeats follow each other in a quarter of the lease")
-    max_poll_interval_ms: int | None = _classic(300_000, kinds.MILLISECONDS,
+    max_poll_interval_ms: int | None = _classic(300_000, value_kinds.MILLISECONDS,
         "Longest time without a `poll` (or `alive`); after it the member leaves the group, so that "
         "a worker that hangs does not hold its partitions for ever. None: no limit.",
         instead="write wishes={'max_idle_ms': 300_000}",
         in_workers="nobody polls in it; progress_timeout_ms stands in for it")
-    protocol_type: str = _classic("consumer", kinds.TEXT,
+    protocol_type: str = _classic("consumer", value_kinds.TEXT,
         "Kind of group; all its members name the same.")
 
 
@@ -80,13 +80,13 @@ class GroupWishes:
     with `coordinator policy set`.
     """
 
-    lease_ms: int | None = setting(None, kinds.LEASE,
+    lease_ms: int | None = setting(None, value_kinds.LEASE,
         "Lease: time for which a member may act without hearing from the coordinator, and about "
         "the time after which the partitions of a member that has died are granted anew. fast is "
         "3 s, standard 10 s, patient 45 s.",
         default_text="standard", typed='int | Literal["fast", "standard", "patient"] | None')
     mode: Literal["simple", "warm", "copy"] | None = setting(
-        None, kinds.choice("simple", "warm", "copy"),
+        None, value_kinds.choice("simple", "warm", "copy"),
         "Way of a partition to its next holder. simple: drain, release, grant. warm: the next one "
         "prepares while the former one works. copy: it prepares after the former one has stopped, "
         "up to where that came.", default_text="simple")
@@ -100,7 +100,7 @@ class GroupWishes:
         "Wait of an empty group's first plan for more members, from the first one on, unless "
         "`expected_members` are ready before.",
         default_text="the node's group_initial_rebalance_delay_ms")
-    expected_members: int | None = setting(None, kinds.whole("members"),
+    expected_members: int | None = setting(None, value_kinds.whole("members"),
         "Number of ready members with which an empty group is planned without waiting for "
         "`initial_delay_ms`. 0: not known.", default_text=0)
     join_quiet_ms: int | None = _wished_ms(
@@ -125,10 +125,10 @@ class GroupWishes:
         "Longest time without progress of the working side (`poll`, `alive`, a commit); after it "
         "the member is stalled, and receives nothing until it gets on. 0: any.", default_text=0)
     on_stall: Literal["report", "drain", "release"] | None = setting(
-        None, kinds.choice("report", "drain", "release"),
+        None, value_kinds.choice("report", "drain", "release"),
         "Treatment of a stalled member. report: descriptions show it. drain: its partitions are "
         "drained. release: they are taken away.", default_text="report")
-    sinks_check_tokens: bool | None = setting(None, kinds.FLAG,
+    sinks_check_tokens: bool | None = setting(None, value_kinds.FLAG,
         "True: all sinks of the group refuse old tokens, so a partition that is taken away is "
         "granted anew at once, and not after a lease.", default_text=False)
 
@@ -155,27 +155,27 @@ class SessionConfig(MemberConfig):
 
     incarnation: bytes
     started_at_ms: int
-    member_name: str | None = _session(None, kinds.TEXT,
+    member_name: str | None = _session(None, value_kinds.TEXT,
         "Makes the place stable across restarts: a process that returns under this name has the "
         "partitions back. None: the place ends with the process.",
         instead="write instance_id='...'")
-    capacity: float = _session(1.0, kinds.CAPACITY,
+    capacity: float = _session(1.0, value_kinds.CAPACITY,
         "Share of the partitions, relative to the others'. 0: receives nothing.")
-    max_partitions: int | None = _session(None, kinds.PARTITIONS,
+    max_partitions: int | None = _session(None, value_kinds.PARTITIONS,
         "Most partitions that it may hold. None: no limit.")
-    drain_ms: int | None = _session(None, kinds.MILLISECONDS,
+    drain_ms: int | None = _session(None, value_kinds.MILLISECONDS,
         "Time that it needs to finish a partition, at most the group's `drain_timeout_ms`. None: "
         "that.", instead="write rebalance_timeout_ms=60_000, twice as long")
-    revision: str | None = _session(None, kinds.TEXT,
+    revision: str | None = _session(None, value_kinds.TEXT,
         "Version that this process runs, as descriptions of the group show it.")
-    deployment: str | None = _session(None, kinds.TEXT,
+    deployment: str | None = _session(None, value_kinds.TEXT,
         "Members that are rolled out together, the name of a Kubernetes Deployment, say, as "
         "descriptions of the group show it.")
-    return_within_ms: int | None = _session(None, kinds.MILLISECONDS,
+    return_within_ms: int | None = _session(None, value_kinds.MILLISECONDS,
         "Time for which the partitions of a member that stops are kept for a process of its "
         "`member_name`, so that none moves. None: they are handed over.",
         instead="write instance_id='...', which keeps them for the session")
-    keep_classic: bool = setting(False, kinds.FLAG,
+    keep_classic: bool = setting(False, value_kinds.FLAG,
         "True: a group that classic members have used last is left as it is, and the member stops "
         "with a FatalError. False: if it is empty, it becomes one of sessions.", protocol="session",
         in_workers="without `protocol` a worker asks for it, and follows the group")

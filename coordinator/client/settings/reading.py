@@ -9,12 +9,12 @@ import time
 from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Any
 
-from coordinator.client.forms import name_of, topics_of
 from coordinator.client.member.calls import Level
 from coordinator.client.settings.configs import ClassicConfig, MemberConfig, SessionConfig
-from coordinator.client.settings.kinds import PROTOCOL, unknown_setting
 from coordinator.client.settings.process import ProcessConfig, WorkerConfig
 from coordinator.client.settings.setting import GroupProtocol, MemberSetting, settings_of
+from coordinator.client.settings.value_kinds import PROTOCOL, unknown_setting
+from coordinator.client.validation import name_of, topics_of
 from coordinator.dial import Credentials
 from coordinator.node_source import Bootstrap
 

@@ -18,20 +18,20 @@ import grpc
 from coordinator.client.errors import CoordinatorError
 from coordinator.client.member.calls import (
     Beat,
-    Broken,
-    Call,
+    BrokenCall,
+    CallUnanswered,
     FindCoordinator,
     Found,
+    MemberCall,
     Result,
-    Unreachable,
 )
-from coordinator.client.transport.beats import (
+from coordinator.client.transport.heartbeats import (
     BatchedMember,
     HeartbeatBatcher,
     batcher,
     closed_meanwhile,
 )
-from coordinator.client.transport.surroundings import opener
+from coordinator.client.transport.process_environment import opener
 from coordinator.client.transport.tracing import trace_context
 from coordinator.client.transport.wire import METHODS, decode, encode, failure_of
 from coordinator.dial import Credentials
@@ -51,7 +51,7 @@ CHANNEL_OPTIONS = (
 )
 
 
-class Connection:
+class CoordinatorConnection:
     """Connection to the coordinator of one group: at most one channel.
 
     Args:
@@ -79,7 +79,7 @@ class Connection:
         self._channel: grpc.aio.Channel | None = None
         self._stub: Any = None  # Any: the stub's calls are awaitable only on grpc.aio channels.
 
-    async def carry_out(self, call: Call) -> Result:
+    async def carry_out(self, call: MemberCall) -> Result:
         """Make one attempt at a call."""
         request, timeout_s = call.request, call.timeout_ms / 1000
         try:
@@ -92,9 +92,9 @@ class Connection:
         except grpc.aio.AioRpcError as error:
             return failure_of(error, self._why(error))
         except CoordinatorError as error:  # No node was found.
-            return Unreachable(str(error))
+            return CallUnanswered(str(error))
         except Exception as error:  # noqa: BLE001  # The machine decides who hears of it.
-            return Broken(error)
+            return BrokenCall(error)
 
     async def call(self, method: str, message: Any, timeout_s: float) -> Any:
         """Make one attempt over the current channel.
@@ -143,7 +143,7 @@ class Connection:
                 raise
             yield failure_of(closed_meanwhile())
         except Exception as error:  # noqa: BLE001  # The machine decides who hears of it.
-            yield Broken(error)
+            yield BrokenCall(error)
         finally:
             if call is not None:
                 call.cancel()

@@ -14,8 +14,8 @@ from typing import Any, Protocol, TypeVar
 
 from coordinator.client.member import calls
 from coordinator.client.member.machine import MemberMachine
-from coordinator.client.member.operations import Operation
-from coordinator.client.transport.surroundings import library_context
+from coordinator.client.member.operations import MemberOperation
+from coordinator.client.transport.process_environment import library_context
 
 T = TypeVar("T")
 LOGGER = logging.getLogger("coordinator.client")
@@ -24,7 +24,7 @@ LOGGER = logging.getLogger("coordinator.client")
 class Link(Protocol):
     """Connection to a coordinator; over gRPC it is a `Connection`."""
 
-    async def carry_out(self, call: calls.Call) -> calls.Result:
+    async def carry_out(self, call: calls.MemberCall) -> calls.Result:
         """Make one attempt at a call."""
 
     def stream(self, messages: AsyncIterator[Any]) -> AsyncIterator[Any]:
@@ -59,10 +59,10 @@ class Driver:
         self._connection = connection
         self._clock = clock
         self._on_change = on_change
-        self._calls: dict[calls.Call, asyncio.Task[None]] = {}
+        self._calls: dict[calls.MemberCall, asyncio.Task[None]] = {}
         self._streams: dict[calls.OpenStream, _Stream] = {}
         self._hanging_up: set[asyncio.Task[None]] = set()
-        self._waiting: dict[Operation, asyncio.Future[None]] = {}
+        self._waiting: dict[MemberOperation, asyncio.Future[None]] = {}
         # Calls of an operation use its caller's contextvars, which hold the caller's trace. All
         # others use this context, so they do not inherit the trace of an unrelated caller.
         self._contexts: dict[object, contextvars.Context] = {}
@@ -88,7 +88,7 @@ class Driver:
             self._closed.set()
         self._on_change()
 
-    async def result_of(self, operation: Operation) -> None:
+    async def result_of(self, operation: MemberOperation) -> None:
         """Wait for the end of an operation; cancelling the wait abandons it.
 
         Raises:
@@ -120,16 +120,16 @@ class Driver:
 
     # --- Inside ---
 
-    def _carry_out(self, action: calls.Action) -> None:
+    def _carry_out(self, action: calls.MemberAction) -> None:
         match action:
-            case calls.Call():
+            case calls.MemberCall():
                 context = self._contexts.get(action.asker, self._context)
                 task = self._calls[action] = self._create_task(self._call(action), context)
                 task.add_done_callback(lambda _: self._calls.pop(action))
             case calls.Cancel(call):
                 if call in self._calls:
                     self._calls[call].cancel()
-            case calls.Log(level, text, group_id, member_id):
+            case calls.LogMessage(level, text, group_id, member_id):
                 fields = {"group": group_id, "member": member_id}
                 LOGGER.log(level, "%s", text, extra=fields)
             case calls.OpenStream():
@@ -150,7 +150,7 @@ class Driver:
     ) -> asyncio.Task[None]:
         return asyncio.get_running_loop().create_task(work, context=context.copy())
 
-    async def _call(self, call: calls.Call) -> None:
+    async def _call(self, call: calls.MemberCall) -> None:
         began_ms = self._clock()
         result = await self._connection.carry_out(call)
         if LOGGER.isEnabledFor(logging.DEBUG):
@@ -173,14 +173,14 @@ class Driver:
 
     async def _listen(self, action: calls.OpenStream, stream: _Stream) -> None:
         """Hand in what a stream says, to its end."""
-        failure: calls.Failure = calls.Unreachable("the coordinator has ended the stream")
+        failure: calls.Failure = calls.CallUnanswered("the coordinator has ended the stream")
         async for message in self._connection.stream(stream.messages()):
             if isinstance(message, calls.Failure):
                 failure = message
             elif not stream.is_closed:
                 self._hand_in(self._machine.received, calls.Received(action, message))
         if not stream.is_closed:
-            self._hand_in(self._machine.received, calls.StreamEnded(action, failure))
+            self._hand_in(self._machine.received, calls.StreamClosed(action, failure))
 
     def _set_timer(self) -> None:
         deadline_ms = self._machine.next_deadline()
@@ -234,10 +234,10 @@ def _told(message: calls.Request | calls.Result) -> str:
         case calls.Committed(codes=codes):
             return f"{kind} {' '.join(codes)}"
         case (
-            calls.Unreachable(detail)
+            calls.CallUnanswered(detail)
             | calls.Dropped(detail)
             | calls.Overloaded(detail)
-            | calls.Refused(detail)
+            | calls.RefusedCall(detail)
         ):
             return f"{kind} {detail}"
     return kind

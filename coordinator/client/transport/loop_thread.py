@@ -13,7 +13,7 @@ from collections.abc import Callable, Coroutine
 from concurrent.futures import Future
 from typing import Any, TypeVar
 
-from coordinator.client.transport.surroundings import SURROUNDINGS, ProtocolLoop, follow
+from coordinator.client.transport.process_environment import ENVIRONMENT, ProtocolLoop, follow
 
 T = TypeVar("T")
 LAST_WAIT_S = 1.0
@@ -40,9 +40,9 @@ class LoopThread:
         Raises:
             RuntimeError: this is a forked child of a process that uses one.
         """
-        surroundings = SURROUNDINGS.get()
-        if surroundings is not None:
-            return surroundings.protocol_loop()
+        environment = ENVIRONMENT.get()
+        if environment is not None:
+            return environment.protocol_loop()
         with cls._lock:
             current = cls._current
             if current is None:
@@ -85,7 +85,7 @@ def cancel_tasks(loop: asyncio.AbstractEventLoop) -> None:
             task._log_destroy_pending = False  # type: ignore[attr-defined]
 
 
-class Reply(Future[T]):
+class InterruptibleFuture(Future[T]):
     """A future whose result the main thread may await while signals raise exceptions.
 
     Such an exception may leave the wait of a plain Future with its lock held, since that enters
@@ -107,13 +107,15 @@ class Reply(Future[T]):
         return super().result(timeout)
 
 
-def run_on(loop: asyncio.AbstractEventLoop, work: Callable[[], Coroutine[Any, Any, T]]) -> Reply[T]:
+def run_on(
+    loop: asyncio.AbstractEventLoop, work: Callable[[], Coroutine[Any, Any, T]]
+) -> InterruptibleFuture[T]:
     """Run a coroutine on a loop of another thread, as `asyncio.run_coroutine_threadsafe` does.
 
     It is made on the loop: Ctrl-C may interrupt the calling thread anywhere, and what it has made
     by then would be reported as never awaited.
     """
-    future: Reply[T] = Reply()
+    future: InterruptibleFuture[T] = InterruptibleFuture()
 
     def begin() -> None:
         follow(loop.create_task(work()), future, loop.call_soon_threadsafe)

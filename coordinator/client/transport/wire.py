@@ -20,10 +20,10 @@ METHODS: dict[type[Any], str] = {
     calls.Join: "JoinGroup",
     calls.Sync: "SyncGroup",
     calls.Beat: "Heartbeat",
-    calls.Leave: "LeaveGroup",
-    calls.CommitOffsets: "OffsetCommit",
-    calls.FetchOffsets: "OffsetFetch",
-    calls.ReportLogEnds: "ReportLogEnds",
+    calls.LeaveCall: "LeaveGroup",
+    calls.CommitCall: "OffsetCommit",
+    calls.FetchCall: "OffsetFetch",
+    calls.ReportCall: "ReportLogEnds",
 }
 """Name of the stub's method, by type of request."""
 
@@ -77,23 +77,23 @@ def encode(request: calls.Request) -> Any:  # Any: one of the stub's messages.
             )
         case calls.Beat(member):
             return pb.HeartbeatRequest(**_named(member))
-        case calls.Leave(member, reason):
+        case calls.LeaveCall(member, reason):
             identity = pb.LeaveGroupRequest.MemberIdentity(
                 member_id=member.member_id,
                 group_instance_id=member.instance_id,
                 reason=reason[:255],
             )
             return pb.LeaveGroupRequest(group_id=member.group_id, members=[identity])
-        case calls.CommitOffsets(member, commit, tokens, waited_ms):
+        case calls.CommitCall(member, commit, tokens, waited_ms):
             return pb.OffsetCommitRequest(
                 **_named(member),
                 topics=commit_topics(commit.offsets, commit.expected, tokens, waited_ms),
                 atomic=commit.atomic,
                 manifest=commit.manifest,
             )
-        case calls.FetchOffsets(group_id, partitions):
+        case calls.FetchCall(group_id, partitions):
             return fetch_request(group_id, partitions or ())
-        case calls.ReportLogEnds(member, logs):
+        case calls.ReportCall(member, logs):
             message = pb.ReportLogEndsRequest
             messages = {
                 p: {"log_begin_offset": log.start, "log_end_offset": log.stop}
@@ -167,7 +167,9 @@ def _by_topic(partitions: Iterable[TopicPartition]) -> Iterable[tuple[str, list[
 # --- Replies ---
 
 
-def decode(response: Any, asked_at: str = "") -> calls.Reply:  # Any: one of the stub's messages.
+def decode(
+    response: Any, asked_at: str = ""
+) -> calls.CallReply:  # Any: one of the stub's messages.
     """Value of a response.
 
     Args:
@@ -207,7 +209,7 @@ def _joined(response: pb.JoinGroupResponse) -> calls.Joined:
         leader=response.leader,
         protocol_name=response.protocol_name,
         members=tuple(
-            calls.JoinedMember(
+            calls.GenerationMember(
                 m.member_id,
                 m.group_instance_id if m.HasField("group_instance_id") else None,
                 m.metadata,
@@ -260,10 +262,10 @@ def failure_of(error: grpc.aio.AioRpcError, detail: str = "") -> calls.Failure:
     if code is grpc.StatusCode.UNIMPLEMENTED:
         return calls.Unimplemented(reason)
     if code not in _REFUSED:
-        return calls.Unreachable(detail or reason)
+        return calls.CallUnanswered(detail or reason)
     room_s = retry_after_of(error)
     return (
-        calls.Refused(reason, code.name)
+        calls.RefusedCall(reason, code.name)
         if room_s is None
         else calls.Overloaded(reason, round(room_s * 1000))
     )

@@ -16,7 +16,7 @@ class Locate:
 
 
 @dataclass(frozen=True, slots=True)
-class Start:
+class StartHandler:
     """Call the function of a run, and give its end to `ended`."""
 
     run: Run
@@ -56,7 +56,7 @@ class Ready:
 
 
 @dataclass(frozen=True, slots=True)
-class Drain:
+class StartDrain:
     """Take no more partitions, and give all back within so many milliseconds.
 
     `leave`: even if the member's place is meant to be kept for its next process.
@@ -68,7 +68,7 @@ class Drain:
 
 
 @dataclass(frozen=True, slots=True)
-class Leave:
+class LeaveMember:
     """Leave the group, and end."""
 
     reason: str
@@ -84,6 +84,16 @@ class Say:
     run: Run | None = None
 
 
-Action = Locate | Start | NotifyRevoking | CancelRun | GiveBack | Ready | Drain | Leave | Say
+WorkerAction = (
+    Locate
+    | StartHandler
+    | NotifyRevoking
+    | CancelRun
+    | GiveBack
+    | Ready
+    | StartDrain
+    | LeaveMember
+    | Say
+)
 
 INFO, WARNING, ERROR = logging.INFO, logging.WARNING, logging.ERROR

@@ -12,9 +12,9 @@ end and does not is left over, and blocks the next holding of its partition. A h
 once nothing of it runs or is waited for, a lost one too: its member knows whether the group waits
 for that.
 
-Both kinds of groups are served alike. What a group does not do is not told: nothing is prepared or
-suspended in a classic group, and no stop is carried out by its orders. Where the same input needs
-another decision, the member is asked (`MemberAnswers`).
+Both kinds of groups are served alike. Events are sent only for what the group supports: nothing is
+prepared or suspended in a classic group, and no stop is carried out by its orders. Where the same
+input needs another decision, the member is asked (`MemberAnswers`).
 """
 
 from __future__ import annotations
@@ -40,16 +40,16 @@ from coordinator.client.member.events import (
 )
 from coordinator.client.member.ledger import FOREVER_MS, Holding
 from coordinator.client.worker import actions
-from coordinator.client.worker.actions import ERROR, INFO, WARNING, Action
+from coordinator.client.worker.actions import ERROR, INFO, WARNING, WorkerAction
 from coordinator.client.worker.errors import HandlerStalled, HandlerStillRuns, WrongHandler
-from coordinator.client.worker.handlers import Handler, Handlers, RunKind
+from coordinator.client.worker.handlers import Handlers, RunKind, TopicHandler
 from coordinator.client.worker.policy import Limits, OnError
 from coordinator.client.worker.scope import Run, Scope, Stage
 
 ENDING_MS = 1_000
 """Time that a run has to end once it was told to, before it is named in a warning."""
 UNWANTED_PAUSES = 10
-"""Back-offs for which a released partition had better be another member's: 10 s, then longer, up to
+"""How long this member avoids a partition that it released, in back-offs: 10 s, then longer, up to
 10 min, as in session groups."""
 STARVING_MS = 30_000
 """Time that a partition waits for a slot before the worker warns of starvation."""
@@ -97,14 +97,14 @@ class WorkerCore:
         """Scopes that have ended, and are given back when nothing of them runs; why refused."""
         self._queue: deque[Scope] = deque()
         self._unlocated: list[Scope] = []
-        self._actions: deque[Action] = deque()
+        self._actions: deque[WorkerAction] = deque()
         self._timers: list[tuple[int, int, Callable[[int], None]]] = []
         self._numbers = itertools.count()
         self._stop_until_ms = FOREVER_MS
         self._drains_by_order = self._has_left = self._is_starving = False
         self._committed: dict[TopicPartition, int] = {}
         """Last offset that this process has committed of each partition."""
-        self._forgetful: list[Handler] = []
+        self._forgetful: list[TopicHandler] = []
         """Handlers that a warning has told to await their commits."""
 
     # --- The member ---
@@ -210,7 +210,7 @@ class WorkerCore:
         is_first = self.stopping_because is None
         if is_first or gives_up_place:
             self.stopping_because = self.stopping_because or reason
-            self._actions.append(actions.Drain(reason, max(0, until_ms - now_ms), leave))
+            self._actions.append(actions.StartDrain(reason, max(0, until_ms - now_ms), leave))
         if until_ms >= self._stop_until_ms:
             return
         self._stop_until_ms = until_ms
@@ -328,7 +328,7 @@ class WorkerCore:
 
     # --- The executor ---
 
-    def next_action(self, now_ms: int) -> Action | None:
+    def next_action(self, now_ms: int) -> WorkerAction | None:
         """The next action; None: none before the next input or `next_deadline`."""
         while self._timers and self._timers[0][0] <= now_ms:
             heapq.heappop(self._timers)[2](now_ms)
@@ -416,7 +416,7 @@ class WorkerCore:
         run = Run(scope, kind, is_async, now_ms)
         scope.runs.append(run)
         self.counts["runs"] += 1
-        self._actions.append(actions.Start(run))
+        self._actions.append(actions.StartHandler(run))
         if kind is RunKind.HANDLER:
             self._watch(run, now_ms)
         return run
@@ -601,7 +601,7 @@ class WorkerCore:
     def _leave(self) -> None:
         if not self._has_left:
             self._has_left = True
-            self._actions.append(actions.Leave(self.stopping_because or "stopped"))
+            self._actions.append(actions.LeaveMember(self.stopping_because or "stopped"))
 
     # --- Preparing ---
 

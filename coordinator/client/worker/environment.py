@@ -1,8 +1,8 @@
 """The seam of a worker to the outside: clock, chance, loop of the protocol, connections, threads.
 
 `Environment` is the real one. A test gives a worker another one before it starts
-(`worker.environment`), or sets one as the surroundings of the context that it is started in. Then
-all of a worker can run on one loop whose clock jumps, against a coordinator in memory: handlers
+(`worker.environment`), or sets a `ProcessEnvironment` in the context that it starts in. Then all of
+a worker can run on one loop whose clock jumps, against a coordinator in memory: handlers
 (`async def`) run on the loop that calls `worker.serve()`, which may be the same one that `acquire`
 returns.
 
@@ -11,7 +11,7 @@ returns.
 | `now_ms`, `random` | any thread | epoch milliseconds; `random.random` |
 | `acquire`, `release` | the thread that starts the worker; that in which it ends | `LoopThread` |
 | `post` | any thread | `call_soon_threadsafe` of the protocol's loop |
-| `connect` | the protocol's loop | `Connection` over gRPC |
+| `connect` | the protocol's loop | `CoordinatorConnection` over gRPC |
 | `start_thread` | the protocol's loop | a daemon thread |
 | `result_of` | threads that run `def` handlers | `Future.result` |
 | `failed` | any thread | nothing |
@@ -30,10 +30,10 @@ from collections.abc import Callable, Coroutine
 from concurrent.futures import Future
 from typing import Any, TypeVar
 
-from coordinator.client.transport.connection import Connection
+from coordinator.client.transport.connection import CoordinatorConnection
 from coordinator.client.transport.driver import Link
 from coordinator.client.transport.loop_thread import LoopThread
-from coordinator.client.transport.surroundings import SURROUNDINGS, ProtocolLoop, epoch_ms
+from coordinator.client.transport.process_environment import ENVIRONMENT, ProtocolLoop, epoch_ms
 from coordinator.dial import Credentials
 
 T = TypeVar("T")
@@ -81,8 +81,8 @@ class Environment:
     def connect(
         self, credentials: Credentials, interval_s: float, beat_now: Callable[[], object]
     ) -> Link:
-        """A connection to the coordinator; arguments as those of `Connection`."""
-        return Connection(credentials, interval_s, beat_now, self.random)
+        """A connection to the coordinator; arguments as those of `CoordinatorConnection`."""
+        return CoordinatorConnection(credentials, interval_s, beat_now, self.random)
 
     def start_thread(self, work: Callable[[], None], name: str) -> threading.Thread:
         """Run `work` in a thread that does not keep the interpreter from exiting."""
@@ -112,5 +112,5 @@ class Environment:
 
 def environment_here() -> Environment:
     """The environment of this context: a test's, or a new one that is real."""
-    surroundings: object = SURROUNDINGS.get()
-    return surroundings if isinstance(surroundings, Environment) else Environment()
+    environment: object = ENVIRONMENT.get()
+    return environment if isinstance(environment, Environment) else Environment()

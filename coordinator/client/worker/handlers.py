@@ -37,7 +37,7 @@ class Function:
 
 
 @dataclass(frozen=True, slots=True)
-class Handler(Function):
+class TopicHandler(Function):
     """The handler of a topic, or of all topics that have none of their own."""
 
     policy: ErrorPolicy
@@ -48,10 +48,10 @@ class Handlers:
     """Handlers by topic, and hooks by kind."""
 
     def __init__(self) -> None:
-        self._by_topic: dict[str | None, Handler] = {}
+        self._by_topic: dict[str | None, TopicHandler] = {}
         self._hooks: dict[RunKind, Function] = {}
 
-    def add(self, topic: str | None, handler: Handler) -> None:
+    def add(self, topic: str | None, handler: TopicHandler) -> None:
         """Register a handler; None: of every topic without one.
 
         Raises:
@@ -75,7 +75,7 @@ class Handlers:
         """The hook of a kind; None: there is none."""
         return self._hooks.get(kind)
 
-    def of(self, topic: str) -> Handler:
+    def of(self, topic: str) -> TopicHandler:
         """The handler of a topic; see `check`."""
         return self._by_topic.get(topic) or self._by_topic[None]
 

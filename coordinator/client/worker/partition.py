@@ -16,9 +16,9 @@ from typing import Any, Protocol
 
 from coordinator.assignors import TopicPartition
 from coordinator.client.errors import StaleMember
-from coordinator.client.forms import number_of, offset_of
 from coordinator.client.offsets import OffsetAndMetadata
 from coordinator.client.transport.loop_thread import check_process, is_forked_from
+from coordinator.client.validation import number_of, offset_of
 from coordinator.client.worker.environment import Environment
 from coordinator.client.worker.errors import PartitionRevoked
 from coordinator.client.worker.scope import Run, Scope, Stage
@@ -76,7 +76,7 @@ async def _nothing() -> None:
     """Coroutine of a method that has acted already; awaited like those that wait."""
 
 
-class Revoking:
+class Revocation:
     """State of a revocation. May be read from any thread."""
 
     __slots__ = ("_calls", "_scope", "_set", "deadline_ms")
@@ -111,7 +111,7 @@ class Revoking:
         return f"<revoking: {'set' if self.is_set() else 'not set'}>"
 
 
-class AsyncRevoking(Revoking):
+class AsyncRevoking(Revocation):
     """An event: `await revoking.wait()`."""
 
     __slots__ = ("_event",)
@@ -134,7 +134,7 @@ class AsyncRevoking(Revoking):
         return asyncio.get_running_loop().time()
 
 
-class BlockingRevoking(Revoking):
+class BlockingRevoking(Revocation):
     """An event: `revoking.wait(timeout)`."""
 
     __slots__ = ()

@@ -12,7 +12,7 @@ from coordinator.client.worker.environment import Environment
 from coordinator.client.worker.handlers import Handlers
 from coordinator.client.worker.policy import Limits
 from coordinator.client.worker.positions import StartPolicy
-from coordinator.client.worker.topics import Topics
+from coordinator.client.worker.topics import WorkerTopics
 
 if TYPE_CHECKING:
     from coordinator.client.embedding.nodes import Embedded
@@ -22,14 +22,14 @@ NewMember = Callable[[Mapping[str, int], Environment], Member]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
+class WorkerPlan:
     """Settings and functions of a worker."""
 
     group_id: str
     new_member: NewMember
     handlers: Handlers
     limits: Limits
-    topics: Topics
+    topics: WorkerTopics
     start: StartPolicy
     log_ends: LogEnds | None
     log_ends_interval_s: float

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Literal, get_args
 
-from coordinator.client.forms import MOST_OFFSET, whole_of
-from coordinator.client.settings.kinds import choice
+from coordinator.client.settings.value_kinds import choice
+from coordinator.client.validation import MOST_OFFSET, whole_of
 
 OnError = Literal["retry", "release", "stop"]
 AfterAttempts = Literal["release", "stop"]

@@ -6,15 +6,15 @@ from collections.abc import Awaitable, Callable, Collection, Mapping
 from typing import Literal
 
 from coordinator.assignors import TopicPartition
-from coordinator.client.forms import log_ends_returned, offset_returned
 from coordinator.client.log_ends import LogEnds
 from coordinator.client.offsets import OffsetAndMetadata
+from coordinator.client.validation import log_ends_returned, offset_returned
 from coordinator.client.worker.scope import Scope
 from coordinator.client.worker.user_calls import UserCalls
 
 BeginOffsets = Callable[[Collection[TopicPartition]], Mapping[TopicPartition, int]]
 """Function that returns the first offset of each of the partitions; called in a thread."""
-Start = Literal["earliest", "latest"] | Callable[[TopicPartition], int | Awaitable[int]]
+StartRule = Literal["earliest", "latest"] | Callable[[TopicPartition], int | Awaitable[int]]
 
 
 class StartPolicy:
@@ -31,7 +31,7 @@ class StartPolicy:
     """
 
     def __init__(
-        self, start: Start, begin_offsets: BeginOffsets | None, log_ends: LogEnds | None
+        self, start: StartRule, begin_offsets: BeginOffsets | None, log_ends: LogEnds | None
     ) -> None:
         forms = 'start is "earliest", "latest", or a function of a TopicPartition'
         if start == "latest" and log_ends is None:

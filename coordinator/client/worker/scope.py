@@ -12,7 +12,7 @@ from enum import StrEnum
 
 from coordinator.assignors import TopicPartition
 from coordinator.client.member.ledger import FOREVER_MS, Holding
-from coordinator.client.worker.handlers import Handler, RunKind
+from coordinator.client.worker.handlers import RunKind, TopicHandler
 
 
 class Stage(StrEnum):
@@ -47,7 +47,7 @@ class Scope:
 
     key: TopicPartition
     token: int
-    handler: Handler
+    handler: TopicHandler
     holding: Holding
     since_ms: int
     stage: Stage = Stage.STARTING

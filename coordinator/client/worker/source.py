@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 from coordinator.client.group_address import GroupAddress
 from coordinator.client.log_ends import LogEnds
-from coordinator.client.worker.handlers import Handler
+from coordinator.client.worker.handlers import TopicHandler
 from coordinator.client.worker.partition import BlockingPartition, Partition
 from coordinator.client.worker.policy import ErrorPolicy
 from coordinator.client.worker.positions import BeginOffsets
@@ -48,7 +48,7 @@ class GroupSource(Protocol):
         """Function that returns the offsets of the first rows of partitions."""
         ...
 
-    def handler(self, function: Any, batch: int, policy: ErrorPolicy) -> Handler:
+    def handler(self, function: Any, batch: int, policy: ErrorPolicy) -> TopicHandler:
         """The handler that calls a function with lists of at most `batch` rows, and commits each.
 
         Raises:

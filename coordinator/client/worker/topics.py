@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
 
-from coordinator.client.forms import topics_of
+from coordinator.client.validation import topics_of
 from coordinator.client.worker.policy import check_number
 from coordinator.client.worker.user_calls import UserCalls
 
@@ -14,7 +14,7 @@ TopicCounts = Mapping[str, int]
 TopicsFunction = Callable[[], TopicCounts | Awaitable[TopicCounts]]
 
 
-class Topics:
+class WorkerTopics:
     """Topic to number of partitions.
 
     Args:

@@ -10,9 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, Unpack, get_args, overload
 
 from coordinator.assignors.partitions import spelled
-from coordinator.client.forms import STORES, addresses_of, manifest_of, name_of
 from coordinator.client.group_address import GroupAddress
-from coordinator.client.settings.kinds import choice
 from coordinator.client.settings.reading import (
     check_names,
     implied_protocol,
@@ -20,20 +18,22 @@ from coordinator.client.settings.reading import (
     worker_config_of,
 )
 from coordinator.client.settings.setting import GroupProtocol
+from coordinator.client.settings.value_kinds import choice
 from coordinator.client.transport.interrupts import EndNow, signals_handled
 from coordinator.client.transport.loop_thread import check_process
+from coordinator.client.validation import STORES, addresses_of, manifest_of, name_of
 from coordinator.client.worker.environment import Environment, environment_here
 from coordinator.client.worker.errors import WrongHandler
+from coordinator.client.worker.factory import member_maker
 from coordinator.client.worker.handlers import (
     COLOURS,
     FORMS,
     Function,
-    Handler,
     Handlers,
     RunKind,
+    TopicHandler,
     check_function,
 )
-from coordinator.client.worker.making import member_maker
 from coordinator.client.worker.partition import (
     BlockingPartition,
     OneCommit,
@@ -41,7 +41,7 @@ from coordinator.client.worker.partition import (
     PartitionView,
     to_be_awaited,
 )
-from coordinator.client.worker.plan import Plan
+from coordinator.client.worker.plan import WorkerPlan
 from coordinator.client.worker.policy import (
     AfterAttempts,
     Drain,
@@ -50,7 +50,7 @@ from coordinator.client.worker.policy import (
     OnError,
     check_number,
 )
-from coordinator.client.worker.positions import BeginOffsets, Start, StartPolicy
+from coordinator.client.worker.positions import BeginOffsets, StartPolicy, StartRule
 from coordinator.client.worker.running import (
     AT_EXIT,
     refuse_running_loop,
@@ -61,8 +61,8 @@ from coordinator.client.worker.state import WorkerState
 from coordinator.client.worker.topics import (
     TOPICS_REFRESH_MS,
     TopicCounts,
-    Topics,
     TopicsFunction,
+    WorkerTopics,
 )
 from coordinator.client.worker.worker_run import WorkerRun
 from coordinator.node_source import Bootstrap
@@ -128,7 +128,7 @@ class Worker:
         topics: TopicCounts | TopicsFunction | None = None,
         *,
         source: WorkerSource | None = None,
-        start: Start = "earliest",
+        start: StartRule = "earliest",
         begin_offsets: BeginOffsets | None = None,
         topics_refresh_ms: int = TOPICS_REFRESH_MS,
         on_error: OnError = "retry",
@@ -184,13 +184,13 @@ class Worker:
             if rows is None:
                 raise TypeError('give topics={"invoices": 12}, or a source')
             topics = rows.topics
-        plan = Plan(
+        plan = WorkerPlan(
             group_id=group_id,
             new_member=new_member(first, settings=settings, keep_classic=protocol is None),
             or_classic=None if protocol else new_member("classic", settings=settings),
             handlers=Handlers(),
             limits=limits,
-            topics=Topics(topics, topics_refresh_ms),
+            topics=WorkerTopics(topics, topics_refresh_ms),
             start=StartPolicy(start, begin_offsets, log_ends),
             log_ends=log_ends,
             log_ends_interval_s=process.log_ends_interval_s,
@@ -199,13 +199,15 @@ class Worker:
         self._set_up(plan, policy, rows)
 
     @classmethod
-    def of(cls, plan: Plan, policy: ErrorPolicy) -> Worker:
+    def of(cls, plan: WorkerPlan, policy: ErrorPolicy) -> Worker:
         """A worker that follows a plan: with a member of another kind, say (`consume`)."""
         worker = cls.__new__(cls)
         worker._set_up(plan, policy)
         return worker
 
-    def _set_up(self, plan: Plan, policy: ErrorPolicy, source: GroupSource | None = None) -> None:
+    def _set_up(
+        self, plan: WorkerPlan, policy: ErrorPolicy, source: GroupSource | None = None
+    ) -> None:
         self._plan, self._policy, self._source = plan, policy, source
         self._handlers, self._limits = plan.handlers, plan.limits
         self.environment: Environment | None = None
@@ -270,7 +272,7 @@ class Worker:
 
         def register(function: Any) -> Any:
             is_async = check_function(function, "p", FORMS, COLOURS)
-            self._handlers.add(topic, Handler(function, is_async, policy, drain))
+            self._handlers.add(topic, TopicHandler(function, is_async, policy, drain))
             return function
 
         return register if function is None else register(function)

@@ -16,21 +16,21 @@ from concurrent.futures import CancelledError, Future
 from typing import Any, TypeVar
 
 from coordinator.client.errors import FatalError, StaleMember
-from coordinator.client.forms import log_ends_returned
 from coordinator.client.member.calls import Code
 from coordinator.client.member.events import Granted, Stopping
 from coordinator.client.member.face import Member
 from coordinator.client.member.ledger import FOREVER_MS
 from coordinator.client.member.naming import member_name
 from coordinator.client.offsets import OffsetAndMetadata
-from coordinator.client.transport.surroundings import follow
+from coordinator.client.transport.process_environment import follow
+from coordinator.client.validation import log_ends_returned
 from coordinator.client.worker import actions
 from coordinator.client.worker.core import WorkerCore
 from coordinator.client.worker.environment import Environment
 from coordinator.client.worker.errors import PartitionRevoked
 from coordinator.client.worker.metrics import WorkerMetrics
 from coordinator.client.worker.partition import OneCommit
-from coordinator.client.worker.plan import Plan
+from coordinator.client.worker.plan import WorkerPlan
 from coordinator.client.worker.runs import Runs
 from coordinator.client.worker.scope import Run, Scope
 from coordinator.client.worker.state import WorkerState, state_of
@@ -51,7 +51,7 @@ class WorkerRun:
     """
 
     def __init__(
-        self, plan: Plan, environment: Environment, handler_loop: asyncio.AbstractEventLoop
+        self, plan: WorkerPlan, environment: Environment, handler_loop: asyncio.AbstractEventLoop
     ) -> None:
         self.environment = environment
         self.pid = os.getpid()
@@ -173,7 +173,7 @@ class WorkerRun:
             return None
         return working.result()
 
-    async def _first_member(self, plan: Plan) -> tuple[Member, Mapping[str, int]]:
+    async def _first_member(self, plan: WorkerPlan) -> tuple[Member, Mapping[str, int]]:
         """The member, and the topics to begin with."""
         if plan.nodes is not None and not self.environment.is_virtual:
             await self._user_calls.in_thread(plan.nodes.open)  # Sources may ask them.
@@ -232,7 +232,7 @@ class WorkerRun:
             self._take_step()
         except Exception as error:  # noqa: BLE001  # A bug: `run` raises it, and nothing is held.
             self.core.errors.append(error)
-            self._carry_out(actions.Leave(f"failed: {error!r}"))
+            self._carry_out(actions.LeaveMember(f"failed: {error!r}"))
 
     def _take_step(self) -> None:
         now_ms = self.environment.now_ms()
@@ -258,11 +258,11 @@ class WorkerRun:
                 self.core.errors.append(member.failure)
             self.core.receive(event, now_ms)
 
-    def _carry_out(self, action: actions.Action) -> None:
+    def _carry_out(self, action: actions.WorkerAction) -> None:
         match action:
             case actions.Locate(scopes):
                 self._keep(self._locate(scopes))
-            case actions.Start(run):
+            case actions.StartHandler(run):
                 self._runs.start(run)
             case actions.NotifyRevoking(scope):
                 self._runs.notify_revoking(scope)
@@ -284,9 +284,9 @@ class WorkerRun:
                 self.member is not None
             ):
                 self.member.refuse(scope.holding, refused)
-            case actions.Drain(reason, within_ms, leave):
+            case actions.StartDrain(reason, within_ms, leave):
                 self._drain(reason, within_ms, leave=leave)
-            case actions.Leave(reason):
+            case actions.LeaveMember(reason):
                 self._reason = reason
                 if self._left is not None:
                     self._left.set()

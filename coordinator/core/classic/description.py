@@ -6,7 +6,7 @@ Source: Kafka `GroupMetadataManager.describeGroups`.
 from __future__ import annotations
 
 from coordinator.core.classic.group import ClassicGroup
-from coordinator.core.classic.member import Member
+from coordinator.core.classic.member import ClassicMember
 from coordinator.core.group import GroupState
 from coordinator.core.ids import NO_TIME
 from coordinator.core.outcome import Outcome
@@ -87,7 +87,7 @@ def describe_phase(group: ClassicGroup, command: DescribePhase, now_ms: int, out
     out.reply(command.call_id, reply)
 
 
-def _awaited(group: ClassicGroup, member: Member) -> AwaitedMember:
+def _awaited(group: ClassicGroup, member: ClassicMember) -> AwaitedMember:
     is_unseen = member.last_seen_ms == NO_TIME
     return AwaitedMember(
         member.member_id,

@@ -14,8 +14,8 @@ from itertools import islice
 
 from coordinator.core.classic import rebalance
 from coordinator.core.classic.group import ClassicGroup
-from coordinator.core.classic.idle_spans import TakeOver
-from coordinator.core.classic.member import Member, Protocols
+from coordinator.core.classic.idle_spans import FailOver
+from coordinator.core.classic.member import ClassicMember, Protocols
 from coordinator.core.classic.membership import excuse
 from coordinator.core.classic.subscriptions import TopicReader, subscribed_topics
 from coordinator.core.config import GroupConfig
@@ -70,7 +70,7 @@ class DormantGroups:
         name = committed.protocol_name
         for stored in committed.members:
             protocols = () if name is None else ((name, stored.metadata),)
-            member = Member(
+            member = ClassicMember(
                 stored.member_id,
                 instance_id=stored.instance_id,
                 client_id=stored.client_id,
@@ -88,7 +88,7 @@ class DormantGroups:
         newest_ms = _newest_record_ms(group, committed)
         unseen = {member.member_id: member for member in committed.members}
         session_ms = max(sessions_ms, default=0)
-        group.taken_over = TakeOver(
+        group.taken_over = FailOver(
             now_ms, newest_ms, session_ms, unseen, store_went_back=self._store_went_back
         )
         group.leader_id = committed.leader

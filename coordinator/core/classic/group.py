@@ -28,8 +28,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 
-from coordinator.core.classic.idle_spans import IdleSpans, TakeOver
-from coordinator.core.classic.member import Member, Protocols
+from coordinator.core.classic.idle_spans import FailOver, IdleSpans
+from coordinator.core.classic.member import ClassicMember, Protocols
 from coordinator.core.classic.replacement import Replacement
 from coordinator.core.classic.trace import Trace
 from coordinator.core.errors import ErrorCode, InvariantViolated
@@ -60,7 +60,7 @@ TRANSITIONS: dict[GroupState, frozenset[GroupState]] = {
 """Allowed transitions. The diagram in ARCHITECTURE.md is generated from this table."""
 
 
-ParkedCalls = dict[CallId, "tuple[ClassicGroup, Member]"]
+ParkedCalls = dict[CallId, "tuple[ClassicGroup, ClassicMember]"]
 """Group and member of each parked call, over all groups of a machine."""
 MembersByHost = Counter[str]
 """Number of members per client host, over all groups."""
@@ -107,7 +107,7 @@ class ClassicGroup(Group):
         self.assigned_generation = NO_GENERATION
         self.protocol_name: str | None = None
         self.leader_id: str | None = None
-        self.members: dict[str, Member] = {}
+        self.members: dict[str, ClassicMember] = {}
         self.static_members: dict[str, str] = {}
         # Dicts as sets: an empty dict is a third of the size, and every group has two.
         self.pending_member_ids: dict[str, None] = {}
@@ -126,7 +126,7 @@ class ClassicGroup(Group):
         self.trace: Trace | None = None
         self.idle_spans: IdleSpans | None = None
         # The end of the last outage, until members have had a session to be heard.
-        self.taken_over: TakeOver | None = None
+        self.taken_over: FailOver | None = None
         # Durable facts.
         self.journal: tuple[RebalanceRecord, ...] = ()
         self.committed: GroupMetadata | None = None
@@ -192,7 +192,7 @@ class ClassicGroup(Group):
 
     # --- Members ---
 
-    def add_member(self, member: Member) -> None:
+    def add_member(self, member: ClassicMember) -> None:
         """Add a member. The first one becomes the leader.
 
         Raises:
@@ -211,7 +211,7 @@ class ClassicGroup(Group):
         if self.leader_id is None:
             self.leader_id = member.member_id
 
-    def remove_member(self, member_id: str) -> Member:
+    def remove_member(self, member_id: str) -> ClassicMember:
         """Remove a member; if it was the leader, another one is. Its calls must be answered before.
 
         Raises:
@@ -231,12 +231,12 @@ class ClassicGroup(Group):
             self.leader_id = next(iter(self.members), None)
         return member
 
-    def _leave_host(self, member: Member) -> None:
+    def _leave_host(self, member: ClassicMember) -> None:
         self.members_by_host[member.client_host] -= 1
         if not self.members_by_host[member.client_host]:
             del self.members_by_host[member.client_host]
 
-    def rename_static_member(self, instance_id: str, new_member_id: str) -> Member:
+    def rename_static_member(self, instance_id: str, new_member_id: str) -> ClassicMember:
         """Give a static member a new id; it keeps its assignment and its role.
 
         Raises:
@@ -291,14 +291,14 @@ class ClassicGroup(Group):
 
     # --- Parked calls ---
 
-    def park_join(self, member: Member, call_id: CallId) -> None:
+    def park_join(self, member: ClassicMember, call_id: CallId) -> None:
         """Park a JoinGroup. The member must not have one parked."""
         assert member.parked_join is None
         member.parked_join = call_id
         self.parked_joins += 1
         self.parked_calls[call_id] = (self, member)
 
-    def unpark_join(self, member: Member) -> CallId | None:
+    def unpark_join(self, member: ClassicMember) -> CallId | None:
         """Take the parked JoinGroup out, to be answered; None if there is none."""
         call_id = member.parked_join
         if call_id is not None:
@@ -307,13 +307,13 @@ class ClassicGroup(Group):
             del self.parked_calls[call_id]
         return call_id
 
-    def park_sync(self, member: Member, call_id: CallId) -> None:
+    def park_sync(self, member: ClassicMember, call_id: CallId) -> None:
         """Park a SyncGroup. The member must not have one parked."""
         assert member.parked_sync is None
         member.parked_sync = call_id
         self.parked_calls[call_id] = (self, member)
 
-    def unpark_sync(self, member: Member) -> CallId | None:
+    def unpark_sync(self, member: ClassicMember) -> CallId | None:
         """Take the parked SyncGroup out, to be answered; None if there is none."""
         call_id = member.parked_sync
         if call_id is not None:
@@ -323,7 +323,7 @@ class ClassicGroup(Group):
 
     # --- Protocols ---
 
-    def set_protocols(self, member: Member, protocols: Protocols) -> None:
+    def set_protocols(self, member: ClassicMember, protocols: Protocols) -> None:
         """Replace a member's protocol list."""
         self._count_protocols(member.protocols, -1)
         member.protocols = protocols

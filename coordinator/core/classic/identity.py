@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from coordinator.core.classic.group import ClassicGroup
-from coordinator.core.classic.member import Member
+from coordinator.core.classic.member import ClassicMember
 from coordinator.core.errors import ErrorCode, MustWait, Refused
 
 
-def identify(group: ClassicGroup, member_id: str, instance_id: str | None) -> Member:
+def identify(group: ClassicGroup, member_id: str, instance_id: str | None) -> ClassicMember:
     """Return the member that sends a request.
 
     Without an instance id a static member is identified by its member id alone.
@@ -29,7 +29,7 @@ def identify(group: ClassicGroup, member_id: str, instance_id: str | None) -> Me
     return member
 
 
-def check_not_replaced(group: ClassicGroup, member: Member) -> None:
+def check_not_replaced(group: ClassicGroup, member: ClassicMember) -> None:
     """Wait if a restarted process is taking the member's place.
 
     Raises:

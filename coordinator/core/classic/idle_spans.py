@@ -62,7 +62,7 @@ class IdleSpans:
 
 
 @dataclass(slots=True, eq=False)
-class TakeOver:
+class FailOver:
     """A node's take-over of a group: when, the time of the newest record in its log then, the
     longest session timeout of its members, those that have not been heard since, those that have
     been heard and will have committed what waited by their second heartbeat, what of these rested,

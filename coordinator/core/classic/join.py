@@ -14,7 +14,7 @@ from coordinator.core import admission
 from coordinator.core.classic import journal, protocols, rebalance, static_members
 from coordinator.core.classic.group import ClassicGroup
 from coordinator.core.classic.identity import check_not_replaced, identify
-from coordinator.core.classic.member import Member
+from coordinator.core.classic.member import ClassicMember
 from coordinator.core.classic.membership import evict, fail_join, note_joined
 from coordinator.core.config import NEW_MEMBER_JOIN_TIMEOUT_MS, GroupConfig
 from coordinator.core.errors import ErrorCode, Refused, advice
@@ -145,7 +145,7 @@ def _add_member(
     *,
     config: GroupConfig,
 ) -> None:
-    member = Member.joining(command, member_id, now_ms)
+    member = ClassicMember.joining(command, member_id, now_ms)
     if group.initial_join and group.state is GroupState.PREPARING_REBALANCE:
         group.new_member_added = True
     if not group.members:
@@ -199,7 +199,7 @@ def _join_known(
             raise Refused(ErrorCode.UNKNOWN_MEMBER_ID)
 
 
-def _why(group: ClassicGroup, member: Member, *, changed: bool) -> RebalanceCause:
+def _why(group: ClassicGroup, member: ClassicMember, *, changed: bool) -> RebalanceCause:
     if changed:
         return RebalanceCause.METADATA_CHANGED
     if member.member_id == group.leader_id:
@@ -207,7 +207,7 @@ def _why(group: ClassicGroup, member: Member, *, changed: bool) -> RebalanceCaus
     return RebalanceCause.LOADED
 
 
-def _calls_for_rebalance(group: ClassicGroup, member: Member) -> bool:
+def _calls_for_rebalance(group: ClassicGroup, member: ClassicMember) -> bool:
     """True if a re-join without changes starts a rebalance of a Stable group.
 
     A leader reports in this way that the topics have changed. In a group that was loaded and has
@@ -217,7 +217,7 @@ def _calls_for_rebalance(group: ClassicGroup, member: Member) -> bool:
     return member.member_id == group.leader_id or group.generation < group.generation_floor
 
 
-def _rejoin(group: ClassicGroup, member: Member, command: JoinGroup, out: Outcome) -> None:
+def _rejoin(group: ClassicGroup, member: ClassicMember, command: JoinGroup, out: Outcome) -> None:
     """Update the member by its request, and park the call in place of an older one."""
     fail_join(group, member, ErrorCode.REBALANCE_IN_PROGRESS, out, member_id=member.member_id)
     group.set_protocols(member, command.protocols)

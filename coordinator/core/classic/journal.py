@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping
 
 from coordinator.core.classic import last_work, moves, returns
 from coordinator.core.classic.group import ClassicGroup
-from coordinator.core.classic.idle_spans import PartitionReaders, TakeOver
+from coordinator.core.classic.idle_spans import FailOver, PartitionReaders
 from coordinator.core.classic.trace import Trace
 from coordinator.core.errors import ErrorCode
 from coordinator.core.events import (
@@ -43,7 +43,7 @@ from coordinator.core.written import RebalanceWritten
 
 COMPLETED, FAILED, INTERRUPTED = "completed", "failed", "interrupted"
 LEFT = "left"
-NO_OUTAGE = TakeOver(0, 0, 0)
+NO_OUTAGE = FailOver(0, 0, 0)
 MEMBERS_MAX = 64
 """Members listed in a record; of larger groups the last ones to join."""
 LOGGED_REFUSALS = (ErrorCode.INCONSISTENT_GROUP_PROTOCOL, ErrorCode.GROUP_MAX_SIZE_REACHED)

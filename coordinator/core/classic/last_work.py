@@ -34,11 +34,11 @@ from typing import NamedTuple
 from coordinator.core.classic.group import ClassicGroup
 from coordinator.core.classic.idle_spans import (
     ClassicIdleSpan,
+    FailOver,
     IdleSpans,
     Partition,
     PartitionReader,
     PartitionReaders,
-    TakeOver,
 )
 from coordinator.core.classic.member import LATENESS
 from coordinator.core.classic.trace import Trace
@@ -70,7 +70,7 @@ Span = tuple[int, int, StopKnownBy]
 """Earliest time, latest time, and how they are known."""
 
 
-class Resumed(NamedTuple):
+class ResumedPartition(NamedTuple):
     """A rest that has ended, and the member that works on the partition now.
 
     `is_fetched`: it was answered at `at_ms`, when its assignment was durable. A tuple, since a
@@ -133,7 +133,7 @@ def rejoined(
         _close(group, trace, partition, idle_span, latest_ms)
 
 
-def outage_before(group: ClassicGroup, now_ms: int) -> TakeOver | None:
+def outage_before(group: ClassicGroup, now_ms: int) -> FailOver | None:
     """The outage that may have to do with a rebalance that begins now, within a session of it."""
     taken_over = group.taken_over
     if taken_over is None:
@@ -205,7 +205,7 @@ def taken_away(
 
 def resumed(
     group: ClassicGroup, trace: Trace, now_ms: int, after: Mapping[Partition, tuple[str, str]]
-) -> Iterator[Resumed]:
+) -> Iterator[ResumedPartition]:
     """End the idle spans of the partitions that the new assignment gives to somebody."""
     idle_spans = group.idle_spans.of if group.idle_spans is not None else {}
     for partition, (name, member_id) in after.items():
@@ -215,7 +215,7 @@ def resumed(
         has_moved = idle_span.owner != name
         if has_moved or not idle_span.is_open:  # Else its owner has never stopped.
             at_ms = now_ms if idle_span.resumed_ms == NO_TIME else idle_span.resumed_ms
-            yield Resumed(
+            yield ResumedPartition(
                 partition, idle_span, member_id, has_moved, member_id in trace.synced, at_ms
             )
     for partition in list(islice(idle_spans, max(0, len(idle_spans) - OWNED_MAX))):

@@ -12,7 +12,7 @@ from coordinator.core import admission
 from coordinator.core.classic import rebalance
 from coordinator.core.classic.group import ClassicGroup
 from coordinator.core.classic.identity import check_not_replaced, identify
-from coordinator.core.classic.member import Member
+from coordinator.core.classic.member import ClassicMember
 from coordinator.core.classic.membership import evict, remove
 from coordinator.core.errors import ErrorCode, Refused
 from coordinator.core.events import EvictionCause, MemberLeft, RebalanceCause
@@ -33,7 +33,7 @@ def leave_group(group: ClassicGroup, command: LeaveGroup, now_ms: int, out: Outc
         if leaving.member_id in group.members:
             check_not_replaced(group, group.members[leaving.member_id])
     results: list[LeaveResult] = []
-    first_to_leave: Member | None = None
+    first_to_leave: ClassicMember | None = None
     reason, cause = "", RebalanceCause.MEMBER_LEFT
     for leaving in command.members:
         try:
@@ -69,7 +69,7 @@ def leave_no_group(command: LeaveGroup, out: Outcome) -> None:
 
 def _leave(
     group: ClassicGroup, leaving: LeavingMember, by_operator: bool, out: Outcome
-) -> Member | None:
+) -> ClassicMember | None:
     """Remove one member and return it; None if it was only a pending id. Raises `Refused`."""
     member_id = leaving.member_id
     if member_id and member_id in group.pending_member_ids:

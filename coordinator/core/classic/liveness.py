@@ -19,7 +19,7 @@ from coordinator.core import admission
 from coordinator.core.classic import rebalance
 from coordinator.core.classic.group import ClassicGroup
 from coordinator.core.classic.identity import check_generation, identify
-from coordinator.core.classic.member import SILENCE_MIN_MS, Member
+from coordinator.core.classic.member import SILENCE_MIN_MS, ClassicMember
 from coordinator.core.classic.membership import evict, note_seen, reset_session
 from coordinator.core.commands import CallCancelled, SessionExpired
 from coordinator.core.errors import ErrorCode, advice
@@ -83,7 +83,7 @@ def beat(
     return now_ms + member.session_timeout_ms
 
 
-def is_alive(member: Member, deadline_ms: int, pauses: Sequence[Pause] = ()) -> bool:
+def is_alive(member: ClassicMember, deadline_ms: int, pauses: Sequence[Pause] = ()) -> bool:
     """True if a member stays although its deadline has passed."""
     if member.parked_join is not None:
         return not member.is_new
@@ -125,7 +125,7 @@ def expire_session(
 
 
 def cancel_call(
-    group: ClassicGroup, member: Member, command: CallCancelled, now_ms: int, out: Outcome
+    group: ClassicGroup, member: ClassicMember, command: CallCancelled, now_ms: int, out: Outcome
 ) -> None:
     """Remove a parked call whose client has disconnected, without an answer.
 
@@ -146,6 +146,6 @@ def cancel_call(
         reset_session(group, member, now_ms, out)
 
 
-def _session_end_ms(member: Member, pauses: Sequence[Pause]) -> int:
+def _session_end_ms(member: ClassicMember, pauses: Sequence[Pause]) -> int:
     paused_ms = paused_since(pauses, member.session_began_ms)
     return member.session_began_ms + member.session_timeout_ms + paused_ms

@@ -19,7 +19,7 @@ SILENCE_MIN_MS = 3_000
 
 
 @dataclass(slots=True, eq=False)
-class Member:
+class ClassicMember:
     """A member of a group. `protocols` holds (name, metadata) in its order of preference.
 
     Times of signs of life, epoch milliseconds: `last_call_ms` of calls other than heartbeats and of
@@ -54,7 +54,7 @@ class Member:
         self.last_call_ms = now_ms
 
     @classmethod
-    def joining(cls, command: JoinGroup, member_id: str, now_ms: int) -> Member:
+    def joining(cls, command: JoinGroup, member_id: str, now_ms: int) -> ClassicMember:
         """Create the member that a JoinGroup describes."""
         return cls(
             member_id,

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from coordinator.core.classic import last_work
 from coordinator.core.classic.group import ClassicGroup
 from coordinator.core.classic.idle_spans import ClassicIdleSpan, Partition, PartitionReaders
-from coordinator.core.classic.last_work import Resumed
+from coordinator.core.classic.last_work import ResumedPartition
 from coordinator.core.classic.trace import Trace
 from coordinator.core.ids import NO_TIME
 from coordinator.core.records import PartitionMove, PartitionRange, StopKnownBy
@@ -98,7 +98,9 @@ def ranges_of(partitions: Iterable[int]) -> tuple[PartitionRange, ...]:
 # --- Inside ---------------------------------------------------------------------------------
 
 
-def _sum_of(group: ClassicGroup, rested: Sequence[Resumed], straight: Sequence[Resumed]) -> Cost:
+def _sum_of(
+    group: ClassicGroup, rested: Sequence[ResumedPartition], straight: Sequence[ResumedPartition]
+) -> Cost:
     """Cost of partitions that rested; the `straight` ones went on at once, and are listed too."""
     all_resumed = [*rested, *straight]
     idle_ms = [resumed.idle_ms for resumed in all_resumed]
@@ -117,8 +119,8 @@ def _sum_of(group: ClassicGroup, rested: Sequence[Resumed], straight: Sequence[R
 
 
 def _without_rest(
-    trace: Trace, now_ms: int, before: _Owners, after: _Owners, rested: Sequence[Resumed]
-) -> Iterable[Resumed]:
+    trace: Trace, now_ms: int, before: _Owners, after: _Owners, rested: Sequence[ResumedPartition]
+) -> Iterable[ResumedPartition]:
     """Partitions that went straight from one member to another, so that nothing rested."""
     if len(rested) == len(after):
         return
@@ -128,7 +130,9 @@ def _without_rest(
         was_name, was_id = before.get(partition, (name, ""))
         if name != was_name and partition not in known:
             idle_span = ClassicIdleSpan(was_name, was_id, "", now_ms, now_ms, kind)
-            yield Resumed(partition, idle_span, member_id, True, member_id in trace.synced, now_ms)
+            yield ResumedPartition(
+                partition, idle_span, member_id, True, member_id in trace.synced, now_ms
+            )
 
 
 class _Key(NamedTuple):
@@ -147,7 +151,7 @@ class _Key(NamedTuple):
 
 
 def _entries(
-    group: ClassicGroup, resumed_here: Sequence[Resumed]
+    group: ClassicGroup, resumed_here: Sequence[ResumedPartition]
 ) -> tuple[tuple[PartitionMove, ...], int]:
     """Entries of the record, and the number of partitions that are in none of them."""
     by_key: dict[_Key, list[int]] = {}

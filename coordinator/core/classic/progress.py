@@ -5,7 +5,7 @@ from __future__ import annotations
 from coordinator.core import admission, log_ends, offsets
 from coordinator.core.classic.group import ClassicGroup
 from coordinator.core.classic.identity import check_generation, check_not_replaced, identify
-from coordinator.core.classic.member import Member
+from coordinator.core.classic.member import ClassicMember
 from coordinator.core.classic.membership import note_seen, reset_session
 from coordinator.core.config import GroupConfig
 from coordinator.core.errors import ErrorCode, Refused
@@ -33,7 +33,7 @@ def commit_offsets(
     offsets.commit(group, command, now_ms, out, config)
 
 
-def _check_committer(group: ClassicGroup, command: CommitOffsets) -> Member | None:
+def _check_committer(group: ClassicGroup, command: CommitOffsets) -> ClassicMember | None:
     """Return the member that commits; None for a caller that is no member.
 
     Others may commit while the group is Empty, and always by an atomic compare-and-set of every

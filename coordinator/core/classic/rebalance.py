@@ -22,7 +22,7 @@ from __future__ import annotations
 
 from coordinator.core.classic import protocols
 from coordinator.core.classic.group import ClassicGroup
-from coordinator.core.classic.member import Member
+from coordinator.core.classic.member import ClassicMember
 from coordinator.core.classic.membership import evict, excuse, fail_sync, reset_session
 from coordinator.core.classic.subscriptions import TopicReader, subscribed_topics
 from coordinator.core.classic.takeover import take_over_early
@@ -57,7 +57,7 @@ def request(
     now_ms: int,
     out: Outcome,
     *,
-    member: Member,
+    member: ClassicMember,
     reason: str = "",
     config: GroupConfig | None = None,
 ) -> None:
@@ -79,7 +79,7 @@ def prepare(
     now_ms: int,
     out: Outcome,
     *,
-    member: Member | None = None,
+    member: ClassicMember | None = None,
     reason: str = "",
     config: GroupConfig | None = None,
 ) -> None:
@@ -189,13 +189,15 @@ def expire_sync_phase(
     request(group, RebalanceCause.SYNC_TIMED_OUT, now_ms, out, member=silent[0])
 
 
-def join_reply(group: ClassicGroup, member: Member) -> JoinReply:
+def join_reply(group: ClassicGroup, member: ClassicMember) -> JoinReply:
     """Return the reply for a member; the leader's lists all members."""
     is_leader = member.member_id == group.leader_id
     return _join_reply(group, member, _member_list(group) if is_leader else ())
 
 
-def repeat_join_reply(group: ClassicGroup, member: Member, call_id: CallId, out: Outcome) -> None:
+def repeat_join_reply(
+    group: ClassicGroup, member: ClassicMember, call_id: CallId, out: Outcome
+) -> None:
     """Answer a JoinGroup of the current generation again: the first answer may have been lost."""
     _promise_generation(group, out)
     _answer_join(group, call_id, join_reply(group, member), out)
@@ -292,7 +294,7 @@ def _answer_join(group: ClassicGroup, call_id: CallId, reply: JoinReply, out: Ou
 
 
 def _join_reply(
-    group: ClassicGroup, member: Member, members: tuple[JoinedMember, ...]
+    group: ClassicGroup, member: ClassicMember, members: tuple[JoinedMember, ...]
 ) -> JoinReply:
     assert group.leader_id is not None
     return JoinReply(

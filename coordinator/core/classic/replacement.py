@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from coordinator.core.classic.member import Member
+from coordinator.core.classic.member import ClassicMember
 from coordinator.core.requests import JoinGroup
 
 
@@ -17,7 +17,7 @@ class Replacement:
     """
 
     command: JoinGroup
-    successor: Member
+    successor: ClassicMember
     deadline_ms: int | None = None
 
     @property

@@ -22,10 +22,10 @@ from coordinator.core.classic import last_work, moves
 from coordinator.core.classic.group import ClassicGroup
 from coordinator.core.classic.idle_spans import (
     ClassicIdleSpan,
+    FailOver,
     IdleSpans,
     Partition,
     PartitionReaders,
-    TakeOver,
 )
 from coordinator.core.classic.moves import Cost
 from coordinator.core.classic.trace import Trace
@@ -175,7 +175,7 @@ def _cost_of(
 
 def _note_outage(
     group: ClassicGroup,
-    taken_over: TakeOver,
+    taken_over: FailOver,
     record: MemberRecord,
     now_ms: int,
     read: PartitionReaders,
@@ -207,7 +207,7 @@ def _committed(
             )
 
 
-def _is_told(taken_over: TakeOver) -> bool:
+def _is_told(taken_over: FailOver) -> bool:
     """True if the group had no coordinator for so long that it is told."""
     away_ms = taken_over.at_ms - taken_over.newest_record_ms
     return OUTAGE_MIN_MS <= away_ms <= OUTAGE_MAX_MS

@@ -22,7 +22,7 @@ from dataclasses import replace as with_changes
 
 from coordinator.core.classic import protocols, rebalance
 from coordinator.core.classic.group import ClassicGroup
-from coordinator.core.classic.member import Member
+from coordinator.core.classic.member import ClassicMember
 from coordinator.core.classic.membership import fail_join, fail_sync, reset_session
 from coordinator.core.classic.replacement import Replacement
 from coordinator.core.classic.takeover import member_replaced, take_over, welcome
@@ -48,7 +48,7 @@ def replace(
     """Let the joining process take over its instance id, under a new `member_id`."""
     assert command.instance_id is not None
     member = group.members[group.static_members[command.instance_id]]
-    replacement = Replacement(command, Member.joining(command, member_id, now_ms))
+    replacement = Replacement(command, ClassicMember.joining(command, member_id, now_ms))
     superseded_id = _id_of_parked_join(group, member)
     fail_join(group, member, ErrorCode.FENCED_INSTANCE_ID, out, member_id=superseded_id)
     fail_sync(group, member, ErrorCode.FENCED_INSTANCE_ID, out)
@@ -140,7 +140,7 @@ def replacement_overdue(
 # --- Inside ---------------------------------------------------------------------------------
 
 
-def _id_of_parked_join(group: ClassicGroup, member: Member) -> str:
+def _id_of_parked_join(group: ClassicGroup, member: ClassicMember) -> str:
     """Return the member id of the process whose JoinGroup is parked."""
     for replacement in group.replacements:
         if replacement.command.call_id == member.parked_join:
@@ -148,7 +148,7 @@ def _id_of_parked_join(group: ClassicGroup, member: Member) -> str:
     return member.member_id
 
 
-def _keeps_protocol(group: ClassicGroup, member: Member, command: JoinGroup) -> bool:
+def _keeps_protocol(group: ClassicGroup, member: ClassicMember, command: JoinGroup) -> bool:
     """True if the group would still select its present protocol after the replacement."""
     before = member.protocols
     group.set_protocols(member, command.protocols)
@@ -181,7 +181,7 @@ def _take_over_now(
 
 def _write(
     group: ClassicGroup,
-    member: Member,
+    member: ClassicMember,
     replacement: Replacement,
     now_ms: int,
     out: Outcome,
@@ -206,7 +206,7 @@ def _write(
 
 
 def _record(
-    group: ClassicGroup, member: Member, replacement: Replacement, now_ms: int
+    group: ClassicGroup, member: ClassicMember, replacement: Replacement, now_ms: int
 ) -> GroupMetadata:
     """Return the group's record with the new process in place of the member."""
     record = group.metadata(now_ms)
@@ -220,7 +220,7 @@ def _record(
 
 
 def _refuse(
-    group: ClassicGroup, member: Member, error: ErrorCode, now_ms: int, out: Outcome
+    group: ClassicGroup, member: ClassicMember, error: ErrorCode, now_ms: int, out: Outcome
 ) -> None:
     call_id = group.unpark_join(member)
     assert call_id is not None

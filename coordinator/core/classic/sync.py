@@ -17,7 +17,7 @@ from coordinator.core import admission
 from coordinator.core.classic import rebalance
 from coordinator.core.classic.group import ClassicGroup
 from coordinator.core.classic.identity import check_generation, identify
-from coordinator.core.classic.member import Member
+from coordinator.core.classic.member import ClassicMember
 from coordinator.core.classic.membership import fail_sync, reset_session
 from coordinator.core.errors import ErrorCode, Refused
 from coordinator.core.events import (
@@ -89,7 +89,7 @@ def assignment_written(
             reset_session(group, member, now_ms, out)
 
 
-def _assignment_of(group: ClassicGroup, member: Member) -> SyncReply:
+def _assignment_of(group: ClassicGroup, member: ClassicMember) -> SyncReply:
     return SyncReply(
         protocol_type=group.protocol_type,
         protocol_name=group.protocol_name,

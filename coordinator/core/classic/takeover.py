@@ -8,14 +8,16 @@ join phase member ids are not durable before the next assignment is: `take_over`
 from __future__ import annotations
 
 from coordinator.core.classic.group import ClassicGroup
-from coordinator.core.classic.member import Member
+from coordinator.core.classic.member import ClassicMember
 from coordinator.core.classic.membership import note_joined, reset_session
 from coordinator.core.classic.replacement import Replacement
 from coordinator.core.events import StaticMemberReplaced
 from coordinator.core.outcome import MemberKey, Outcome
 
 
-def take_over(group: ClassicGroup, replacement: Replacement, now_ms: int, out: Outcome) -> Member:
+def take_over(
+    group: ClassicGroup, replacement: Replacement, now_ms: int, out: Outcome
+) -> ClassicMember:
     """Give the static member's place to the new process before any record of it is written."""
     old_id = group.static_members[replacement.instance_id]
     held = group.members[old_id].assignment
@@ -25,7 +27,7 @@ def take_over(group: ClassicGroup, replacement: Replacement, now_ms: int, out: O
 
 def welcome(
     group: ClassicGroup, replacement: Replacement, old_id: str, now_ms: int, out: Outcome
-) -> Member:
+) -> ClassicMember:
     """Set up a new process that has taken the place; the old one is fenced from now on."""
     member = group.members[replacement.successor.member_id]
     group.set_protocols(member, replacement.command.protocols)
@@ -55,6 +57,6 @@ def take_over_early(group: ClassicGroup, now_ms: int, out: Outcome) -> None:
             take_over(group, replacement, now_ms, out)
 
 
-def member_replaced(group: ClassicGroup, replacement: Replacement) -> Member | None:
+def member_replaced(group: ClassicGroup, replacement: Replacement) -> ClassicMember | None:
     """Return the static member to replace; None if it has left."""
     return group.members.get(group.static_members.get(replacement.instance_id, ""))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from coordinator.core.classic.idle_spans import ClassicIdleSpan, IdleSpans, Partition, TakeOver
+from coordinator.core.classic.idle_spans import ClassicIdleSpan, FailOver, IdleSpans, Partition
 from coordinator.core.events import MemberJoined, RebalanceStarted
 from coordinator.core.ids import NO_TIME
 from coordinator.core.records import GroupMetadata, MemberRecord, RemovedMember
@@ -35,7 +35,7 @@ class Trace:
     reported_at_ms: dict[str, int] = field(default_factory=dict)
     stored: dict[str, MemberRecord] = field(default_factory=dict)
     held: dict[str, dict[Partition, ClassicIdleSpan]] = field(default_factory=dict)
-    taken_over: TakeOver | None = None
+    taken_over: FailOver | None = None
 
     @classmethod
     def begin(

@@ -53,7 +53,7 @@ class StoppedBy(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Stop:
+class WorkStop:
     """The end of work on a partition: between two times."""
 
     known_by: StoppedBy
@@ -108,7 +108,7 @@ class HandoffLine:
     ended_at_ms: int = NO_TIME
     position: int = NO_OFFSET
     outcome: HandoffOutcome = HandoffOutcome.OPEN
-    stop: Stop | None = None
+    stop: WorkStop | None = None
     start_offset: int = NO_OFFSET
 
     @property
@@ -165,7 +165,7 @@ class PlannedMove:
     source: str
     target: str
     reason: str
-    stop: Stop | None = None
+    stop: WorkStop | None = None
     resumed_at_ms: int = NO_TIME
 
     def resumed_by(self, made_at_ms: int) -> int:

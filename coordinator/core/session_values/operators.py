@@ -17,7 +17,7 @@ DEFAULTS = Policy()
 
 
 @dataclass(frozen=True, slots=True)
-class MemberRow:
+class SessionMemberState:
     """A member, or a process that waits for the name of one.
 
     record: durable; of a waiting process the one it would get. lease_ms: the lease that counts,
@@ -44,7 +44,7 @@ class MemberRow:
 
 
 @dataclass(frozen=True, slots=True)
-class TopicRow:
+class DescribedTopic:
     """Holders of one topic, in columns: one item a partition.
 
     holders: member ids; empty: nobody. tokens: of the grants; 0: none. declared: number of
@@ -119,8 +119,8 @@ class SessionGroupReply:
     now_ms: int = NO_TIME
     planned_at_ms: int = NO_TIME
     plan_due_ms: int = NO_TIME
-    members: tuple[MemberRow, ...] = ()
-    topics: tuple[TopicRow, ...] = ()
+    members: tuple[SessionMemberState, ...] = ()
+    topics: tuple[DescribedTopic, ...] = ()
     handoffs: tuple[HandoffRow, ...] = ()
     reservations: tuple[ReservationRow, ...] = ()
     free: tuple[FreeRow, ...] = ()

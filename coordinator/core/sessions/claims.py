@@ -105,8 +105,8 @@ def granted_anew(
     now_ms: int,
     numbers: Numbers,
 ) -> tuple[tuple[Grant, ...], list[TopicPartition]]:
-    """Grant what a member holds and does not claim; what it was draining counts as released, and
-    everything while nothing is granted."""
+    """Re-grant held, unclaimed partitions; treat draining ones as released, and all of them while
+    grants are suspended."""
     partitions: list[TopicPartition] = []
     for partition in missing:
         handoff = group.handoff(partition)

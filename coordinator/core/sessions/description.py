@@ -21,13 +21,13 @@ from coordinator.core.replies import (
 )
 from coordinator.core.requests import DescribeGroup, DescribePhase, ListRebalances
 from coordinator.core.session_values.operators import (
+    DescribedTopic,
     DescribeSessionGroup,
     FreeRow,
     HandoffRow,
-    MemberRow,
     ReservationRow,
     SessionGroupReply,
-    TopicRow,
+    SessionMemberState,
 )
 from coordinator.core.session_values.records import Phase
 from coordinator.core.session_values.requests import Standing
@@ -58,7 +58,7 @@ def describe(group: SessionGroup, command: DescribeSessionGroup, step: Step) -> 
         plan_due_ms=scheduler.due(group, step.config),
         members=tuple(_members(group)),
         topics=tuple(
-            TopicRow(name, declared.get(name, 0), tuple(topic.holders), topic.tokens[:])
+            DescribedTopic(name, declared.get(name, 0), tuple(topic.holders), topic.tokens[:])
             for name, topic in sorted(group.topics.items())
         ),
         handoffs=tuple(
@@ -155,7 +155,7 @@ def _awaited(member: SessionMember) -> AwaitedMember:
 # --- Rows ---------------------------------------------------------------------------------------
 
 
-def _members(group: SessionGroup) -> Iterator[MemberRow]:
+def _members(group: SessionGroup) -> Iterator[SessionMemberState]:
     for member in group.members.values():
         yield _member(group, member, Standing.MEMBER)
     for name, queued in group.waiting.items():
@@ -164,14 +164,14 @@ def _members(group: SessionGroup) -> Iterator[MemberRow]:
 
 def _member(
     group: SessionGroup, member: SessionMember, standing: Standing, waits_for: str = ""
-) -> MemberRow:
+) -> SessionMemberState:
     is_waiting = standing is Standing.WAITING
     heard_ms = member.last_beat_ms
     old = group.members.get(waits_for)
     # A waiting process has no lease: what ends its wait is the end of the other one's.
     ends = old if is_waiting else member
     is_leased = ends is not None and ends.last_beat_ms != NO_TIME
-    return MemberRow(
+    return SessionMemberState(
         record=member.record,
         standing=standing,
         is_suspect=member.is_suspect,

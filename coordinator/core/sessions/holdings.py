@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from coordinator.core.ids import NO_TIME, NO_TOKEN, TopicPartition
-from coordinator.core.session_values.journal import HandoffLine, Stop
+from coordinator.core.session_values.journal import HandoffLine, WorkStop
 from coordinator.core.session_values.policy import Mode
 from coordinator.core.session_values.records import Grant, Phase
 
@@ -69,7 +69,7 @@ class IdleSpan:
 
     holder: str
     name: str
-    stop: Stop
+    stop: WorkStop
 
 
 _NO_IDLE_SPANS: dict[int, IdleSpan] = {}

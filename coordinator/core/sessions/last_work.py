@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterable
 from dataclasses import replace
 
 from coordinator.core.ids import NO_OFFSET, NO_TIME, TopicPartition
-from coordinator.core.session_values.journal import Stop, StoppedBy
+from coordinator.core.session_values.journal import StoppedBy, WorkStop
 from coordinator.core.session_values.records import EndCause
 from coordinator.core.sessions.group import SessionGroup
 from coordinator.core.sessions.holdings import IdleSpan
@@ -31,16 +31,18 @@ def release(
 ) -> None:
     """Note that a holder has given a partition up: its token counts no more."""
     group.state_to_change(partition).release = Release(group.token(partition), position)
-    _note(group, partition, Stop(StoppedBy.RELEASED, _told_ms(group, partition, now_ms), now_ms))
+    _note(
+        group, partition, WorkStop(StoppedBy.RELEASED, _told_ms(group, partition, now_ms), now_ms)
+    )
 
 
-def stop_by_force(group: SessionGroup, partition: TopicPartition, now_ms: int) -> Stop:
+def stop_by_force(group: SessionGroup, partition: TopicPartition, now_ms: int) -> WorkStop:
     """The stop of a holder whose time is up now."""
-    stop = Stop(StoppedBy.FORCED, _told_ms(group, partition, now_ms), now_ms)
+    stop = WorkStop(StoppedBy.FORCED, _told_ms(group, partition, now_ms), now_ms)
     return _until_its_commit(group, partition, stop)
 
 
-def force(group: SessionGroup, partition: TopicPartition, stop: Stop) -> None:
+def force(group: SessionGroup, partition: TopicPartition, stop: WorkStop) -> None:
     """Note that a holder's time is up: its token counts no more."""
     group.state_to_change(partition).release = Release(group.token(partition))
     _rest(group, partition, stop)
@@ -57,7 +59,7 @@ def end(group: SessionGroup, member: SessionMember, cause: EndCause, now_ms: int
         for partition in held:
             _note(group, partition, stop)
         return
-    stop = Stop(StoppedBy.LEFT, now_ms, now_ms)
+    stop = WorkStop(StoppedBy.LEFT, now_ms, now_ms)
     # A worker that drains ends its partitions one after the other, each with a commit, and leaves
     # after the last. A member that commits all of them at once works until it leaves.
     newest_ms = max((_committed_ms(group, partition) for partition in held), default=NO_TIME)
@@ -85,7 +87,7 @@ def come_back(
     if unknown:
         heard_ms = _last_sign_ms(group, member)
     latest_ms = now_ms if unknown else min(now_ms, heard_ms + member.lease_ms)
-    stop = Stop(StoppedBy.LOST, heard_ms, latest_ms)
+    stop = WorkStop(StoppedBy.LOST, heard_ms, latest_ms)
     idle_spans = {partition: _rest_of(group, partition, stop) for partition in lost}
     if not unknown and now_ms - heard_ms >= -(-2 * member.lease_ms // 3):
         stop = replace(stop, known_by=StoppedBy.SUSPENDED)
@@ -118,11 +120,11 @@ def last_record_ms(group: SessionGroup) -> int:
     return latest_ms
 
 
-def _silence(group: SessionGroup, member: SessionMember, now_ms: int) -> Stop:
+def _silence(group: SessionGroup, member: SessionMember, now_ms: int) -> WorkStop:
     latest_ms = min(now_ms, member.last_beat_ms + member.lease_ms // 4)
     if member.stream_number < 0:  # It has not attached to this owner of the shard.
-        return Stop(StoppedBy.NOT_SEEN, _last_sign_ms(group, member), latest_ms)
-    return Stop(StoppedBy.LAST_SEEN, member.last_beat_ms, latest_ms)
+        return WorkStop(StoppedBy.NOT_SEEN, _last_sign_ms(group, member), latest_ms)
+    return WorkStop(StoppedBy.LAST_SEEN, member.last_beat_ms, latest_ms)
 
 
 def _last_sign_ms(group: SessionGroup, member: SessionMember) -> int:
@@ -155,23 +157,23 @@ def _told_ms(group: SessionGroup, partition: TopicPartition, now_ms: int) -> int
     return now_ms if holder is None else min(now_ms, holder.last_beat_ms)
 
 
-def _note(group: SessionGroup, partition: TopicPartition, stop: Stop) -> None:
+def _note(group: SessionGroup, partition: TopicPartition, stop: WorkStop) -> None:
     group.topics[partition[0]].note_idle_span(partition[1], _rest_of(group, partition, stop))
 
 
-def _rest(group: SessionGroup, partition: TopicPartition, stop: Stop) -> None:
+def _rest(group: SessionGroup, partition: TopicPartition, stop: WorkStop) -> None:
     holder = group.members[group.holder(partition)]
     group.topics[partition[0]].note_idle_span(
         partition[1], IdleSpan(holder.member_id, holder.name, stop)
     )
 
 
-def _rest_of(group: SessionGroup, partition: TopicPartition, stop: Stop) -> IdleSpan:
+def _rest_of(group: SessionGroup, partition: TopicPartition, stop: WorkStop) -> IdleSpan:
     holder = group.members[group.holder(partition)]
     return IdleSpan(holder.member_id, holder.name, _until_its_commit(group, partition, stop))
 
 
-def _until_its_commit(group: SessionGroup, partition: TopicPartition, stop: Stop) -> Stop:
+def _until_its_commit(group: SessionGroup, partition: TopicPartition, stop: WorkStop) -> WorkStop:
     """A commit after the earliest time shows that its holder still worked."""
     committed_ms = _committed_ms(group, partition)
     if committed_ms <= stop.earliest_ms:

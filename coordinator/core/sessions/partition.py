@@ -140,7 +140,7 @@ class TransientState:
             self._forget_no_refusals()
 
     def end_waits(self, now_ms: int, names: Collection[str]) -> list[int]:
-        """End what nobody has to wait for any more; returns the ends of what lasts.
+        """Clear expired back-offs; return the remaining deadlines.
 
         Args:
             names: of members.

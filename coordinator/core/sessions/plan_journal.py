@@ -18,8 +18,8 @@ from coordinator.core.session_values.journal import (
     RETURNED,
     PlannedMove,
     PlanRecord,
-    Stop,
     Unowned,
+    WorkStop,
 )
 from coordinator.core.session_values.plans import NOBODY, Move, Numbered, Range, Unplaced
 from coordinator.core.sessions.holdings import IdleSpan, ranges_of, size_of
@@ -32,7 +32,7 @@ MOVES = 100
 RANGES = 1_000
 """Ranges of partitions in a record, over all of its moves."""
 
-Key = tuple[str, str, str, str, Stop | None]
+Key = tuple[str, str, str, str, WorkStop | None]
 """Topic, source, target, reason, stop."""
 
 

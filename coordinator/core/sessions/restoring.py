@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from coordinator.core.ids import NO_TIME
 from coordinator.core.session_values.journal import TriggerCause
-from coordinator.core.sessions import last_work, lease, settling, upkeep
+from coordinator.core.sessions import last_work, lease, pruning, reconciling
 from coordinator.core.sessions.group import SessionGroup
 from coordinator.core.sessions.handoff import phases
 from coordinator.core.sessions.leave import leaving
@@ -23,7 +23,7 @@ def restore(group: SessionGroup, grace_ms: int, step: Step) -> None:
     if step.numbers.grants_from_ms != NO_TIME:
         group.journal.note(TriggerCause.STORE_WENT_BACK)
         group.grants_from_ms = step.numbers.grants_from_ms
-    upkeep.give_back(group)
+    pruning.give_back(group)
     group.newcomers.clear()
     group.planning.last_record_ms = last_work.last_record_ms(group)
     for member in group.members.values():
@@ -41,7 +41,7 @@ def restore(group: SessionGroup, grace_ms: int, step: Step) -> None:
         leaving.keep(group, name, step)
     group.state = group.current_state()
     scheduler.restored(group, step)
-    settling.settle(group, step)
+    reconciling.reconcile(group, step)
 
 
 def _delay_free(group: SessionGroup, now_ms: int) -> None:

@@ -16,7 +16,7 @@ import grpc
 from coordinator.core.ids import TOPICS_GROUP
 from coordinator.security.authenticator import bearer_token, principal_of_certificate
 from coordinator.service import calls
-from coordinator.service.calls import Call, Caller, Credential, Kind
+from coordinator.service.calls import Call, CallingPeer, Credential, Kind
 
 Context: TypeAlias = "grpc.aio.ServicerContext[Any, Any]"  # Any: the message types of the RPC.
 Groups = Callable[[Any], Sequence[str | None]]  # Any: the request. None: no group in particular.
@@ -62,14 +62,14 @@ class GrpcCall(Call):
         self.request = request
         self.context = context
         self._groups_of = method.groups
-        self._caller: Caller | None = None
+        self._caller: CallingPeer | None = None
 
     @property
-    def caller(self) -> Caller:
+    def caller(self) -> CallingPeer:
         if self._caller is None:
             # Without a reference to the call: that would be a cycle, which keeps the request.
             show = partial(_credential, self.context)
-            self._caller = Caller(*_addresses(self.context.peer()), show)
+            self._caller = CallingPeer(*_addresses(self.context.peer()), show)
         return self._caller
 
     @property

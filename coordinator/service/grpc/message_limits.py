@@ -43,18 +43,18 @@ class Repeated:
     name: str
     most: int
     words: str
-    inside: Plan | None
+    inside: LimitPlan | None
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class LimitPlan:
     """Limits of one kind of message.
 
     singles: single messages with repeated fields inside, such as the parts of a oneof.
     """
 
     repeated: tuple[Repeated, ...]
-    singles: tuple[tuple[str, Plan], ...]
+    singles: tuple[tuple[str, LimitPlan], ...]
     free_bytes: int
     """A message of so many bytes cannot hold too many items."""
 
@@ -64,9 +64,9 @@ class MessageLimits:
 
     def __init__(self, config: LimitsConfig) -> None:
         self._config = config
-        self._plans: dict[str, Plan] = {}
+        self._plans: dict[str, LimitPlan] = {}
 
-    def plan(self, kind: Any) -> Plan:  # Any: a Descriptor; its stubs have two.
+    def plan(self, kind: Any) -> LimitPlan:  # Any: a Descriptor; its stubs have two.
         """Limits of a kind of message.
 
         Raises:
@@ -84,7 +84,7 @@ class MessageLimits:
 
     # --- Inside ---
 
-    def _plan_of(self, kind: Any) -> Plan:
+    def _plan_of(self, kind: Any) -> LimitPlan:
         repeated, singles = [], []
         for field in kind.fields:
             if field.is_repeated:
@@ -97,7 +97,7 @@ class MessageLimits:
         most = [one.most for one in repeated]
         most += [one.inside.free_bytes for one in repeated if one.inside is not None]
         most += [part.free_bytes for _, part in singles]
-        return Plan(tuple(repeated), tuple(singles), min(most, default=sys.maxsize))
+        return LimitPlan(tuple(repeated), tuple(singles), min(most, default=sys.maxsize))
 
     def _repeated(self, field: FieldDescriptor) -> Repeated:
         (limit,) = (x for x in limits_of(field) if isinstance(x, Items))
@@ -110,7 +110,7 @@ class MessageLimits:
         )
 
 
-def _too_many(message: Any, plan: Plan, path: str) -> list[Violation]:
+def _too_many(message: Any, plan: LimitPlan, path: str) -> list[Violation]:
     wrong = [
         Violation(path + repeated.name, repeated.words)
         for repeated in plan.repeated

@@ -12,7 +12,7 @@ from coordinator.core.ids import ShardId
 from coordinator.dial import CannotDial, Credentials, address_of
 from coordinator.runtime.node import Node
 from coordinator.runtime.slices import PART, Work, in_slices
-from coordinator.runtime.standby import Unreachable
+from coordinator.runtime.standby import LeaderUnreachable
 from coordinator.service.calls import Call
 from coordinator.service.grpc import translate
 from coordinator.service.topics import LogEnds, Partitions, ShardTopics, TopicCounts
@@ -81,7 +81,7 @@ class Peers:
         """Fetch the entries from `offset` on in a shard's log.
 
         Raises:
-            Unreachable: no answer came.
+            LeaderUnreachable: no answer came.
         """
         request = pb.FetchRequest(
             node_id=self._node_id,
@@ -138,14 +138,14 @@ class Peers:
     async def _ask(
         self, node: NodeInfo, stub: Callable[..., Any], method: str, request: Any, timeout_s: float
     ) -> Any:
-        """Call a method of a node. Raises `Unreachable`."""
+        """Call a method of a node. Raises `LeaderUnreachable`."""
         try:
             call = getattr(stub(self._channel(node)), method)
             return await call(request, timeout=timeout_s, metadata=self._credentials.metadata())
         except grpc.aio.AioRpcError as error:
-            raise Unreachable(error.details()) from error
+            raise LeaderUnreachable(error.details()) from error
         except CannotDial as error:
-            raise Unreachable(str(error)) from error
+            raise LeaderUnreachable(str(error)) from error
 
     def _channel(self, leader: NodeInfo) -> grpc.aio.Channel:
         if (state := self._credentials.state()) != self._state:

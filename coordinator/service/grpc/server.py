@@ -110,7 +110,7 @@ def _is_no_hang_up(record: logging.LogRecord) -> bool:
     return error is None or error.__name__ != "ExecuteBatchError"
 
 
-class CoordinatorServer:
+class GrpcServer:
     """Serves a node over gRPC, with health and reflection.
 
     Args:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from coordinator.runtime.node import Node
-from coordinator.settings.forms import address
+from coordinator.settings.parsers import address
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,7 +18,7 @@ class Broker:
     port: int
 
 
-class Addresses:
+class BrokerAddresses:
     """Kafka addresses of the nodes, as this node last read them.
 
     Args:

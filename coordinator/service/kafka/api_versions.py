@@ -13,7 +13,7 @@ from functools import cache
 from coordinator.kafka import errors
 from coordinator.kafka.apis import API_VERSIONS, Api
 from coordinator.kafka.codec import Answer
-from coordinator.service.kafka.requests import Request
+from coordinator.service.kafka.requests import KafkaRequest
 
 SOFTWARE_FROM = 3
 """The request names the client's library."""
@@ -21,7 +21,7 @@ _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 SOFTWARE_LENGTH = 100
 
 
-async def api_versions(request: Request, offered: Iterable[Api]) -> Answer:
+async def api_versions(request: KafkaRequest, offered: Iterable[Api]) -> Answer:
     """Answer an ApiVersions, and keep what the client's library is called."""
     if request.version >= SOFTWARE_FROM:
         body, software = request.body, request.software

@@ -8,12 +8,12 @@ from coordinator.core import requests as c
 from coordinator.core.ids import CallId
 from coordinator.core.replies import Reply
 from coordinator.runtime.slices import Work
-from coordinator.service.kafka.requests import Request
+from coordinator.service.kafka.requests import KafkaRequest
 
-Translate = Callable[[Request, CallId], Work[list[c.Request]]]
+Translate = Callable[[KafkaRequest, CallId], Work[list[c.Request]]]
 
 
-async def ask(request: Request, translate: Translate) -> Reply:
+async def ask(request: KafkaRequest, translate: Translate) -> Reply:
     """Return the reply to the command of a request.
 
     Raises:

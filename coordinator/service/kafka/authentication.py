@@ -16,11 +16,11 @@ from coordinator.kafka.codec import Answer
 from coordinator.kafka.errors import COORDINATOR_NOT_AVAILABLE
 from coordinator.security.authenticator import WHAT_TO_DO
 from coordinator.security.guard import UNAUTHENTICATED, UNKNOWN, Guard, Refusal
-from coordinator.service.calls import Caller, Credential
+from coordinator.service.calls import CallingPeer, Credential
 from coordinator.service.kafka.calls import KINDS, KafkaCall
-from coordinator.service.kafka.sasl import ILLEGAL_STATE, Mechanism, Sasl, SaslFailed, Stage
+from coordinator.service.kafka.sasl import ILLEGAL_STATE, Mechanism, Sasl, SaslFailed, SaslStage
 from coordinator.service.pipeline import Pipeline
-from coordinator.service.refusals import Unauthenticated, Unavailable
+from coordinator.service.refusals import UnauthenticatedCall, UnavailableCall
 
 WHAT_TO_GIVE = "give a token that this node knows, with PLAIN as the password"
 LIFETIME_MS_MAX = 365 * 24 * 3_600_000
@@ -68,7 +68,7 @@ class ConnectionAuthentication:
         self,
         pipeline: Pipeline,
         guard: Guard,
-        caller: Caller,
+        caller: CallingPeer,
         principal: str | None,
     ) -> None:
         self._pipeline = pipeline
@@ -87,7 +87,7 @@ class ConnectionAuthentication:
     @property
     def has_failed(self) -> bool:
         """True if the connection is to be closed after the answer."""
-        return self._sasl.stage is Stage.FAILED
+        return self._sasl.stage is SaslStage.FAILED
 
     def handshake(self, mechanism: str, version: int) -> Answer:
         known = self._guard.authenticator
@@ -138,14 +138,14 @@ class ConnectionAuthentication:
         except SaslFailed as failed:
             self._tell(call.where, failed)
             raise
-        except Unauthenticated as error:
+        except UnauthenticatedCall as error:
             reason = str(error).replace(WHAT_TO_DO, WHAT_TO_GIVE)
             raise self._sasl.refused(reason) from error
-        except Unavailable as error:
+        except UnavailableCall as error:
             # Clients take 58 for final.
             raise self._sasl.refused(str(error), COORDINATOR_NOT_AVAILABLE) from error
         finally:
-            self.is_done = self._sasl.stage is Stage.AUTHENTICATED
+            self.is_done = self._sasl.stage is SaslStage.AUTHENTICATED
         identity = self._caller.identity
         assert identity is not None, "the pipeline identifies callers"
         lasts_s = self._guard.authenticator.lifetime_s(identity)

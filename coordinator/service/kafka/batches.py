@@ -8,12 +8,12 @@ from typing import TypeVar
 from coordinator.kafka.codec import Answer
 from coordinator.runtime.slices import Slices
 from coordinator.service.bounds import GROUPS
-from coordinator.service.kafka.requests import Request
+from coordinator.service.kafka.requests import KafkaRequest
 
 Item = TypeVar("Item")
 
 
-def check_groups(request: Request, groups: Sequence[object]) -> None:
+def check_groups(request: KafkaRequest, groups: Sequence[object]) -> None:
     """Refuse a request about too many groups, before any of them is looked at.
 
     Raises:
@@ -23,7 +23,9 @@ def check_groups(request: Request, groups: Sequence[object]) -> None:
 
 
 async def answer_each(
-    request: Request, groups: Sequence[Item], answer: Callable[[Request, Item], Awaitable[Answer]]
+    request: KafkaRequest,
+    groups: Sequence[Item],
+    answer: Callable[[KafkaRequest, Item], Awaitable[Answer]],
 ) -> list[Answer]:
     """Return the answers about several groups, in their order; other tasks run in between.
 

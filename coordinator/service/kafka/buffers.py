@@ -1,8 +1,8 @@
-"""Bytes that connections have sent and no call has been made of, of all connections together.
+"""Budget of unread bytes of all connections together: received, but not yet a call.
 
-One connection may keep a whole frame, so a hundred that never finish theirs would keep more than a
-small node has. Beyond the budget the connection ends that has kept much for longest: a client that
-is served finishes its frame at once.
+One connection may hold a whole frame, so a hundred that never finish theirs would hold more than a
+small node has. Beyond the budget, close the connection that has held much unread data the longest:
+a client that is served finishes its frame at once.
 """
 
 from __future__ import annotations

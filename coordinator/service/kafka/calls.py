@@ -9,7 +9,7 @@ from coordinator.core.ids import CallId
 from coordinator.kafka import apis
 from coordinator.kafka.apis import Api
 from coordinator.service import calls
-from coordinator.service.calls import Call, Caller, Kind
+from coordinator.service.calls import Call, CallingPeer, Kind
 
 KINDS: dict[Api, Kind] = {
     apis.FIND_COORDINATOR: calls.FIND_COORDINATOR,
@@ -35,7 +35,7 @@ KINDS: dict[Api, Kind] = {
 """Kinds by API. An API without one is answered before anybody has authenticated."""
 
 
-NewCallId = Callable[[], CallId]
+NewKafkaCallId = Callable[[], CallId]
 
 
 class KafkaCall(Call):
@@ -54,7 +54,7 @@ class KafkaCall(Call):
     def __init__(
         self,
         kind: Kind,
-        caller: Caller,
+        caller: CallingPeer,
         groups: Sequence[str | None] = (None,),
         member_id: str = "",
         whole: KafkaCall | None = None,
@@ -68,7 +68,7 @@ class KafkaCall(Call):
         """Throttle time in its answer, in milliseconds; the connection is not read for so long."""
 
     @property
-    def caller(self) -> Caller:
+    def caller(self) -> CallingPeer:
         return self._caller
 
     @property

@@ -30,15 +30,15 @@ from coordinator.kafka.headers import KEY_AND_VERSION, RequestHeader, read_heade
 from coordinator.kafka.heartbeats import answer_beat, read_beat
 from coordinator.runtime.slices import in_slices
 from coordinator.service import calls
-from coordinator.service.calls import Caller
+from coordinator.service.calls import CallingPeer
 from coordinator.service.kafka import dispatch
 from coordinator.service.kafka.api_versions import ANSWERED_IN, NO_ROOM, unknown_version
 from coordinator.service.kafka.buffers import FREE_BYTES, Buffers
 from coordinator.service.kafka.calls import KafkaCall
 from coordinator.service.kafka.deadlines import Deadlines, Owed
-from coordinator.service.kafka.requests import Authentication, ClientSoftware, Context, Request
+from coordinator.service.kafka.requests import Authentication, ClientSoftware, Context, KafkaRequest
 from coordinator.service.kafka.traffic import UNNAMED, Ended, Traffic
-from coordinator.service.refusals import Malformed, Unauthenticated
+from coordinator.service.refusals import Malformed, UnauthenticatedCall
 
 READ_AHEAD_BYTES = 65_536
 """Bytes that are kept for later, while a call is under way or there is more to do at once."""
@@ -69,7 +69,7 @@ class ConnectionOwner(Protocol):
     def buffers(self) -> Buffers[KafkaConnection]: ...
     def connected(
         self, connection: KafkaConnection, transport: asyncio.Transport
-    ) -> tuple[Caller, Authentication]: ...
+    ) -> tuple[CallingPeer, Authentication]: ...
     def lost(self, connection: KafkaConnection) -> None: ...
     def refused(self, connection: KafkaConnection, why: str) -> None: ...
     def failed(self, error: BaseException) -> None: ...
@@ -157,7 +157,7 @@ class KafkaConnection(asyncio.Protocol):
     # --- The listener ---
 
     @property
-    def caller(self) -> Caller:
+    def caller(self) -> CallingPeer:
         """Caller of all calls of the connection."""
         return self._caller
 
@@ -332,13 +332,13 @@ class KafkaConnection(asyncio.Protocol):
         handler, kind = dispatch.HANDLERS[api], dispatch.kind_of(api)
         member_id = getattr(body, "member_id", "")
         call = KafkaCall(kind, self._caller, handler.groups(body), member_id)
-        request = Request(
+        request = KafkaRequest(
             header, body, call, context, self._software, self._authentication, size_bytes
         )
         try:
             answer = await dispatch.answer(request)
             await self._write(header, answer, call.throttle_ms)
-        except Unauthenticated:
+        except UnauthenticatedCall:
             # The client connects again, and is told the reason when it authenticates.
             self._listener.traffic.ended[Ended.NOT_AUTHENTICATED] += 1
             self.end()

@@ -12,7 +12,7 @@ from coordinator.service.calls import Kind
 from coordinator.service.kafka import group_admin, groups, metadata, offsets, refusals, rows
 from coordinator.service.kafka.api_versions import api_versions
 from coordinator.service.kafka.calls import KINDS
-from coordinator.service.kafka.requests import Request
+from coordinator.service.kafka.requests import KafkaRequest
 from coordinator.service.pipeline import OK
 from coordinator.service.refusals import CallRefused
 
@@ -25,7 +25,7 @@ def _no_group(_: Body) -> tuple[None]:
 
 
 @dataclass(frozen=True, slots=True)
-class Handler:
+class ApiHandler:
     """Handler of an API.
 
     serve: answers a request; raises `CallRefused`.
@@ -33,50 +33,50 @@ class Handler:
     groups: those that a request names.
     """
 
-    serve: Callable[[Request], Awaitable[Answer]]
-    refuse: Callable[[Request, int], Answer] = groups.refuse
+    serve: Callable[[KafkaRequest], Awaitable[Answer]]
+    refuse: Callable[[KafkaRequest, int], Answer] = groups.refuse
     groups: Groups = _no_group
 
 
-async def _handshake(request: Request) -> Answer:
+async def _handshake(request: KafkaRequest) -> Answer:
     return request.authentication.handshake(request.body.mechanism, request.version)
 
 
-async def _authenticate(request: Request) -> Answer:
+async def _authenticate(request: KafkaRequest) -> Answer:
     return await request.authentication.authenticate(request.body.auth_bytes)
 
 
-async def _api_versions(request: Request) -> Answer:
+async def _api_versions(request: KafkaRequest) -> Answer:
     return await api_versions(request, HANDLERS)
 
 
-HANDLERS: dict[Api, Handler] = {
-    apis.PRODUCE: Handler(rows.produce, rows.refuse_produce),
-    apis.FETCH: Handler(rows.fetch, rows.refuse_fetch),
-    apis.LIST_OFFSETS: Handler(rows.list_offsets, refusals.refuse_partitions),
-    apis.API_VERSIONS: Handler(_api_versions),
-    apis.DESCRIBE_CONFIGS: Handler(metadata.describe_configs, metadata.refuse_describe_configs),
-    apis.DESCRIBE_CLUSTER: Handler(metadata.describe_cluster),
-    apis.SASL_HANDSHAKE: Handler(_handshake),
-    apis.SASL_AUTHENTICATE: Handler(_authenticate),
-    apis.METADATA: Handler(metadata.metadata, metadata.refuse_metadata),
-    apis.FIND_COORDINATOR: Handler(
+HANDLERS: dict[Api, ApiHandler] = {
+    apis.PRODUCE: ApiHandler(rows.produce, rows.refuse_produce),
+    apis.FETCH: ApiHandler(rows.fetch, rows.refuse_fetch),
+    apis.LIST_OFFSETS: ApiHandler(rows.list_offsets, refusals.refuse_partitions),
+    apis.API_VERSIONS: ApiHandler(_api_versions),
+    apis.DESCRIBE_CONFIGS: ApiHandler(metadata.describe_configs, metadata.refuse_describe_configs),
+    apis.DESCRIBE_CLUSTER: ApiHandler(metadata.describe_cluster),
+    apis.SASL_HANDSHAKE: ApiHandler(_handshake),
+    apis.SASL_AUTHENTICATE: ApiHandler(_authenticate),
+    apis.METADATA: ApiHandler(metadata.metadata, metadata.refuse_metadata),
+    apis.FIND_COORDINATOR: ApiHandler(
         metadata.find_coordinator, metadata.refuse_find, metadata.keys_of
     ),
-    apis.JOIN_GROUP: Handler(groups.join_group, groups.refuse_join, groups.groups_of),
-    apis.SYNC_GROUP: Handler(groups.sync_group, groups.refuse, groups.groups_of),
-    apis.HEARTBEAT: Handler(groups.heartbeat, groups.refuse, groups.groups_of),
-    apis.LEAVE_GROUP: Handler(groups.leave_group, groups.refuse, groups.groups_of),
-    apis.OFFSET_COMMIT: Handler(
+    apis.JOIN_GROUP: ApiHandler(groups.join_group, groups.refuse_join, groups.groups_of),
+    apis.SYNC_GROUP: ApiHandler(groups.sync_group, groups.refuse, groups.groups_of),
+    apis.HEARTBEAT: ApiHandler(groups.heartbeat, groups.refuse, groups.groups_of),
+    apis.LEAVE_GROUP: ApiHandler(groups.leave_group, groups.refuse, groups.groups_of),
+    apis.OFFSET_COMMIT: ApiHandler(
         offsets.offset_commit, refusals.refuse_partitions, groups.groups_of
     ),
-    apis.OFFSET_FETCH: Handler(offsets.offset_fetch, offsets.refuse_fetch, offsets.groups_of),
-    apis.OFFSET_DELETE: Handler(offsets.offset_delete, groups.refuse, groups.groups_of),
-    apis.LIST_GROUPS: Handler(group_admin.list_groups),
-    apis.DESCRIBE_GROUPS: Handler(
+    apis.OFFSET_FETCH: ApiHandler(offsets.offset_fetch, offsets.refuse_fetch, offsets.groups_of),
+    apis.OFFSET_DELETE: ApiHandler(offsets.offset_delete, groups.refuse, groups.groups_of),
+    apis.LIST_GROUPS: ApiHandler(group_admin.list_groups),
+    apis.DESCRIBE_GROUPS: ApiHandler(
         group_admin.describe_groups, group_admin.refuse_describe, lambda body: body.groups
     ),
-    apis.DELETE_GROUPS: Handler(
+    apis.DELETE_GROUPS: ApiHandler(
         group_admin.delete_groups, group_admin.refuse_delete, lambda body: body.groups_names
     ),
 }
@@ -90,7 +90,7 @@ def kind_of(api: Api) -> Kind:
     return KINDS.get(api, OPEN)
 
 
-async def answer(request: Request) -> Answer:
+async def answer(request: KafkaRequest) -> Answer:
     """Answer a request; a refused one in the API's own place for errors.
 
     Raises:

@@ -17,8 +17,8 @@ from coordinator.security.rules import Operation
 from coordinator.service.bounds import GROUP_ID
 from coordinator.service.kafka.asking import ask
 from coordinator.service.kafka.batches import check_groups
-from coordinator.service.kafka.calls import NewCallId
-from coordinator.service.kafka.requests import Request
+from coordinator.service.kafka.calls import NewKafkaCallId
+from coordinator.service.kafka.requests import KafkaRequest
 from coordinator.service.refusals import Denied
 
 UNKNOWN_FROM = 6
@@ -38,7 +38,7 @@ OPERATIONS = {
 # --- ListGroups ---
 
 
-async def list_groups(request: Request) -> Answer:
+async def list_groups(request: KafkaRequest) -> Answer:
     """Answer a ListGroups: of this node's shards, as Kafka's tools expect."""
     reply = await ask(request, _list)
     assert isinstance(reply, ListReply)
@@ -48,7 +48,7 @@ async def list_groups(request: Request) -> Answer:
     }
 
 
-def _list(request: Request, call_id: CallId) -> Work[list[c.Request]]:
+def _list(request: KafkaRequest, call_id: CallId) -> Work[list[c.Request]]:
     body = request.body
     yield
     return [
@@ -79,7 +79,7 @@ def _listed(reply: ListReply) -> Work[list[Answer]]:
 # --- DescribeGroups ---
 
 
-async def describe_groups(request: Request) -> Answer:
+async def describe_groups(request: KafkaRequest) -> Answer:
     """Answer a DescribeGroups, group by group; a group named twice has one result: it may have
     many megabytes of members."""
     groups = tuple(dict.fromkeys(request.body.groups))
@@ -93,7 +93,7 @@ async def describe_groups(request: Request) -> Answer:
     return {"groups": described}
 
 
-def _described(request: Request, reply: Reply) -> Work[Answer]:
+def _described(request: KafkaRequest, reply: Reply) -> Work[Answer]:
     assert isinstance(reply, DescribeReply)
     error = reply.error
     is_unknown = error is ErrorCode.GROUP_ID_NOT_FOUND
@@ -130,7 +130,7 @@ def _described(request: Request, reply: Reply) -> Work[Answer]:
     }
 
 
-def _operations(request: Request, group_id: str) -> int:
+def _operations(request: KafkaRequest, group_id: str) -> int:
     """Bits of what the caller may do with a group, if it asks."""
     if not getattr(request.body, "include_authorized_operations", False):
         return NOT_ASKED
@@ -142,14 +142,14 @@ def _operations(request: Request, group_id: str) -> int:
     return bits
 
 
-def refuse_describe(request: Request, code: int) -> Answer:
+def refuse_describe(request: KafkaRequest, code: int) -> Answer:
     return {"groups": [{"error_code": code, "group_id": group} for group in request.body.groups]}
 
 
 # --- DeleteGroups ---
 
 
-async def delete_groups(request: Request) -> Answer:
+async def delete_groups(request: KafkaRequest) -> Answer:
     """Answer a DeleteGroups, group by group; a group named twice has one result, as in Kafka."""
     groups = tuple(dict.fromkeys(request.body.groups_names))
     replies, codes = await _of_each(request, groups, c.DeleteGroup)
@@ -159,7 +159,7 @@ async def delete_groups(request: Request) -> Answer:
     return {"results": [{"group_id": group, "error_code": codes[group]} for group in groups]}
 
 
-def refuse_delete(request: Request, code: int) -> Answer:
+def refuse_delete(request: KafkaRequest, code: int) -> Answer:
     groups = request.body.groups_names
     return {"results": [{"error_code": code, "group_id": group} for group in groups]}
 
@@ -168,7 +168,7 @@ def refuse_delete(request: Request, code: int) -> Answer:
 
 
 async def _of_each(
-    request: Request,
+    request: KafkaRequest,
     groups: Sequence[str],
     command: type[c.DescribeGroup] | type[c.DeleteGroup],
 ) -> tuple[Mapping[str, Reply], dict[str, int]]:
@@ -193,7 +193,7 @@ async def _of_each(
         else:
             asked.append(group)
 
-    def translate(new_call_id: NewCallId) -> Work[list[c.Request]]:
+    def translate(new_call_id: NewKafkaCallId) -> Work[list[c.Request]]:
         yield
         options: dict[str, Any] = {}
         if command is c.DescribeGroup:
@@ -204,7 +204,7 @@ async def _of_each(
     return {getattr(reply, "group_id", ""): reply for reply in replies}, codes
 
 
-async def _is_denied(request: Request, group: str) -> bool:
+async def _is_denied(request: KafkaRequest, group: str) -> bool:
     """True if the caller may not ask for a group, of several."""
     pipeline = request.context.pipeline
     if pipeline.admits_all or len(request.call.groups) == 1:

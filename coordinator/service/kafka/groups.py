@@ -20,8 +20,8 @@ from coordinator.kafka.codec import Answer, Body
 from coordinator.kafka.schema import MILLISECOND
 from coordinator.runtime.slices import PART, Work
 from coordinator.service.kafka.asking import ask
-from coordinator.service.kafka.calls import NewCallId
-from coordinator.service.kafka.requests import Request
+from coordinator.service.kafka.calls import NewKafkaCallId
+from coordinator.service.kafka.requests import KafkaRequest
 
 NAMED_MEMBER_FROM = 4
 """JoinGroup: a member has to come back with the id that it was given (KIP-394)."""
@@ -38,7 +38,7 @@ BATCH_FROM = 3
 # --- JoinGroup ---
 
 
-async def join_group(request: Request) -> Answer:
+async def join_group(request: KafkaRequest) -> Answer:
     reply = await ask(request, _join)
     assert isinstance(reply, JoinReply)
     name = reply.protocol_name
@@ -61,7 +61,7 @@ async def join_group(request: Request) -> Answer:
     }
 
 
-def refuse_join(request: Request, code: int) -> Answer:
+def refuse_join(request: KafkaRequest, code: int) -> Answer:
     return {
         "error_code": code,
         "protocol_name": _protocol_name(None, request.version),
@@ -73,7 +73,7 @@ def _protocol_name(name: str | None, version: int) -> str | None:
     return name if name is not None or version >= NULL_PROTOCOL_FROM else ""
 
 
-def _join(request: Request, call_id: CallId) -> Work[list[c.Request]]:
+def _join(request: KafkaRequest, call_id: CallId) -> Work[list[c.Request]]:
     body, version = request.body, request.version
     # One below 0 is out of bounds, as 0 is, and gets the code that says so.
     session_ms = max(_milliseconds(body.session_timeout), 0)
@@ -106,7 +106,7 @@ def _join(request: Request, call_id: CallId) -> Work[list[c.Request]]:
 # --- SyncGroup ---
 
 
-async def sync_group(request: Request) -> Answer:
+async def sync_group(request: KafkaRequest) -> Answer:
     if not _names_protocol(request):
         # As in Kafka, nothing else is looked at: not even the group has to exist.
         await request.context.pipeline.answer(request.call, _no_commands)
@@ -121,24 +121,24 @@ async def sync_group(request: Request) -> Answer:
     }
 
 
-def refuse(_: Request, code: int) -> Answer:
+def refuse(_: KafkaRequest, code: int) -> Answer:
     """Answer with an error, where an answer has one field for it."""
     return {"error_code": code}
 
 
-def _names_protocol(request: Request) -> bool:
+def _names_protocol(request: KafkaRequest) -> bool:
     body = request.body
     if request.version < NAMED_PROTOCOL_FROM:
         return True
     return body.protocol_type is not None and body.protocol_name is not None
 
 
-def _no_commands(_: NewCallId) -> Work[list[c.Request]]:
+def _no_commands(_: NewKafkaCallId) -> Work[list[c.Request]]:
     yield
     return []
 
 
-def _sync(request: Request, call_id: CallId) -> Work[list[c.Request]]:
+def _sync(request: KafkaRequest, call_id: CallId) -> Work[list[c.Request]]:
     body = request.body
     assignments: dict[str, bytes] = {}  # Kafka takes the last of a member's assignments.
     for number, assignment in enumerate(body.assignments, 1):
@@ -162,7 +162,7 @@ def _sync(request: Request, call_id: CallId) -> Work[list[c.Request]]:
 # --- Heartbeat, where the connection has not answered it by itself ---
 
 
-async def heartbeat(request: Request) -> Answer:
+async def heartbeat(request: KafkaRequest) -> Answer:
     pipeline, body = request.context.pipeline, request.body
     await pipeline.admit(request.call)
     instance_id = getattr(body, "group_instance_id", None)
@@ -173,7 +173,7 @@ async def heartbeat(request: Request) -> Answer:
 # --- LeaveGroup ---
 
 
-async def leave_group(request: Request) -> Answer:
+async def leave_group(request: KafkaRequest) -> Answer:
     reply = await ask(request, _leave)
     assert isinstance(reply, LeaveReply)
     error = reply.error
@@ -192,7 +192,7 @@ async def leave_group(request: Request) -> Answer:
     }
 
 
-def _leave(request: Request, call_id: CallId) -> Work[list[c.Request]]:
+def _leave(request: KafkaRequest, call_id: CallId) -> Work[list[c.Request]]:
     body = request.body
     leaving: Any = body.members if request.version >= BATCH_FROM else (body,)
     members = []

@@ -19,8 +19,8 @@ from coordinator.observe.kafka_metrics import KafkaStats
 from coordinator.runtime.fetch_waits import FetchWaits
 from coordinator.security.authenticator import principal_of_peer
 from coordinator.security.guard import Guard
-from coordinator.service.calls import Caller, Kind
-from coordinator.service.kafka.addresses import Addresses
+from coordinator.service.calls import CallingPeer, Kind
+from coordinator.service.kafka.addresses import BrokerAddresses
 from coordinator.service.kafka.authentication import (
     NOBODY_ASKED,
     TURNED_AWAY,
@@ -35,11 +35,11 @@ from coordinator.service.kafka.traffic import Ended, Traffic
 from coordinator.service.pipeline import Pipeline
 from coordinator.service.refusals import Exhausted, Malformed
 from coordinator.service.topics import Topics
-from coordinator.settings.forms import is_wildcard
+from coordinator.settings.parsers import is_wildcard
 from coordinator.settings.sections import KafkaConfig
 
 FRAME = Kind("Frame", is_open=True)
-"""Kind of what no call could be made of."""
+"""Call kind of undecodable frames."""
 BACKLOG = 1_024
 ACCEPT_AGAIN_S = 0.5
 """Seconds until the next accept after one failed, usually for want of file descriptors."""
@@ -104,7 +104,9 @@ class KafkaListener:
         self.advertised = config.kafka_advertise or config.kafka_listen
         """HOST:PORT that clients are told."""
         node = pipeline.node
-        self.context = Context(pipeline, Addresses(node, self.advertised), topics, FetchWaits())
+        self.context = Context(
+            pipeline, BrokerAddresses(node, self.advertised), topics, FetchWaits()
+        )
         shared = node.settings.storage.shared_store
         if shared is not None:
             self.context.cluster_id = shared.name
@@ -144,7 +146,7 @@ class KafkaListener:
         self.port = self._socket.getsockname()[1]
         told_host, told_port = self._config.kafka_advertised_address or address
         self.advertised = f"{told_host}:{told_port or self.port}"
-        self.context.addresses = Addresses(self.context.pipeline.node, self.advertised)
+        self.context.addresses = BrokerAddresses(self.context.pipeline.node, self.advertised)
         self.context.topics.follow()
         if accepting:
             await self.accept()
@@ -198,11 +200,11 @@ class KafkaListener:
 
     def connected(
         self, connection: KafkaConnection, transport: asyncio.Transport
-    ) -> tuple[Caller, Authentication]:
+    ) -> tuple[CallingPeer, Authentication]:
         """Count a connection; return its caller, and who authenticates it."""
         peer = transport.get_extra_info("peername") or ("", 0)
         host = peer[0].removeprefix("::ffff:")
-        caller = Caller(f"{host}:{peer[1]}", f"/{host}")
+        caller = CallingPeer(f"{host}:{peer[1]}", f"/{host}")
         self.deadlines.expect(connection, Owed.HELLO)
         why = self._no_room(host)
         if why is not None:
@@ -285,7 +287,7 @@ class KafkaListener:
             accepted.close()
             if context is not None:
                 self.traffic.ended[Ended.NOT_UNDERSTOOD] += 1
-                self._log(Caller(peer, ""), f"the TLS handshake failed: {error}")
+                self._log(CallingPeer(peer, ""), f"the TLS handshake failed: {error}")
         except asyncio.CancelledError:
             accepted.close()
             raise
@@ -317,7 +319,7 @@ class KafkaListener:
         return False
 
     def _turn_away(
-        self, connection: KafkaConnection, caller: Caller, ended: Ended, reason: str
+        self, connection: KafkaConnection, caller: CallingPeer, ended: Ended, reason: str
     ) -> None:
         self.traffic.ended[ended] += 1
         if len(self._away) >= AWAY_MAX:
@@ -350,5 +352,5 @@ class KafkaListener:
             connection.end()
         self._sweeping = asyncio.get_running_loop().call_later(interval_s, self.sweep)
 
-    def _log(self, caller: Caller, why: str) -> None:
+    def _log(self, caller: CallingPeer, why: str) -> None:
         self.context.pipeline.refused(KafkaCall(FRAME, caller), Malformed([], why))

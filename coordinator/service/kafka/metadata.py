@@ -17,7 +17,7 @@ from coordinator.runtime.slices import Work, in_slices
 from coordinator.service.bounds import PARTITIONS
 from coordinator.service.kafka import refusals
 from coordinator.service.kafka.batches import answer_each
-from coordinator.service.kafka.requests import Context, Request
+from coordinator.service.kafka.requests import Context, KafkaRequest
 from coordinator.service.refusals import CallRefused
 from coordinator.service.topics import TopicView, offered
 
@@ -44,7 +44,7 @@ LOOKS = 75
 # --- Metadata ---
 
 
-async def metadata(request: Request) -> Answer:
+async def metadata(request: KafkaRequest) -> Answer:
     context, body = request.context, request.body
     await context.pipeline.admit(request.call)
     asks_all = body.topics is None or (not body.topics and request.version < NULL_IS_ALL_FROM)
@@ -69,12 +69,12 @@ async def metadata(request: Request) -> Answer:
     }
 
 
-def refuse_metadata(_: Request, code: int) -> Answer:
+def refuse_metadata(_: KafkaRequest, code: int) -> Answer:
     """Answer a Metadata with an error, for which it has no field: without brokers and topics."""
     return {}
 
 
-async def known_topics(request: Request, names: Sequence[str]) -> TopicView:
+async def known_topics(request: KafkaRequest, names: Sequence[str]) -> TopicView:
     """Return the topics, after another look at them if one of these is unknown, or none is named.
 
     While a shard was never heard of, as at the start of a cluster, it waits for a while: a topic
@@ -130,7 +130,7 @@ def _topic(name: str, view: TopicView, context: Context) -> Answer:
 # --- DescribeCluster, DescribeConfigs ---
 
 
-async def describe_cluster(request: Request) -> Answer:
+async def describe_cluster(request: KafkaRequest) -> Answer:
     context, body = request.context, request.body
     await context.pipeline.admit(request.call)
     if getattr(body, "endpoint_type", BROKERS) != BROKERS:
@@ -149,18 +149,18 @@ async def describe_cluster(request: Request) -> Answer:
     }
 
 
-async def describe_configs(request: Request) -> Answer:
+async def describe_configs(request: KafkaRequest) -> Answer:
     """Answer a DescribeConfigs: topics, brokers and groups have none of Kafka's settings."""
     await request.context.pipeline.admit(request.call)
     return _configs(request, errors.NONE)
 
 
-def refuse_describe_configs(request: Request, code: int) -> Answer:
+def refuse_describe_configs(request: KafkaRequest, code: int) -> Answer:
     """Answer a DescribeConfigs with an error, resource by resource."""
     return _configs(request, code)
 
 
-def _configs(request: Request, code: int) -> Answer:
+def _configs(request: KafkaRequest, code: int) -> Answer:
     return {
         "results": [
             {
@@ -187,7 +187,7 @@ def _operations(operations: int, is_wanted: bool) -> int:
 # --- FindCoordinator ---
 
 
-async def find_coordinator(request: Request) -> Answer:
+async def find_coordinator(request: KafkaRequest) -> Answer:
     """Answer a FindCoordinator: of one key before version 4, of several from then on."""
     if request.version < KEYS_FROM:
         await request.context.pipeline.admit(request.call)
@@ -195,14 +195,14 @@ async def find_coordinator(request: Request) -> Answer:
     return {"coordinators": await answer_each(request, _keys(request.body), _found_or_refused)}
 
 
-def refuse_find(request: Request, code: int) -> Answer:
+def refuse_find(request: KafkaRequest, code: int) -> Answer:
     """Answer a FindCoordinator with an error."""
     if request.version < KEYS_FROM:
         return _nowhere(code)
     return {"coordinators": [{"key": key, **_nowhere(code)} for key in _keys(request.body)]}
 
 
-async def _found_or_refused(request: Request, key: str) -> Answer:
+async def _found_or_refused(request: KafkaRequest, key: str) -> Answer:
     try:
         await request.context.pipeline.admit(request.call.about(key))
         answer = _found(request, key)
@@ -212,7 +212,7 @@ async def _found_or_refused(request: Request, key: str) -> Answer:
     return {"key": key, **answer}
 
 
-def _found(request: Request, key: str) -> Answer:
+def _found(request: KafkaRequest, key: str) -> Answer:
     if getattr(request.body, "key_type", GROUP) != GROUP:
         return _nowhere(
             errors.INVALID_REQUEST, "there are no transactions and no share groups here"

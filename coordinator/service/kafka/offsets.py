@@ -24,7 +24,7 @@ from coordinator.service.bounds import TOPIC
 from coordinator.service.kafka import refusals
 from coordinator.service.kafka.asking import ask
 from coordinator.service.kafka.batches import answer_each
-from coordinator.service.kafka.requests import Request
+from coordinator.service.kafka.requests import KafkaRequest
 from coordinator.service.refusals import CallRefused
 
 GROUP_ERROR_FROM = 2
@@ -36,7 +36,7 @@ GROUPS_FROM = 8
 # --- OffsetCommit ---
 
 
-async def offset_commit(request: Request) -> Answer:
+async def offset_commit(request: KafkaRequest) -> Answer:
     wrong: dict[TopicPartition, ErrorCode] = {}
     reply = await ask(request, partial(_commit, wrong=wrong))
     assert isinstance(reply, CommitReply)
@@ -46,7 +46,7 @@ async def offset_commit(request: Request) -> Answer:
 
 
 def _commit(
-    request: Request, call_id: CallId, wrong: dict[TopicPartition, ErrorCode]
+    request: KafkaRequest, call_id: CallId, wrong: dict[TopicPartition, ErrorCode]
 ) -> Work[list[c.Request]]:
     """The commit of all partitions that can be committed; what cannot goes into `wrong`.
 
@@ -104,7 +104,7 @@ def _each_partition(body: Body, code_of: Callable[[TopicPartition], int]) -> Wor
 # --- OffsetFetch ---
 
 
-async def offset_fetch(request: Request) -> Answer:
+async def offset_fetch(request: KafkaRequest) -> Answer:
     """Answer an OffsetFetch: of one group before version 8, of several from then on.
 
     What is asked twice of a group has one answer: all offsets of a group may be many megabytes.
@@ -115,7 +115,7 @@ async def offset_fetch(request: Request) -> Answer:
     return {"groups": await answer_each(request, [*groups.values()], _fetch_or_refuse)}
 
 
-async def _fetch_or_refuse(request: Request, group: Body) -> Answer:
+async def _fetch_or_refuse(request: KafkaRequest, group: Body) -> Answer:
     """One of several groups: what is refused of one does not concern the others."""
     try:
         answer = await _fetch(request, group)
@@ -125,7 +125,7 @@ async def _fetch_or_refuse(request: Request, group: Body) -> Answer:
     return {"group_id": group.group_id, **answer}
 
 
-async def _fetch(request: Request, group: Body) -> Answer:
+async def _fetch(request: KafkaRequest, group: Body) -> Answer:
     call = request.call.about(group.group_id)
     stable = getattr(request.body, "require_stable", False)
     replies = await request.context.pipeline.answer(
@@ -141,14 +141,14 @@ async def _fetch(request: Request, group: Body) -> Answer:
     return await in_slices(_asked_offsets(request, group, offsets))
 
 
-def refuse_fetch(request: Request, code: int) -> Answer:
+def refuse_fetch(request: KafkaRequest, code: int) -> Answer:
     if request.version < GROUPS_FROM:
         return _refused(request, request.body, code)
     groups = request.body.groups
     return {"groups": [{"group_id": g.group_id, **_refused(request, g, code)} for g in groups]}
 
 
-def _refused(request: Request, group: Body, code: int) -> Answer:
+def _refused(request: KafkaRequest, group: Body, code: int) -> Answer:
     if request.version >= GROUP_ERROR_FROM:
         return {"error_code": code, "topics": ()}
     return {
@@ -206,7 +206,9 @@ def _all_offsets(offsets: Iterable[Any]) -> Work[Answer]:  # Any: OffsetCommitte
 
 
 def _asked_offsets(
-    request: Request, group: Body, offsets: Mapping[TopicPartition, OffsetCommitted | FetchedOffset]
+    request: KafkaRequest,
+    group: Body,
+    offsets: Mapping[TopicPartition, OffsetCommitted | FetchedOffset],
 ) -> Work[Answer]:
     topics = []
     for topic in group.topics:
@@ -239,7 +241,7 @@ def _offset(offset: Any, code: int) -> Answer:  # Any: OffsetCommitted or Fetche
 # --- OffsetDelete ---
 
 
-async def offset_delete(request: Request) -> Answer:
+async def offset_delete(request: KafkaRequest) -> Answer:
     reply = await ask(request, _delete)
     assert isinstance(reply, OffsetDeleteReply)
     if reply.error is not ErrorCode.NONE:
@@ -252,7 +254,7 @@ async def offset_delete(request: Request) -> Answer:
     return await in_slices(_each_partition(request.body, code_of))
 
 
-def _delete(request: Request, call_id: CallId) -> Work[list[c.Request]]:
+def _delete(request: KafkaRequest, call_id: CallId) -> Work[list[c.Request]]:
     body = request.body
     named = [t for t in body.topics if _has_name(t.name)]
     partitions = dict.fromkeys((t.name, p.partition_index) for t in named for p in t.partitions)

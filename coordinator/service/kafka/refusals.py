@@ -5,7 +5,7 @@ from __future__ import annotations
 from coordinator.kafka import apis, errors
 from coordinator.kafka.apis import Api
 from coordinator.kafka.codec import Answer
-from coordinator.service.kafka.requests import Request
+from coordinator.service.kafka.requests import KafkaRequest
 from coordinator.service.refusals import (
     CallRefused,
     Denied,
@@ -13,8 +13,8 @@ from coordinator.service.refusals import (
     Full,
     GaveUp,
     Malformed,
-    Unauthenticated,
-    Unavailable,
+    UnauthenticatedCall,
+    UnavailableCall,
 )
 
 _CODES: dict[type[CallRefused], int] = {
@@ -38,15 +38,16 @@ def code_of(error: CallRefused, api: Api) -> int:
     group (81), which all clients report.
 
     Raises:
-        Unauthenticated: the caller's token is no longer valid. No code says so, and 30 would end a
-            consumer that only has to authenticate again: the connection is closed, as Kafka does.
+        UnauthenticatedCall: the caller's token is no longer valid. No code says so, and 30 would
+            end a consumer that only has to authenticate again: the connection is closed, as Kafka
+            does.
     """
-    if isinstance(error, Unauthenticated):
+    if isinstance(error, UnauthenticatedCall):
         raise error
     again = errors.COORDINATOR_NOT_AVAILABLE
     if api in OF_ROWS:
         again = errors.NOT_LEADER_OR_FOLLOWER
-    if isinstance(error, Unavailable | GaveUp):
+    if isinstance(error, UnavailableCall | GaveUp):
         return again
     if isinstance(error, Exhausted):
         is_lasting = isinstance(error, Full) or not error.retry_after_s
@@ -58,7 +59,7 @@ def code_of(error: CallRefused, api: Api) -> int:
     return _CODES.get(type(error), errors.UNKNOWN_SERVER_ERROR)
 
 
-def refuse_partitions(request: Request, code: int) -> Answer:
+def refuse_partitions(request: KafkaRequest, code: int) -> Answer:
     """Answer with an error, where an API has its place for it in each partition."""
     return {
         "topics": [

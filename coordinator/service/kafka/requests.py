@@ -1,4 +1,4 @@
-"""`Request`: what a handler of an API is given, and the seams to the rest of the node."""
+"""`KafkaRequest`: what a handler of an API is given, and the seams to the rest of the node."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from coordinator.kafka.codec import Answer, Body
 from coordinator.kafka.errors import wire_code
 from coordinator.kafka.headers import RequestHeader
 from coordinator.runtime.fetch_waits import FetchWaits
-from coordinator.service.kafka.addresses import Addresses
+from coordinator.service.kafka.addresses import BrokerAddresses
 from coordinator.service.kafka.calls import KafkaCall
 from coordinator.service.pipeline import Pipeline
 from coordinator.service.topics import Topics
@@ -24,7 +24,7 @@ class Context:
     """Parts of a listener that its handlers share."""
 
     pipeline: Pipeline
-    addresses: Addresses
+    addresses: BrokerAddresses
     topics: Topics
     waits: FetchWaits
     cluster_id: str = "coordinator"
@@ -78,7 +78,7 @@ class Authentication(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class KafkaRequest:
     """A decoded request.
 
     body: kio's dataclass of the API in the request's version; Any: there is one for each.

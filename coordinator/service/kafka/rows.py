@@ -15,7 +15,7 @@ from coordinator.kafka.errors import Undecodable
 from coordinator.runtime.slices import PART, Work, in_slices
 from coordinator.service.bounds import PARTITIONS
 from coordinator.service.kafka.metadata import known_topics
-from coordinator.service.kafka.requests import Request
+from coordinator.service.kafka.requests import KafkaRequest
 from coordinator.service.topics import LogEnds, TopicView
 
 LATEST, EARLIEST = -1, -2
@@ -28,7 +28,7 @@ NO_ROWS = "this node coordinates groups, and stores no rows"
 # --- ListOffsets ---
 
 
-async def list_offsets(request: Request) -> Answer:
+async def list_offsets(request: KafkaRequest) -> Answer:
     context, topics = request.context, request.body.topics
     await context.pipeline.admit(request.call)
     _check_partitions(request, topics)
@@ -74,7 +74,7 @@ def _offsets(topics: Sequence[Any], view: TopicView, ends: LogEnds) -> Work[list
 # --- Fetch ---
 
 
-async def fetch(request: Request) -> Answer:
+async def fetch(request: KafkaRequest) -> Answer:
     """Answer a Fetch, after its wait; at once if a partition does not exist."""
     context, body = request.context, request.body
     await context.pipeline.admit(request.call)
@@ -90,7 +90,7 @@ async def fetch(request: Request) -> Answer:
     return {"responses": await in_slices(_nothing(body, view))}
 
 
-def refuse_fetch(request: Request, code: int) -> Answer:
+def refuse_fetch(request: KafkaRequest, code: int) -> Answer:
     """Answer a Fetch with an error, for all of it and for each partition."""
     return {
         "error_code": code,
@@ -161,7 +161,7 @@ def _no_partition(partition: int, code: int) -> Answer:
     }
 
 
-def _check_partitions(request: Request, topics: Sequence[Any]) -> None:
+def _check_partitions(request: KafkaRequest, topics: Sequence[Any]) -> None:
     """Refuse more topics or partitions than a call may name. Raises `Malformed`."""
     bounds = request.context.pipeline.bounds
     bounds.check_count("topics", len(topics), PARTITIONS)
@@ -171,7 +171,7 @@ def _check_partitions(request: Request, topics: Sequence[Any]) -> None:
 # --- Produce ---
 
 
-async def produce(request: Request) -> Answer:
+async def produce(request: KafkaRequest) -> Answer:
     """Refuse rows, for good: producers do not try again.
 
     Raises:
@@ -184,7 +184,7 @@ async def produce(request: Request) -> Answer:
     return refuse_produce(request, errors.POLICY_VIOLATION)
 
 
-def refuse_produce(request: Request, code: int) -> Answer:
+def refuse_produce(request: KafkaRequest, code: int) -> Answer:
     return {
         "responses": [
             {

@@ -47,7 +47,7 @@ class Mechanism(StrEnum):
     OAUTHBEARER = "OAUTHBEARER"
 
 
-class Stage(StrEnum):
+class SaslStage(StrEnum):
     """Stage of the exchange."""
 
     START = auto()
@@ -86,12 +86,12 @@ class Sasl:
         self._mechanism: Mechanism | None = None
         self._is_bare = False
         self._principal = ""
-        self.stage = Stage.START
+        self.stage = SaslStage.START
 
     @property
     def takes_bare_token(self) -> bool:
         """True if the next frame is a token without a request header."""
-        return self.stage is Stage.CHOSEN and self._is_bare
+        return self.stage is SaslStage.CHOSEN and self._is_bare
 
     def handshake(self, mechanism: str, version: int, offered: Sequence[Mechanism]) -> None:
         """Choose the mechanism of the token that follows.
@@ -102,14 +102,14 @@ class Sasl:
             SaslFailed: it is not offered, or a handshake is not due. A connection that is
                 authenticated may only begin SaslHandshake 1: bare tokens have no reply to an error.
         """
-        is_again = self.stage is Stage.AUTHENTICATED
-        if self.stage is not Stage.START and not (is_again and version > 0):
+        is_again = self.stage is SaslStage.AUTHENTICATED
+        if self.stage is not SaslStage.START and not (is_again and version > 0):
             raise self._failed(ILLEGAL_STATE, f"SaslHandshake {version} in state {self.stage}")
         if mechanism not in offered:
             raise self._failed(UNSUPPORTED_MECHANISM, _why_not(mechanism, offered))
         self._mechanism = Mechanism(mechanism)
         self._is_bare = version == 0
-        self.stage = Stage.CHOSEN
+        self.stage = SaslStage.CHOSEN
 
     def receive(self, data: bytes, *, bare: bool) -> Presented:
         """Read the client's token.
@@ -119,7 +119,7 @@ class Sasl:
         Raises:
             SaslFailed: no token is due, not in this form, or the message is not of the mechanism.
         """
-        if self.stage is not Stage.CHOSEN or bare is not self._is_bare:
+        if self.stage is not SaslStage.CHOSEN or bare is not self._is_bare:
             raise self._failed(ILLEGAL_STATE, f"a token in state {self.stage}")
         try:
             text = data.decode()
@@ -141,7 +141,7 @@ class Sasl:
         if self._principal not in ("", principal):
             raise self.refused(f"the connection is {self._principal}'s: {principal} needs its own")
         self._principal = principal
-        self.stage = Stage.AUTHENTICATED
+        self.stage = SaslStage.AUTHENTICATED
 
     def refused(self, reason: str, code: int = AUTHENTICATION_FAILED) -> SaslFailed:
         """Conclude without success; return the error to raise."""
@@ -154,7 +154,7 @@ class Sasl:
     # --- Inside ---
 
     def _failed(self, code: int, reason: str) -> SaslFailed:
-        self.stage = Stage.FAILED
+        self.stage = SaslStage.FAILED
         return SaslFailed(code, reason)
 
 

@@ -11,7 +11,7 @@ import threading
 from collections import OrderedDict
 from dataclasses import dataclass
 
-from coordinator.sources.file_stores import Entry
+from coordinator.sources.file_stores import StoreEntry
 from coordinator.sources.file_systems import StorePath
 from coordinator.sources.formats.arrow import ArrowFile, ArrowStream
 from coordinator.sources.formats.base import FILES, RowFile, may_grow
@@ -71,7 +71,7 @@ def opened(path: StorePath, format: str) -> RowFile:
         return _index(path, format, entry)
 
 
-def facts(path: StorePath, format: str, entry: Entry) -> FileFacts:
+def facts(path: StorePath, format: str, entry: StoreEntry) -> FileFacts:
     """Facts of a file that may grow, or has its last form; cached if it has not changed.
 
     Raises:
@@ -87,7 +87,9 @@ def facts(path: StorePath, format: str, entry: Entry) -> FileFacts:
         return known
 
 
-def final_facts(path: StorePath, format: str, entry: Entry, rows: int | None = None) -> FileFacts:
+def final_facts(
+    path: StorePath, format: str, entry: StoreEntry, rows: int | None = None
+) -> FileFacts:
     """Facts of a file to which nothing is added any more, all of whose bytes count.
 
     Args:
@@ -108,7 +110,7 @@ def final_facts(path: StorePath, format: str, entry: Entry, rows: int | None = N
         return FileFacts(rows, entry.size, digest, entry.changed_ns)
 
 
-def digest_of(path: StorePath, size: int, entry: Entry | None = None) -> str:
+def digest_of(path: StorePath, size: int, entry: StoreEntry | None = None) -> str:
     """Digest of the first `size` bytes of a file: of their number, and of both ends.
 
     Args:
@@ -131,11 +133,11 @@ def digest_of(path: StorePath, size: int, entry: Entry | None = None) -> str:
     return hashlib.blake2b(b"%d:" % size + edges, digest_size=6).hexdigest()
 
 
-def _stamp(entry: Entry) -> _Stamp:
+def _stamp(entry: StoreEntry) -> _Stamp:
     return (entry.file_id, entry.size, entry.modified_ns)
 
 
-def _index(path: StorePath, format: str, entry: Entry) -> RowFile:
+def _index(path: StorePath, format: str, entry: StoreEntry) -> RowFile:
     """Index of a file, cached or extended if it is still valid. Call with the lock held."""
     key, stamp = (format, path), _stamp(entry)
     earlier_stamp, earlier = _files.get(key, (None, None))
@@ -174,7 +176,7 @@ def _index(path: StorePath, format: str, entry: Entry) -> RowFile:
     return earlier
 
 
-def _digest(path: StorePath, format: str, entry: Entry) -> str:
+def _digest(path: StorePath, format: str, entry: StoreEntry) -> str:
     """Digest of a file that has its last form."""
     if FORMATS[format].unit == FILES:
         content = b"%d:%d" % (entry.size, entry.modified_ns)

@@ -22,11 +22,11 @@ from coordinator.client.worker import Partition, Worker
 from coordinator.client.worker.adapting import until_may_begin
 from coordinator.client.worker.environment import environment_here
 from coordinator.client.worker.handlers import Handlers
-from coordinator.client.worker.plan import Plan
+from coordinator.client.worker.plan import WorkerPlan
 from coordinator.client.worker.policy import ErrorPolicy, Limits, check_number
 from coordinator.client.worker.positions import StartPolicy
 from coordinator.client.worker.running import refuse_running_loop, run_on_new_loop
-from coordinator.client.worker.topics import TOPICS_REFRESH_MS, Topics
+from coordinator.client.worker.topics import TOPICS_REFRESH_MS, WorkerTopics
 from coordinator.sources.base import Source, snapshots_of
 from coordinator.sources.group.commits import commit
 from coordinator.sources.group.measures import topics_of_source
@@ -118,7 +118,7 @@ def consume(
     )
     source = in_group(source, member.group_address)
     count = topics_of_source(source, allow_empty=allow_empty)
-    topics = Topics(count, topics_refresh_ms)
+    topics = WorkerTopics(count, topics_refresh_ms)
     with told_to(member.alive):
         numbers = range(count()[source.topic])
         ends = {n: snapshot.end() for n, snapshot in snapshots_of(source, numbers).items()}
@@ -136,7 +136,7 @@ class _Consumer:
         member: BlockingMember,
         source: Source,
         work: Work,
-        topics: Topics,
+        topics: WorkerTopics,
         ends: Mapping[int, int],
         rows_per_commit: int,
         pause_s: float,
@@ -155,7 +155,7 @@ class _Consumer:
         self._is_over = False
         self._error: Exception | None = None
         self._lock = asyncio.Lock()
-        plan = Plan(
+        plan = WorkerPlan(
             group_id=member.group_id,
             new_member=lambda topics, environment: self._inner,
             handlers=Handlers(),

@@ -6,10 +6,10 @@ from collections.abc import Callable, Mapping
 from typing import TypeVar
 
 from coordinator.client.group_address import GroupAddress
-from coordinator.client.transport.surroundings import SURROUNDINGS
+from coordinator.client.transport.process_environment import ENVIRONMENT
 from coordinator.operator.admin import Document, GroupAdmin
 from coordinator.sources.base import Source
-from coordinator.sources.group.asking import asked
+from coordinator.sources.group.retrying import asked
 from coordinator.sources.group_files import GroupFiles
 from coordinator.sources.recorded import Recordable
 
@@ -28,7 +28,7 @@ class GroupDocuments:
     @property
     def can_be_asked(self) -> bool:
         """See `DocumentStore`."""
-        return SURROUNDINGS.get() is None
+        return ENVIRONMENT.get() is None
 
     def documents(self, prefix: str, after_version: int) -> tuple[list[Document], int]:
         """See `DocumentStore`."""

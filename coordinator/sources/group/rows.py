@@ -14,7 +14,12 @@ from coordinator.client.worker.adapting import (
     until_may_begin,
     until_may_begin_blocking,
 )
-from coordinator.client.worker.handlers import COLOURS, Handler, check_function, refuse_coroutine
+from coordinator.client.worker.handlers import (
+    COLOURS,
+    TopicHandler,
+    check_function,
+    refuse_coroutine,
+)
 from coordinator.client.worker.partition import BlockingPartition, Partition, PartitionView
 from coordinator.client.worker.policy import ErrorPolicy, check_number
 from coordinator.sources.base import Source
@@ -39,7 +44,7 @@ class GroupRows:
         self.log_ends = ends_of(source)
         self.begin_offsets = begins_of(source)
 
-    def handler(self, function: Any, batch: int, policy: ErrorPolicy) -> Handler:
+    def handler(self, function: Any, batch: int, policy: ErrorPolicy) -> TopicHandler:
         """See `GroupSource`."""
         return rows_handler(self._source, function, batch, policy)
 
@@ -48,7 +53,7 @@ class GroupRows:
         self._files.switch_off()
 
 
-def rows_handler(source: Source, function: Any, batch: int, policy: ErrorPolicy) -> Handler:
+def rows_handler(source: Source, function: Any, batch: int, policy: ErrorPolicy) -> TopicHandler:
     """The handler that reads a source for a handler of rows.
 
     Raises:
@@ -89,7 +94,7 @@ def rows_handler(source: Source, function: Any, batch: int, policy: ErrorPolicy)
                 refuse_coroutine(result, f"it returned a coroutine that nobody awaits; {FORMS}")
             commit_blocking(p, chunk)
 
-    return Handler(handle_async if is_async else handle, is_async, policy)
+    return TopicHandler(handle_async if is_async else handle, is_async, policy)
 
 
 def _count(function: Callable[..., object]) -> int:

@@ -17,7 +17,7 @@ import grpc
 from coordinator.assignors import TopicPartition
 from coordinator.dial import Credentials
 from coordinator.operator.admin import GroupAdmin
-from coordinator.sources.group.asking import (
+from coordinator.sources.group.retrying import (
     GIVE_UP_S,
     MISMATCH,
     PAUSE_S,

@@ -15,7 +15,7 @@ from functools import partial
 from typing import Any
 from urllib.parse import parse_qsl
 
-from coordinator.sources.file_stores import Entry
+from coordinator.sources.file_stores import StoreEntry
 from coordinator.sources.file_systems import StorePath
 from coordinator.spark.sinks.attempts import attempts
 from coordinator.spark.sinks.delta_protocol import conditions_of
@@ -47,7 +47,7 @@ class DeltaSink:
         self._folder = StorePath.of(location)
         self._options = {**_options(self._folder), **(storage_options or {})}
         # The table as it was last seen, its version, and the file of that version.
-        self._kept: tuple[Any, int, Entry | None] | None = None
+        self._kept: tuple[Any, int, StoreEntry | None] | None = None
 
     @property
     def location(self) -> str:
@@ -174,7 +174,7 @@ class DeltaSink:
         """
         from deltalake import DeltaTable
 
-        nothing: tuple[Any, int, Entry | None] = (None, 0, None)
+        nothing: tuple[Any, int, StoreEntry | None] = (None, 0, None)
         (table, version, entry), self._kept = self._kept or nothing, None
         # Not if a copy of another time took the table's place.
         if entry is not None and entry == self._log_entry(version):
@@ -186,7 +186,7 @@ class DeltaSink:
         self._kept = table, version, entry
         return table
 
-    def _log_entry(self, version: int) -> Entry | None:
+    def _log_entry(self, version: int) -> StoreEntry | None:
         return (self._folder / f"_delta_log/{version:020}.json").look()
 
     def __getstate__(self) -> dict[str, Any]:  # Any: attributes.

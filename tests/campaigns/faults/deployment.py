@@ -12,7 +12,7 @@ from typing import Any
 from coordinator.storage.access import StoreAccess
 from coordinator.storage.coordination import ClusterView
 from coordinator.storage.etcd_coordination import EtcdCoordination
-from coordinator.storage.log import Ambiguous, CannotOpen, Unavailable
+from coordinator.storage.log import Ambiguous, CannotOpen, LogUnavailable
 from coordinator.storage.postgres_coordination import PostgresCoordination
 from coordinator.storage.zookeeper_coordination import ZooKeeperCoordination
 from tests.campaigns.faults.nodes import Nodes
@@ -129,7 +129,7 @@ class Deployment(Nodes):
     async def controller(self) -> int:
         """The node that decides, as soon as there is one."""
         while True:
-            with contextlib.suppress(Unavailable, Ambiguous, CannotOpen):
+            with contextlib.suppress(LogUnavailable, Ambiguous, CannotOpen):
                 if (number := (await self.view()).controller) in self.nodes:
                     return number
             await asyncio.sleep(LOOK_S)
@@ -137,7 +137,7 @@ class Deployment(Nodes):
     async def takeovers(self) -> int:
         """Number of times that a shard was given to another node, or to a restarted one."""
         while True:
-            with contextlib.suppress(Unavailable, Ambiguous, CannotOpen):
+            with contextlib.suppress(LogUnavailable, Ambiguous, CannotOpen):
                 shards = (await self.view()).shards.values()
                 return sum(state.leader_epoch - 1 for state in shards)
             await asyncio.sleep(LOOK_S)

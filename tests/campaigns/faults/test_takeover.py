@@ -10,7 +10,7 @@ import signal
 import pytest
 
 from coordinator.cli.main import main
-from coordinator.storage.log import Ambiguous, CannotOpen, Unavailable
+from coordinator.storage.log import Ambiguous, CannotOpen, LogUnavailable
 from tests.campaigns.faults.deployment import LOOK_S, NODES, SHARDS, Deployment
 from tests.campaigns.faults.stores import ZooKeeperCluster, missing_etcd, missing_zookeeper
 from tests.integration.groups import commit_everywhere, members
@@ -30,7 +30,7 @@ async def until_all_led(deployment: Deployment) -> None:
     """Wait until nodes that run lead all shards."""
     async with asyncio.timeout(RECOVERY_S):
         while True:
-            with contextlib.suppress(Unavailable, Ambiguous, CannotOpen):
+            with contextlib.suppress(LogUnavailable, Ambiguous, CannotOpen):
                 view = await deployment.view()
                 leaders = {state.leader for state in view.shards.values()}
                 if len(view.shards) == SHARDS and leaders <= set(deployment.nodes):
@@ -140,7 +140,7 @@ async def test_with_acks_all_writes_go_on_when_a_standby_is_killed_or_stands_sti
 async def until_two_in_sync(deployment: Deployment) -> None:
     async with asyncio.timeout(RECOVERY_S):
         while True:
-            with contextlib.suppress(Unavailable, Ambiguous, CannotOpen):
+            with contextlib.suppress(LogUnavailable, Ambiguous, CannotOpen):
                 states = (await deployment.view()).shards.values()
                 if states and all(len(state.in_sync) == 2 for state in states):
                     return

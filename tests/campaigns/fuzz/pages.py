@@ -17,8 +17,8 @@ from coordinator.security.authenticator import Authenticator
 from coordinator.security.doorkeeper import Doorkeeper, behind
 from coordinator.security.guard import Guard
 from coordinator.security.tokens import Tokens, digest_of
-from coordinator.web.connection import Connection
-from coordinator.web.messages import Request, Response, only_for
+from coordinator.web.connection import HttpConnection
+from coordinator.web.messages import HttpRequest, Response, only_for
 from tests.campaigns.fuzz.web_tokens import VERIFIER
 from tests.campaigns.fuzz.web_tokens import seeds as token_seeds
 
@@ -29,7 +29,7 @@ REGISTRY = CollectorRegistry()
 Counter("coordinator_things", "Things.", ["kind"], registry=REGISTRY).labels("\u202e").inc()
 
 
-def _echo(request: Request) -> Response:
+def _echo(request: HttpRequest) -> Response:
     told = [request.path, dict(request.query), dict(request.headers), request.host]
     return Response(HTTPStatus.OK, "application/json", json.dumps(told).encode())
 
@@ -52,7 +52,7 @@ async def _talk(data: bytes, handler) -> list[int]:
     """The statuses of all answers to a client that sends this and no more."""
     methods: list[str] = []
 
-    async def answer(request: Request) -> Response:
+    async def answer(request: HttpRequest) -> Response:
         methods.append(request.method)
         response = handler(request)
         assert isinstance(response, Response)
@@ -65,7 +65,7 @@ async def _talk(data: bytes, handler) -> list[int]:
     writer.close = writer.transport.abort = Mock()
     reader.feed_data(data)
     reader.feed_eof()
-    await Connection(reader, writer, answer, peer="fuzz:1", timeout_s=60.0).serve()
+    await HttpConnection(reader, writer, answer, peer="fuzz:1", timeout_s=60.0).serve()
     assert writer.close.called
     return _statuses(bytes(written), methods)
 

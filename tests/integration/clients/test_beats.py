@@ -9,7 +9,7 @@ import threading
 import pytest
 
 from coordinator.client import BlockingMember, FatalError, Member
-from coordinator.client.transport.beats import BatchedMember, HeartbeatBatcher
+from coordinator.client.transport.heartbeats import BatchedMember, HeartbeatBatcher
 from coordinator.dial import CannotDial, Credentials
 from coordinator.security.tokens import digest_of
 from coordinator.v1 import group_pb2 as pb

@@ -21,7 +21,7 @@ from coordinator.client import (
     Revoking,
     StaleMember,
 )
-from coordinator.client.transport.surroundings import epoch_ms
+from coordinator.client.transport.process_environment import epoch_ms
 from coordinator.operator.admin import GroupAdmin
 from coordinator.sources.group import consume
 from tests.integration.waiting import until, wait_until

@@ -5,8 +5,8 @@ from __future__ import annotations
 import grpc
 import pytest
 
-from coordinator.client.member.calls import Call, FindCoordinator, Refused
-from coordinator.client.transport.connection import Connection
+from coordinator.client.member.calls import FindCoordinator, MemberCall, RefusedCall
+from coordinator.client.transport.connection import CoordinatorConnection
 from coordinator.dial import Credentials
 from coordinator.node_source import FoundNode
 
@@ -52,8 +52,8 @@ async def node():
 
 async def test_a_node_that_the_coordinator_names_is_shown_the_token_too(node):
     nodes = Store(node.address)
-    connection = Connection(Credentials(nodes=nodes), 1.0, lambda: None, lambda: 0.5)
+    connection = CoordinatorConnection(Credentials(nodes=nodes), 1.0, lambda: None, lambda: 0.5)
     for address in (str(nodes), node.address):
-        call = Call(FindCoordinator("g", address), 5_000, 0, object())
-        assert isinstance(await connection.carry_out(call), Refused)
+        call = MemberCall(FindCoordinator("g", address), 5_000, 0, object())
+        assert isinstance(await connection.carry_out(call), RefusedCall)
     assert node.authorizations == ["Bearer secret", "Bearer secret"]

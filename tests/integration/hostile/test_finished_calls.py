@@ -18,12 +18,12 @@ from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 from coordinator.kafka import apis
 from coordinator.runtime.garbage import MANY, ShortPauses
 from coordinator.security.tokens import line_for, new_token
-from coordinator.service.calls import Call, Caller
+from coordinator.service.calls import Call, CallingPeer
 from coordinator.service.kafka.connection import KafkaConnection
 from coordinator.v1 import admin_pb2, admin_pb2_grpc, group_pb2_grpc, session_pb2_grpc
 from coordinator.v1 import group_pb2 as pb
 from coordinator.v1 import session_pb2 as sb
-from coordinator.web.connection import Connection
+from coordinator.web.connection import HttpConnection
 from coordinator.web.server import Page
 from tests.integration.waiting import until
 from tests.kit.kafka.client import connected
@@ -189,7 +189,9 @@ def _as_it_was():
 def left() -> int:
     """Objects of calls and connections that are alive, gRPC's own among them."""
     return sum(
-        isinstance(each, Call | Caller | KafkaConnection | Connection | grpc.aio.AbortError)
+        isinstance(
+            each, Call | CallingPeer | KafkaConnection | HttpConnection | grpc.aio.AbortError
+        )
         or type(each).__name__ == "_ServicerContext"
         for each in gc.get_objects()
     )

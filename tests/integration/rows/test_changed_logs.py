@@ -27,7 +27,7 @@ from coordinator.operator.admin import GroupAdmin
 from coordinator.sources import BadLayout, LogChanged, NothingFound, open_source
 from coordinator.sources.group import consume
 from coordinator.spark.options import StreamOptions
-from coordinator.spark.planner import Planner
+from coordinator.spark.planner import BatchPlanner
 from coordinator.spark.ranges import MANIFESTS
 from coordinator.spark.stream import GroupStreamReader
 from tests.integration.waiting import until, wait_until
@@ -154,7 +154,7 @@ async def test_a_file_that_came_while_nobody_looked_is_read_by_whoever_reads_on(
 
 def batch_read(options: dict[str, str]) -> int:
     """Rows that a batch read plans."""
-    planner = Planner(StreamOptions.parse(options).in_group(), scans_files=True)
+    planner = BatchPlanner(StreamOptions.parse(options).in_group(), scans_files=True)
     try:
         planner.begin(may_store=True)
         planner.read_until_now()

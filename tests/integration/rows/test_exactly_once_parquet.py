@@ -12,7 +12,7 @@ import pytest
 from coordinator.assignors import TopicPartition
 from coordinator.operator.admin import GroupAdmin
 from coordinator.spark.exactly_once import clean, committed_files, compact
-from coordinator.spark.ranges import BatchRanges, Range
+from coordinator.spark.ranges import BatchRanges, OffsetRange
 from coordinator.spark.sinks import deciding, parquet
 from coordinator.spark.sinks.protocol import SinkRefused
 from tests.kit.serving import running
@@ -33,7 +33,7 @@ def place(tmp_path):
 def batches(number: int, rows: int = 2) -> list[BatchRanges]:
     """Batches of partition 0, one after the other."""
     return [
-        BatchRanges(n + 1, {0: Range(n * rows, (n + 1) * rows, n * rows or -1)})
+        BatchRanges(n + 1, {0: OffsetRange(n * rows, (n + 1) * rows, n * rows or -1)})
         for n in range(number)
     ]
 

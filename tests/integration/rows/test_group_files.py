@@ -13,7 +13,7 @@ from coordinator.client.group_address import GroupAddress
 from coordinator.operator.admin import GroupAdmin
 from coordinator.sources.group.record import files_of_group
 from coordinator.sources.group_files import LONG, RECENT, GroupFiles
-from coordinator.sources.recorded import Entry, FileRecord, RecordUnreadable, key_of
+from coordinator.sources.recorded import FileRecord, RecordedEntry, RecordUnreadable, key_of
 from tests.kit.serving import running
 
 
@@ -27,11 +27,11 @@ def files(server, group: str = "g") -> GroupFiles:
     return files_of_group(GroupAddress(server.address, group))
 
 
-def entries(first: int, upto: int) -> list[Entry]:
-    return [Entry(key_of(f"part-{n}"), n % 3, n * 1_000, n) for n in range(first, upto)]
+def entries(first: int, upto: int) -> list[RecordedEntry]:
+    return [RecordedEntry(key_of(f"part-{n}"), n % 3, n * 1_000, n) for n in range(first, upto)]
 
 
-def append(some: GroupFiles, *new: Entry, topic: str = "t") -> FileRecord | None:
+def append(some: GroupFiles, *new: RecordedEntry, topic: str = "t") -> FileRecord | None:
     some.known(topic)
     return some.append(topic, "rows", "3", new)
 
@@ -58,7 +58,7 @@ async def test_of_processes_that_record_at_the_same_moment_one_is_first(server):
     def record_all(n: int) -> None:
         mine = files(server)
         for i in range(8):
-            while append(mine, Entry(key_of(f"{n}-{i}"), 0, 1, 1)) is None:
+            while append(mine, RecordedEntry(key_of(f"{n}-{i}"), 0, 1, 1)) is None:
                 mine.known("t", anew=True)
 
     def story():
@@ -99,13 +99,13 @@ async def test_a_record_that_would_be_too_large_for_the_coordinator_is_refused()
 async def test_what_was_read_and_committed_is_folded(server):
     def story():
         one, two = files(server), files(server)
-        files_read = [Entry(key_of(f"part-{n}"), n % 3, 1, n) for n in range(RECENT + LONG)]
+        files_read = [RecordedEntry(key_of(f"part-{n}"), n % 3, 1, n) for n in range(RECENT + LONG)]
         append(one, *files_read)
         two.known("t")
         with GroupAdmin(server.address) as admin:
             ends = {TopicPartition("t", p): one.known("t").end(p) for p in range(3)}
             assert admin.commit("g", ends) == {}
-        record = append(one, Entry(key_of("x"), 0, 1, 1))
+        record = append(one, RecordedEntry(key_of("x"), 0, 1, 1))
         assert record.unfolded == RECENT + 1
         assert two.known("t", anew=True) == files(server).known("t") == record
 
@@ -161,12 +161,12 @@ async def test_nobody_appends_between_two_calls_of_one_append(server, monkeypatc
     def interrupted(admin, group, contents, expected):
         calls.append(contents)
         if len(calls) == 2:
-            assert append(files(server), Entry(key_of("x"), 0, 1, 1)) is not None
+            assert append(files(server), RecordedEntry(key_of("x"), 0, 1, 1)) is not None
         return put(admin, group, contents, expected)
 
     def story():
         monkeypatch.setattr(GroupAdmin, "put_documents", interrupted)
-        many = [Entry(key_of(f"part-{n}"), 0, 2**15, 1) for n in range(80_000)]
+        many = [RecordedEntry(key_of(f"part-{n}"), 0, 2**15, 1) for n in range(80_000)]
         assert append(files(server), *many) is None
         found = files(server).known("t")
         assert key_of("x") in found.keys

@@ -17,7 +17,7 @@ from coordinator.assignors import TopicPartition
 from coordinator.client.errors import Unavailable
 from coordinator.operator.admin import GroupAdmin
 from coordinator.sources import write_log
-from coordinator.sources.group import asking
+from coordinator.sources.group import retrying
 from coordinator.spark import planner
 from coordinator.spark.options import StreamOptions
 from coordinator.spark.ranges import NOTHING_STORED
@@ -43,10 +43,10 @@ def is_told(caplog, address: str) -> bool:
 
 
 def test_a_source_says_so_and_its_error_names_the_address(nobody, caplog, monkeypatch):
-    monkeypatch.setattr(asking, "SILENCE_S", 0.01)
+    monkeypatch.setattr(retrying, "SILENCE_S", 0.01)
     give_up = threading.Event()
-    monkeypatch.setattr(asking, "PAUSE_S", 0.01)
-    monkeypatch.setattr(asking.time, "monotonic", lambda: 1e6 if give_up.is_set() else 0.0)
+    monkeypatch.setattr(retrying, "PAUSE_S", 0.01)
+    monkeypatch.setattr(retrying.time, "monotonic", lambda: 1e6 if give_up.is_set() else 0.0)
     errors: list[Exception] = []
 
     def ask() -> None:
@@ -123,7 +123,7 @@ async def test_a_table_that_is_slow_is_not_taken_for_the_coordinator(monkeypatch
 
     asks = GroupAdmin.commit
     monkeypatch.setattr(GroupAdmin, "commit", commit)
-    monkeypatch.setattr(asking.threading, "Timer", Timer)
+    monkeypatch.setattr(retrying.threading, "Timer", Timer)
     async with running() as server:
         decider = Decider(Table(), server.address, "g")
         key = TopicPartition("t", 0)

@@ -19,7 +19,7 @@ import pytest
 from coordinator.assignors import TopicPartition
 from coordinator.operator.admin import GroupAdmin
 from coordinator.sources import BadLayout, FileLog
-from coordinator.spark.ranges import MANIFESTS, NO_BATCH, BatchRanges, Range
+from coordinator.spark.ranges import MANIFESTS, NO_BATCH, BatchRanges, OffsetRange
 from coordinator.spark.sinks.deciding import STEPS
 from coordinator.spark.sinks.protocol import Decision, SinkRefused
 from coordinator.spark.sinks.writer import BatchWriter
@@ -57,7 +57,7 @@ class Killed(BaseException):
 
 def batch(**ends: tuple[int, int, int]) -> BatchRanges:
     """Ranges by partition: begin, end, stored."""
-    return BatchRanges(1, {int(p[1:]): Range(*r) for p, r in ends.items()})
+    return BatchRanges(1, {int(p[1:]): OffsetRange(*r) for p, r in ends.items()})
 
 
 FIRST = batch(p0=(0, 4, -1), p1=(0, 2, -1))

@@ -9,7 +9,7 @@ import pytest
 
 from coordinator.sources.file_systems import StorePath
 from coordinator.spark.exactly_once import clean, compact
-from coordinator.spark.ranges import BatchRanges, Range
+from coordinator.spark.ranges import BatchRanges, OffsetRange
 from tests.kit.patience import HANG_S
 from tests.kit.s3_server import BUCKET, FAIL, HANG, LOSE, PASS, s3_server
 from tests.kit.serving import running
@@ -47,7 +47,7 @@ class Killed(BaseException):
 
 
 def batch(begin: int, end: int) -> BatchRanges:
-    return BatchRanges(1, {0: Range(begin, end, begin or -1)})
+    return BatchRanges(1, {0: OffsetRange(begin, end, begin or -1)})
 
 
 def upto(rows: int) -> dict:

@@ -15,13 +15,13 @@ import pyarrow as pa
 
 from coordinator.assignors import TopicPartition
 from coordinator.client import Member
-from coordinator.client.member.classic.membership import Phase
+from coordinator.client.member.classic.membership import MembershipPhase
 from coordinator.operator.admin import GroupAdmin
 from coordinator.sources import write_log
 from coordinator.spark import announced, stream
 from coordinator.spark.announced import announced_batch
 from coordinator.spark.options import StreamOptions
-from coordinator.spark.ranges import MANIFESTS, BatchRanges, Range
+from coordinator.spark.ranges import MANIFESTS, BatchRanges, OffsetRange
 from coordinator.spark.refusals import RowsLeftUnread
 from coordinator.spark.sinks.protocol import SinkRefused
 from coordinator.spark.stream import GroupStreamReader
@@ -146,7 +146,7 @@ async def test_a_batch_is_stored_before_its_partition_is_given_back(server, read
     async with Member(server.address, "g", {"t": 2}, assignors=COOPERATIVE) as other:
         # The query's member is told to give one back, and the batch is under way still.
         machine = reader._planner.member._member._machine.part
-        await until(lambda: machine.phase is Phase.REVOKING)
+        await until(lambda: machine.phase is MembershipPhase.REVOKING)
         second = await asyncio.to_thread(next_batch, reader, first)
         assert await asyncio.to_thread(stored, server) == {T0: 10, T1: 10}
         assert len(second["ranges"]) == 1
@@ -173,7 +173,7 @@ async def test_a_batch_that_outlives_a_partition_does_not_move_its_heir_back(
 async def test_each_batch_is_announced_and_so_is_one_without_rows(server, reader):
     """Spark runs a first batch of a new checkpoint though there is nothing to read."""
 
-    def found() -> dict[int, Range]:
+    def found() -> dict[int, OffsetRange]:
         return announced_batch(os.getppid(), 0).batch.ranges
 
     def story():
@@ -181,7 +181,7 @@ async def test_each_batch_is_announced_and_so_is_one_without_rows(server, reader
         nothing = next_batch(reader)
         assert nothing == reader.initialOffset()
         assert found() == {}
-        of_checkpoint = BatchRanges(1, {0: Range(0, 5, -1)})
+        of_checkpoint = BatchRanges(1, {0: OffsetRange(0, 5, -1)})
         assert len(reader.partitions(nothing, of_checkpoint.to_offset())) == 1
         assert found() == of_checkpoint.ranges
         assert reader.partitions(nothing, nothing) == []
@@ -218,7 +218,7 @@ async def test_a_query_that_has_lost_all_and_joins_again_is_not_done(server, rea
     await asyncio.to_thread(reader.commit, first)
     machine = reader._planner.member._member._machine.part
     machine._lose("staged: its generation is known, and what it is given in it is not")
-    machine.phase = Phase.SYNCING
+    machine.phase = MembershipPhase.SYNCING
     second = await asyncio.to_thread(next_batch, reader, first)
     assert ranges(second) == {"0": (10, 20), "1": (10, 20)}
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from coordinator.sources.group_files import LONG, RECENT
-from coordinator.sources.recorded import Entry
+from coordinator.sources.recorded import RecordedEntry
 from tests.unit.sources.memory_documents import MemoryDocuments
 from tests.unit.sources.test_group_files import append, reader, record_of
 
@@ -21,7 +21,7 @@ def test_a_file_every_ten_seconds_for_a_year_is_recorded_and_known():
         if look % 500 == 0:
             files = reader(documents)  # A process that is started anew.
         first = look * at_once
-        some = [Entry(key(n), n % partitions, 2, n) for n in range(first, first + at_once)]
+        some = [RecordedEntry(key(n), n % partitions, 2, n) for n in range(first, first + at_once)]
         largest = max(largest, append(files, some).unfolded)
         documents.read = dict.fromkeys(range(partitions), (look + 1) * at_once * 2 // partitions)
     record = record_of(documents)

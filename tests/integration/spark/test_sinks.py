@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from coordinator.spark.exactly_once import ExactlyOnce, read_exactly_once
-from coordinator.spark.ranges import BatchRanges, Range
+from coordinator.spark.ranges import BatchRanges, OffsetRange
 from coordinator.spark.sinks.writer import BatchWriter
 from tests.kit.patience import HANG_S
 from tests.kit.serving import Process
@@ -70,7 +70,7 @@ def test_a_column_that_a_later_version_of_a_query_adds_is_null_in_earlier_rows(
     sink = Place("parquet", str(tmp_path)).sink()
     exact = BatchWriter(sink, server.address, "versions", TOPIC)
     for number, rows in enumerate(({"n": [0]}, {"n": [1], "more": ["x"]}, {"n": [2]})):
-        batch = BatchRanges(number, {0: Range(number, number + 1, number or -1)})
+        batch = BatchRanges(number, {0: OffsetRange(number, number + 1, number or -1)})
         assert exact.write(pa.table(rows), batch)
     folder = str(tmp_path / "results")
     found = read_exactly_once(spark, folder, server.address, "versions")
@@ -103,7 +103,7 @@ def test_rows_are_asked_for_what_a_delta_table_demands(spark, server, tmp_path):
     table = DeltaTable.create(place.location(), Schema(fields))
     table.alter.add_constraint({"small": "n < 100"})
     sink = BatchWriter(place.sink(), server.address, "demands", TOPIC)
-    batch = BatchRanges(1, {0: Range(0, 2, -1)})
+    batch = BatchRanges(1, {0: OffsetRange(0, 2, -1)})
     for value, told in (("100", "constraint small"), ("null", "constraint small")):
         rows = spark.sql(f"SELECT 1L AS p, cast({value} AS long) AS n UNION ALL SELECT 2L, 3L")
         with pytest.raises(Exception, match=f"SinkRefused: a row breaks {told}"):

@@ -5,7 +5,7 @@ from collections import Counter
 import pytest
 
 from coordinator.core.classic import protocols
-from coordinator.core.classic.group import TRANSITIONS, ClassicGroup, Member
+from coordinator.core.classic.group import TRANSITIONS, ClassicGroup, ClassicMember
 from coordinator.core.commands import CompleteJoinPhase
 from coordinator.core.errors import InvariantViolated, Refused
 from coordinator.core.group import GroupState
@@ -138,7 +138,7 @@ def make_group(*member_protocols: tuple[str, ...]) -> ClassicGroup:
     group.protocol_type = "consumer"
     for number, names in enumerate(member_protocols):
         group.add_member(
-            Member(
+            ClassicMember(
                 f"m{number}",
                 instance_id=None,
                 client_id="c",

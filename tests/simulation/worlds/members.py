@@ -64,8 +64,8 @@ class GroupPlan:
 
 
 @dataclass(frozen=True, slots=True)
-class Surroundings:
-    """Surroundings that every member of a world shares."""
+class ProcessEnvironment:
+    """ProcessEnvironment that every member of a world shares."""
 
     loop: SimulatedLoop
     addresses: Addresses
@@ -87,7 +87,7 @@ class SimulatedMember:
 
     def __init__(
         self,
-        around: Surroundings,
+        around: ProcessEnvironment,
         plan: GroupPlan,
         number: int,
         clock: MachineClock,

@@ -13,7 +13,7 @@ from coordinator.core.events import Event
 from coordinator.runtime.node import Node
 from coordinator.runtime.watchers import Watchers
 from coordinator.service.grpc.replica_service import Peers
-from coordinator.service.grpc.server import CoordinatorServer
+from coordinator.service.grpc.server import GrpcServer
 from coordinator.settings import Settings
 from coordinator.storage.log import LogError
 from coordinator.testing.engine.channels import Addresses, SimulatedCredentials, SimulatedServer
@@ -168,7 +168,7 @@ class SimulatedNode:
     def _listen(self, process: Process, node: Node) -> None:
         server = SimulatedServer(process, self._answered)
         plain: Any = server  # Any: it is a server by its methods.
-        CoordinatorServer(node, on_malformed=self._malformed).add_services(plain)
+        GrpcServer(node, on_malformed=self._malformed).add_services(plain)
         self._addresses.listen(self.address, self.name, server)
 
     def _hang_up(self, *, silently: bool = False) -> None:

@@ -25,7 +25,7 @@ from coordinator.runtime.clock import AnchoredClock
 from coordinator.testing.engine.channels import SimulatedCredentials
 from coordinator.testing.engine.clock import MachineClock
 from coordinator.testing.engine.process import Process
-from tests.simulation.worlds.members import GroupPlan, SimulatedMember, Surroundings
+from tests.simulation.worlds.members import GroupPlan, ProcessEnvironment, SimulatedMember
 
 PATIENCE_S = 0.2
 """Time that an owner lets pass at most before it begins to finish what it was told to."""
@@ -43,7 +43,7 @@ class SessionLibraryMember(SimulatedMember):
 
     def __init__(
         self,
-        around: Surroundings,
+        around: ProcessEnvironment,
         plan: GroupPlan,
         number: int,
         clock: MachineClock,

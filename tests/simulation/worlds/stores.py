@@ -20,7 +20,15 @@ from typing import Any, TypeVar
 
 from coordinator.core.ids import ShardId
 from coordinator.storage.coordination import ClusterView, NodeInfo, Session, ShardState, signals
-from coordinator.storage.log import Ambiguous, Entry, Fence, Loaded, LogError, Snapshot, Unavailable
+from coordinator.storage.log import (
+    Ambiguous,
+    Entry,
+    Fence,
+    Loaded,
+    LogError,
+    LogUnavailable,
+    ShardSnapshot,
+)
 from coordinator.storage.memory import MemoryLog
 from coordinator.testing.engine.network import Network
 from coordinator.testing.engine.process import Process
@@ -119,10 +127,10 @@ class SharedStore:
         """Refuse a call without a majority.
 
         Raises:
-            Unavailable: there is none.
+            LogUnavailable: there is none.
         """
         if not self.has_majority:
-            raise Unavailable("the store has no majority")
+            raise LogUnavailable("the store has no majority")
 
 
 class StoreClient:
@@ -198,7 +206,7 @@ class SimulatedLog:
         if self._broken("append"):
             raise InjectedBug("the append is broken")
         if self._store.is_full:
-            raise Unavailable("the store is full", is_lasting=True)
+            raise LogUnavailable("the store is full", is_lasting=True)
         store = self._store
         slow_s = store.slow_append_s * store.dice.random()
         await self._call(lambda: store.log.append(fence, entry), slow_s=slow_s)
@@ -215,7 +223,7 @@ class SimulatedLog:
     async def read(self, shard: ShardId, after: int = 0) -> Loaded:
         return await self._call(lambda: self._store.log.read(shard, after))
 
-    async def write_snapshot(self, fence: Fence, snapshot: Snapshot) -> None:
+    async def write_snapshot(self, fence: Fence, snapshot: ShardSnapshot) -> None:
         await self._call(lambda: self._store.log.write_snapshot(fence, snapshot))
         self._store.story.count("snapshot")
 

@@ -44,8 +44,8 @@ from tests.simulation.worlds.members import (
     GroupPlan,
     LibraryMember,
     PlainMember,
+    ProcessEnvironment,
     SimulatedMember,
-    Surroundings,
 )
 from tests.simulation.worlds.nodes import SimulatedNode
 from tests.simulation.worlds.plain_member import Group
@@ -195,7 +195,7 @@ class World:
         return nodes
 
     def _members(self, plan: GroupPlan, dice: random.Random) -> list[SimulatedMember]:
-        around = Surroundings(
+        around = ProcessEnvironment(
             self.loop, self.addresses, [node.address for node in self.nodes], self.recorder,
             self.story,
         )  # fmt: skip

@@ -8,7 +8,7 @@ from typing import TypeVar
 
 from hypothesis import strategies as st
 
-from coordinator.assignors.base import ClusterView, Subscription
+from coordinator.assignors.base import ClusterMetadata, Subscription
 from coordinator.assignors.partitions import TopicPartition
 
 Assignment = dict[str, list[TopicPartition]]
@@ -39,7 +39,7 @@ def wanting(
 
 
 def wanted_partitions(
-    view: ClusterView, members: Mapping[str, Subscription]
+    view: ClusterMetadata, members: Mapping[str, Subscription]
 ) -> set[TopicPartition]:
     """Every partition that somebody subscribes to."""
     topics = {topic for subscription in members.values() for topic in subscription.topics}
@@ -51,7 +51,7 @@ def wanted_partitions(
 
 
 def check_nothing_wrong(
-    view: ClusterView, members: Mapping[str, Subscription], assignment: Assignment
+    view: ClusterMetadata, members: Mapping[str, Subscription], assignment: Assignment
 ) -> None:
     """Every member is there; each partition exists, is subscribed to and is assigned once."""
     assert assignment.keys() == members.keys()
@@ -66,7 +66,7 @@ def check_nothing_wrong(
 
 
 def check_valid(
-    view: ClusterView, members: Mapping[str, Subscription], assignment: Assignment
+    view: ClusterMetadata, members: Mapping[str, Subscription], assignment: Assignment
 ) -> None:
     """`check_nothing_wrong`, and every wanted partition is handed out."""
     check_nothing_wrong(view, members, assignment)
@@ -89,8 +89,8 @@ def sizes(assignment: Assignment) -> list[int]:
 
 
 def shuffled(
-    view: ClusterView, members: Mapping[str, Subscription], seed: int
-) -> tuple[ClusterView, dict[str, Subscription]]:
+    view: ClusterMetadata, members: Mapping[str, Subscription], seed: int
+) -> tuple[ClusterMetadata, dict[str, Subscription]]:
     """The same group with everything listed in another order."""
     rng = random.Random(seed)
 
@@ -100,7 +100,7 @@ def shuffled(
         return listed
 
     return (
-        ClusterView(dict(mixed(view.partitions.items())), dict(mixed(view.racks.items()))),
+        ClusterMetadata(dict(mixed(view.partitions.items())), dict(mixed(view.racks.items()))),
         {
             member_id: Subscription(
                 topics=tuple(mixed(subscription.topics)),
@@ -120,20 +120,20 @@ RACKS = ("east", "north", "west")
 
 
 @st.composite
-def views(draw: st.DrawFn, with_racks: bool = False) -> ClusterView:
+def views(draw: st.DrawFn, with_racks: bool = False) -> ClusterMetadata:
     """Up to 4 topics of up to 6 partitions; "d" never has metadata."""
     partitions = draw(st.dictionaries(st.sampled_from(TOPICS[:3]), st.integers(0, 6)))
     if not with_racks:
-        return ClusterView(partitions)
+        return ClusterMetadata(partitions)
     where = st.frozensets(st.sampled_from(RACKS), max_size=3)
     racks = {TopicPartition(t, p): draw(where) for t, n in partitions.items() for p in range(n)}
-    return ClusterView(partitions, racks)
+    return ClusterMetadata(partitions, racks)
 
 
 @st.composite
 def groups(
     draw: st.DrawFn, equal: bool = False, claims: bool = True, with_racks: bool = False
-) -> tuple[ClusterView, dict[str, Subscription]]:
+) -> tuple[ClusterMetadata, dict[str, Subscription]]:
     """A view and up to 6 members with wishes and, if `claims`, pasts of every kind."""
     view = draw(views(with_racks))
     topics = st.lists(st.sampled_from(TOPICS), max_size=4).map(tuple)

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from coordinator.assignors import BUILT_IN, by_name
-from coordinator.assignors.base import ClusterView, RebalanceProtocol, Subscription
+from coordinator.assignors.base import ClusterMetadata, RebalanceProtocol, Subscription
 from coordinator.assignors.claims import believed_owners, held
 from coordinator.assignors.consumer_protocol import encode_generation
 from coordinator.assignors.cooperative import CooperativeStickyAssignor
@@ -26,7 +26,7 @@ from .laws import (
 )
 from .test_sticky import next_round
 
-Group = tuple[ClusterView, dict[str, Subscription]]
+Group = tuple[ClusterMetadata, dict[str, Subscription]]
 
 assign = CooperativeStickyAssignor().assign
 
@@ -103,14 +103,14 @@ TABLE = [
 def test_table(
     partitions: dict[str, int], members: dict[str, Subscription], expected: Assignment
 ) -> None:
-    assignment = assign(ClusterView(partitions), members)
+    assignment = assign(ClusterMetadata(partitions), members)
     assert assignment == {member_id: list(tp) for member_id, tp in expected.items()}
 
 
 def test_old_clients_say_their_generation_in_user_data() -> None:
     old = replace(wanting("t", owned=tps("t:0")), user_data=encode_generation(4))
     new = wanting("t", owned=tps("t:0"), generation=5)
-    assignment = assign(ClusterView({"t": 2}), {"a": old, "b": new})
+    assignment = assign(ClusterMetadata({"t": 2}), {"a": old, "b": new})
     assert assignment == {"a": list(tps("t:1")), "b": list(tps("t:0"))}
 
 
@@ -176,7 +176,7 @@ def test_the_second_round_is_complete_and_takes_nothing_away(group: Group) -> No
 def test_hundreds_of_rounds_of_churn_keep_one_owner_each(seed: int) -> None:
     """Some changes come before the second round has completed the first."""
     rng = random.Random(seed)
-    view = ClusterView({f"t{number}": rng.randint(1, 8) for number in range(8)})
+    view = ClusterMetadata({f"t{number}": rng.randint(1, 8) for number in range(8)})
     topics = sorted(view.partitions)
     members: dict[str, Subscription] = {}
     quiet_rounds = 0

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coordinator.assignors.base import ClusterView, Subscription, in_member_order
+from coordinator.assignors.base import ClusterMetadata, Subscription, in_member_order
 from coordinator.assignors.range import RangeAssignor
 
 from .laws import (
@@ -52,13 +52,13 @@ TABLE = [
 def test_table(
     partitions: dict[str, int], members: dict[str, Subscription], expected: Assignment
 ) -> None:
-    assignment = assign(ClusterView(partitions), members)
+    assignment = assign(ClusterMetadata(partitions), members)
     assert assignment == {member_id: list(tp) for member_id, tp in expected.items()}
 
 
 def test_static_members_keep_their_runs_when_member_ids_change() -> None:
     """Scenario 182."""
-    view = ClusterView({"t0": 5, "t1": 4})
+    view = ClusterMetadata({"t0": 5, "t1": 4})
 
     def restarted(*member_ids: str) -> dict[str, Subscription]:
         return {
@@ -74,24 +74,24 @@ def test_static_members_keep_their_runs_when_member_ids_change() -> None:
 
 def test_static_members_are_served_before_dynamic_ones() -> None:
     members = {"a": wanting("t"), "z": wanting("t", instance_id="i")}
-    assert assign(ClusterView({"t": 1}), members) == {"a": [], "z": list(tps("t:0"))}
+    assert assign(ClusterMetadata({"t": 1}), members) == {"a": [], "z": list(tps("t:0"))}
 
 
 @given(groups())
-def test_valid(group: tuple[ClusterView, dict[str, Subscription]]) -> None:
+def test_valid(group: tuple[ClusterMetadata, dict[str, Subscription]]) -> None:
     check_valid(*group, assign(*group))
 
 
 @given(groups(with_racks=True), st.integers())
 def test_order_of_input_changes_nothing(
-    group: tuple[ClusterView, dict[str, Subscription]], seed: int
+    group: tuple[ClusterMetadata, dict[str, Subscription]], seed: int
 ) -> None:
     assert assign(*group) == assign(*shuffled(*group, seed))
 
 
 @given(groups(with_racks=True))
 def test_every_topic_is_cut_evenly_longer_runs_first_racks_or_not(
-    group: tuple[ClusterView, dict[str, Subscription]],
+    group: tuple[ClusterMetadata, dict[str, Subscription]],
 ) -> None:
     view, members = group
     assignment = assign(view, members)
@@ -105,7 +105,7 @@ def test_every_topic_is_cut_evenly_longer_runs_first_racks_or_not(
 
 @given(groups(equal=True))
 def test_without_racks_runs_are_consecutive(
-    group: tuple[ClusterView, dict[str, Subscription]],
+    group: tuple[ClusterMetadata, dict[str, Subscription]],
 ) -> None:
     for partitions in assign(*group).values():
         for _, run in itertools.groupby(partitions, key=lambda tp: tp.topic):
@@ -115,10 +115,10 @@ def test_without_racks_runs_are_consecutive(
 
 @given(groups(with_racks=True), st.integers(1, 5))
 def test_co_partitioned_topics_stay_together(
-    group: tuple[ClusterView, dict[str, Subscription]], count: int
+    group: tuple[ClusterMetadata, dict[str, Subscription]], count: int
 ) -> None:
     view, members = group
-    view = ClusterView({"a": count, "b": count}, view.racks)
+    view = ClusterMetadata({"a": count, "b": count}, view.racks)
     members = {m: wanting("a", "b", rack=s.rack) for m, s in members.items()}
     for partitions in assign(view, members).values():
         numbers = {topic: {p for t, p in partitions if t == topic} for topic in "ab"}
@@ -130,7 +130,7 @@ def test_racks_decide_who_takes_what_but_not_how_much() -> None:
     racks = {
         tp: frozenset({"west"} if tp.partition in (0, 2) else {"east"}) for tp in tps("t:0,1,2,3")
     }
-    assert assign(ClusterView({"t": 4}, racks), members) == {
+    assert assign(ClusterMetadata({"t": 4}, racks), members) == {
         "C0": list(tps("t:1,3")),
         "C1": list(tps("t:0,2")),
     }
@@ -139,16 +139,16 @@ def test_racks_decide_who_takes_what_but_not_how_much() -> None:
 def test_replicas_in_every_rack_leave_the_runs_alone() -> None:
     members = {"C0": wanting("t", rack="east"), "C1": wanting("t", rack="west")}
     racks = {tp: frozenset({"east", "west"}) for tp in tps("t:0,1,2,3")}
-    view = ClusterView({"t": 4}, racks)
-    assert assign(view, members) == assign(ClusterView({"t": 4}), members)
+    view = ClusterMetadata({"t": 4}, racks)
+    assert assign(view, members) == assign(ClusterMetadata({"t": 4}), members)
 
 
 @given(groups(with_racks=True), st.integers(1, 6))
 def test_one_topic_is_as_near_as_any_assignment_of_the_same_sizes(
-    group: tuple[ClusterView, dict[str, Subscription]], count: int
+    group: tuple[ClusterMetadata, dict[str, Subscription]], count: int
 ) -> None:
     view, members = group
-    view = ClusterView({"a": count}, view.racks)
+    view = ClusterMetadata({"a": count}, view.racks)
     members = {m: wanting("a", rack=s.rack) for m, s in list(members.items())[:3]}
 
     def near_count(takers: tuple[str, ...]) -> int:
@@ -163,4 +163,4 @@ def test_one_topic_is_as_near_as_any_assignment_of_the_same_sizes(
         taker_of = {tp.partition: m for m, partitions in assignment.items() for tp in partitions}
         takers = tuple(taker_of[partition] for partition in range(count))
         assert near_count(takers) == max(map(near_count, set(itertools.permutations(takers))))
-    assert sizes(assignment) == sizes(assign(ClusterView({"a": count}), members))
+    assert sizes(assignment) == sizes(assign(ClusterMetadata({"a": count}), members))

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coordinator.assignors.base import ClusterView, Subscription
+from coordinator.assignors.base import ClusterMetadata, Subscription
 from coordinator.assignors.claims import believed_owners, remembered
 from coordinator.assignors.consumer_protocol import (
     PreviousAssignment,
@@ -30,7 +30,7 @@ from .laws import (
     wanting,
 )
 
-Group = tuple[ClusterView, dict[str, Subscription]]
+Group = tuple[ClusterMetadata, dict[str, Subscription]]
 
 assign = StickyAssignor().assign
 
@@ -112,7 +112,7 @@ TABLE = [
 def test_table(
     partitions: dict[str, int], members: dict[str, Subscription], expected: Assignment
 ) -> None:
-    assignment = assign(ClusterView(partitions), members)
+    assignment = assign(ClusterMetadata(partitions), members)
     assert assignment == {member_id: list(tp) for member_id, tp in expected.items()}
 
 
@@ -123,9 +123,9 @@ def test_the_past_is_read_from_user_data_and_garbage_is_no_past() -> None:
         "b": replace(wanting("t"), user_data=past),
         "c": replace(wanting("t"), user_data=b"\xff"),
     }
-    assignment = assign(ClusterView({"t": 6}), members)
+    assignment = assign(ClusterMetadata({"t": 6}), members)
     assert assignment["b"] == list(tps("t:0,3"))
-    check_valid(ClusterView({"t": 6}), members, assignment)
+    check_valid(ClusterMetadata({"t": 6}), members, assignment)
 
 
 @given(groups())
@@ -186,7 +186,7 @@ def _squares(counts: list[int]) -> int:
 def test_no_assignment_is_more_even(group: Group) -> None:
     """Against all assignments, for groups small enough to list them."""
     view, members = group
-    view = ClusterView({topic: min(count, 2) for topic, count in view.partitions.items()})
+    view = ClusterMetadata({topic: min(count, 2) for topic, count in view.partitions.items()})
     members = dict(list(members.items())[:4])
     takers = [
         [m for m, subscription in members.items() if topic in subscription.topics]
@@ -199,7 +199,7 @@ def test_no_assignment_is_more_even(group: Group) -> None:
 @given(groups(with_racks=True))
 def test_racks_change_neither_balance_nor_number_of_moves(group: Group) -> None:
     view, members = group
-    with_racks, without = assign(view, members), assign(ClusterView(view.partitions), members)
+    with_racks, without = assign(view, members), assign(ClusterMetadata(view.partitions), members)
     assert _squares(sizes(with_racks)) == _squares(sizes(without))
     check_valid(view, members, with_racks)
     check_balanced(members, with_racks)
@@ -217,7 +217,7 @@ def test_from_scratch_racks_are_never_farther_than_without(group: Group) -> None
         )
 
     assert near_count(assign(view, members)) >= near_count(
-        assign(ClusterView(view.partitions), members)
+        assign(ClusterMetadata(view.partitions), members)
     )
 
 
@@ -227,7 +227,7 @@ def test_what_has_to_move_moves_near() -> None:
         "a": wanting("t", rack="east", owned=tps("t:0,1,2,3"), generation=1),
         "b": wanting("t", rack="west", generation=1),
     }
-    assert assign(ClusterView({"t": 4}, racks), members) == {
+    assert assign(ClusterMetadata({"t": 4}, racks), members) == {
         "a": list(tps("t:0,2")),
         "b": list(tps("t:1,3")),
     }
@@ -283,7 +283,7 @@ def test_hundreds_of_rounds_of_churn_stay_valid_and_balanced(seed: int) -> None:
         if rng.random() < 0.1:
             topic = f"t{rng.randint(0, 11)}"
             partitions[topic] = partitions.get(topic, 0) + rng.randint(1, 3)
-        view = ClusterView(dict(partitions))
+        view = ClusterMetadata(dict(partitions))
         assignment = assign(view, members)
         check_valid(view, members, assignment)
         check_balanced(members, assignment)
@@ -292,7 +292,7 @@ def test_hundreds_of_rounds_of_churn_stay_valid_and_balanced(seed: int) -> None:
 
 
 def test_a_joiner_takes_its_share_and_nothing_else_moves() -> None:
-    view = ClusterView({f"t{number}": 10 for number in range(10)})
+    view = ClusterMetadata({f"t{number}": 10 for number in range(10)})
     wishes = tuple(view.partitions)
     members = {f"m{number}": wanting(*wishes) for number in range(9)}
     before = assign(view, members)
@@ -329,7 +329,7 @@ def test_a_member_that_gives_up_what_is_too_much_gives_of_each_topic(topics, com
     members |= {name: wanting(*wants) for name, wants in comers.items()}
     past = encode_previous_assignment(PreviousAssignment(all_of, 1))
     members["a"] = replace(members["a"], user_data=past)
-    given = assign(ClusterView(topics), members)
+    given = assign(ClusterMetadata(topics), members)
     assert len(given["a"]) == -(-sum(topics.values()) // len(members)), "no more moves than needed"
     for name in members:
         found = Counter(partition.topic for partition in given[name])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from coordinator.assignors import BUILT_IN, ClusterView, Subscription, TopicPartition
+from coordinator.assignors import BUILT_IN, ClusterMetadata, Subscription, TopicPartition
 
 
 def t(*numbers: int) -> tuple[TopicPartition, ...]:
@@ -12,7 +12,7 @@ def t(*numbers: int) -> tuple[TopicPartition, ...]:
 
 
 def divide(name: str, members: dict[str, Subscription], count: int = 4) -> dict[str, list[int]]:
-    shares = BUILT_IN[name].assign(ClusterView({"t": count}), members)
+    shares = BUILT_IN[name].assign(ClusterMetadata({"t": count}), members)
     return {member: [p.partition for p in partitions] for member, partitions in shares.items()}
 
 

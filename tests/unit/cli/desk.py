@@ -8,7 +8,7 @@ import json
 import shlex
 
 from coordinator.cli.main import main
-from coordinator.client.transport.surroundings import SURROUNDINGS
+from coordinator.client.transport.process_environment import ENVIRONMENT
 from coordinator.v1 import cluster_pb2
 from tests.protocol.classic.kit import Scenario
 
@@ -54,11 +54,11 @@ class Desk(Scenario):
 
     @contextlib.contextmanager
     def _reached(self):
-        token = SURROUNDINGS.set(_Surroundings(self))
+        token = ENVIRONMENT.set(_Surroundings(self))
         try:
             yield
         finally:
-            SURROUNDINGS.reset(token)
+            ENVIRONMENT.reset(token)
 
 
 class _Stdout(io.StringIO):

@@ -12,7 +12,7 @@ from coordinator.core.ids import ShardId
 from coordinator.core.records import GroupMetadata, MemberRecord, OffsetCommitted
 from coordinator.runtime import codec
 from coordinator.storage.folder import DATABASE
-from coordinator.storage.log import Entry, Snapshot
+from coordinator.storage.log import Entry, ShardSnapshot
 from tests.unit.storage.conftest import opened
 
 OFFSET = OffsetCommitted("g", "t", 0, 11, committed_at_ms=5)
@@ -25,7 +25,7 @@ async def fill(log) -> None:
     await log.append(fence, Entry(1, 1, 0, (codec.encode(OFFSET), codec.encode(GROUP))))
     other = await log.fence(ShardId(3))
     await log.append(other, Entry(1, 1, 0, (codec.encode(OFFSET),)))
-    await log.write_snapshot(other, Snapshot(1, 1, [codec.encode(OFFSET)]))
+    await log.write_snapshot(other, ShardSnapshot(1, 1, [codec.encode(OFFSET)]))
 
 
 def lines(capsys) -> list[dict]:

@@ -18,17 +18,17 @@ from coordinator.assignors import TopicPartition
 from coordinator.client.member import events
 from coordinator.client.member.calls import (
     Answer,
-    Call,
+    CallUnanswered,
     Cancel,
-    CommitOffsets,
+    CommitCall,
     Failure,
     FindCoordinator,
     Found,
     HangUp,
     Join,
     Level,
-    Log,
-    Unreachable,
+    LogMessage,
+    MemberCall,
 )
 from coordinator.client.member.classic.part import ClassicPart
 from coordinator.client.member.ledger import Holding
@@ -91,7 +91,7 @@ class Letter:
     """A call under way: not delivered yet, with the coordinator, or answered and not handed in."""
 
     player: Player
-    call: Call
+    call: MemberCall
     sent_at_ms: int
     at_coordinator: VirtualCall | None = None
 
@@ -105,7 +105,7 @@ class Letter:
 
     def deliver(self) -> None:
         """Have the coordinator read it."""
-        if isinstance(self.request, CommitOffsets):
+        if isinstance(self.request, CommitCall):
             self.player.world.commits_sent.append(self.request)
         message = encode(self.request)
         if isinstance(self.request, Join):
@@ -121,7 +121,7 @@ class Letter:
         """Have the machine hear of a failure; as if it was lost on the way, or its answer was."""
         if self.at_coordinator is not None and not self.at_coordinator.done:
             self.at_coordinator.cancel()
-        self.player.receive(self, failure or Unreachable("lost"))
+        self.player.receive(self, failure or CallUnanswered("lost"))
 
 
 class Player:
@@ -268,18 +268,18 @@ class Player:
         while (action := self.machine.next_action(now_ms)) is not None:
             acted = True
             self._carry_out(action, now_ms)
-        kinds = (CommitOffsets,) if self.paused else (object,)
+        kinds = (CommitCall,) if self.paused else (object,)
         for letter in [one for one in self.letters if isinstance(one.request, kinds)]:
             acted = (letter in self.letters and self._move(letter, now_ms)) or acted
         return acted
 
     def _carry_out(self, action, now_ms: int) -> None:
         match action:
-            case Call(FindCoordinator(address=address)):
+            case MemberCall(FindCoordinator(address=address)):
                 self.letters.append(Letter(self, action, now_ms))
                 if FindCoordinator not in self._held:
                     self.receive(self.letters[-1], Found(address))
-            case Call():
+            case MemberCall():
                 self.letters.append(Letter(self, action, now_ms))
             case Cancel(call):
                 (cancelled,) = (one for one in self.letters if one.call is call)
@@ -289,8 +289,8 @@ class Player:
             case HangUp():
                 self.hang_ups += 1
                 for letter in list(self.letters):
-                    letter.fail(Unreachable("hung up"))
-            case Log(level, text, _, _):
+                    letter.fail(CallUnanswered("hung up"))
+            case LogMessage(level, text, _, _):
                 self.logged.append((level, text))
                 if "next poll: " in text:
                     self.left_because.append(text.partition("next poll: ")[2])
@@ -298,7 +298,7 @@ class Player:
     def _move(self, letter: Letter, now_ms: int) -> bool:
         kind = type(letter.request)
         if now_ms >= letter.sent_at_ms + letter.call.timeout_ms:
-            letter.fail(Unreachable("Deadline Exceeded"))
+            letter.fail(CallUnanswered("Deadline Exceeded"))
         elif letter.at_coordinator is None and not self._held & {kind, object}:
             letter.deliver()
         elif letter.is_answered and not self._held_answers & {kind, object}:
@@ -317,7 +317,7 @@ class World:
             group_initial_rebalance_delay_ms=0, group_min_session_timeout_ms=10
         )
         self.players: list[Player] = []
-        self.commits_sent: list[CommitOffsets] = []
+        self.commits_sent: list[CommitCall] = []
         self._assignor = assignor
         self._partitions = partitions
 

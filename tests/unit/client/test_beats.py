@@ -7,7 +7,7 @@ import asyncio
 import grpc
 import pytest
 
-from coordinator.client.transport.beats import BatchedMember, HeartbeatBatcher
+from coordinator.client.transport.heartbeats import BatchedMember, HeartbeatBatcher
 from coordinator.v1 import group_pb2 as pb
 
 pytestmark = pytest.mark.virtual_time

@@ -11,7 +11,7 @@ import random
 import pytest
 
 from coordinator.client import CoordinatorError
-from coordinator.client.member.calls import CommitOffsets
+from coordinator.client.member.calls import CommitCall
 from coordinator.client.member.ledger import MEMBERSHIP
 from coordinator.client.member.part import Leaving
 from tests.unit.client.kit import Letter, Lost, Player, Revoking, World
@@ -66,7 +66,7 @@ class Chance:
 
     def deliver(self, letter: Letter) -> None:
         letter.deliver()
-        if isinstance(letter.request, CommitOffsets) and letter.is_answered:
+        if isinstance(letter.request, CommitCall) and letter.is_answered:
             (topic,) = letter.at_coordinator.response.topics
             if topic.partitions[0].error_code == 0:
                 (partition,) = letter.request.commit.offsets
@@ -140,7 +140,7 @@ class Chance:
         for player in self.players:
             player.turn()
             for letter in player.letters:
-                if letter not in self.seen and isinstance(letter.request, CommitOffsets):
+                if letter not in self.seen and isinstance(letter.request, CommitCall):
                     self.seen.add(letter)
                     self.commits += 1
                     check_that_its_holdings_last(letter)
@@ -149,7 +149,7 @@ class Chance:
 
 
 def check_that_its_holdings_last(letter: Letter) -> None:
-    if isinstance(letter.request, CommitOffsets):
+    if isinstance(letter.request, CommitCall):
         claimed = letter.call.asker.claimed
         assert {h.partition for h in claimed} == set(letter.request.commit.offsets) or {
             h.partition for h in claimed

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from coordinator.client.member import calls
-from coordinator.client.member.classic.membership import Phase
+from coordinator.client.member.classic.membership import MembershipPhase
 from tests.unit.client.kit import Granted, Lost, Revoking, World, t
 
 
@@ -28,7 +28,7 @@ def holds(player) -> frozenset:
 
 def revoked(world: World, one) -> frozenset:
     """Let others join until some partitions of the one are being revoked; the owner is told."""
-    world.until(lambda: one.member.phase is Phase.REVOKING)
+    world.until(lambda: one.member.phase is MembershipPhase.REVOKING)
     (revoking,) = [event for event in receive(one) if isinstance(event, Revoking)]
     return revoking.partitions
 
@@ -41,7 +41,7 @@ def world() -> World:
 @pytest.fixture
 def one(world):
     one = world.member()
-    world.until(lambda: one.member.phase is Phase.STABLE)
+    world.until(lambda: one.member.phase is MembershipPhase.STABLE)
     assert receive(one)[0].partitions == t(0, 1, 2, 3)
     return one
 
@@ -50,8 +50,8 @@ def test_a_member_that_holds_on_to_a_partition_does_not_hold_up_a_rebalance(worl
     other = world.member()
     revoked(world, one)
     third = world.member()
-    world.until(lambda: third.member.phase is Phase.STABLE)
-    assert one.member.phase is Phase.REVOKING
+    world.until(lambda: third.member.phase is MembershipPhase.STABLE)
+    assert one.member.phase is MembershipPhase.REVOKING
     assert other.member.generation == third.member.generation
 
 
@@ -78,9 +78,9 @@ def test_a_partition_that_comes_back_while_it_is_revoked_is_another_holding(worl
     assert receive(one) == [Granted(frozenset({first}), one.member.generation)]
     assert one.holding(first.partition) is not holding
     assert not one.machine.ledger.lasts(holding)
-    assert one.member.phase is Phase.REVOKING
+    assert one.member.phase is MembershipPhase.REVOKING
     give_back(one, second.partition)
-    assert one.member.phase is Phase.STABLE
+    assert one.member.phase is MembershipPhase.STABLE
 
 
 def test_a_partition_that_comes_back_and_is_not_given_back_in_time_is_lost_first(world, one):
@@ -96,17 +96,17 @@ def test_a_partition_that_comes_back_and_is_not_given_back_in_time_is_lost_first
 
 def test_a_partition_that_comes_back_before_its_owner_heard_stays(world, one):
     other = world.member()
-    world.until(lambda: one.member.phase is Phase.REVOKING)
+    world.until(lambda: one.member.phase is MembershipPhase.REVOKING)
     holdings = [one.holding(number) for number in range(4)]
     other.leave()
-    world.until(lambda: one.member.phase is Phase.STABLE)
+    world.until(lambda: one.member.phase is MembershipPhase.STABLE)
     assert receive(one) == []
     assert all(map(one.machine.ledger.lasts, holdings))
 
 
 def test_a_partition_that_nobody_asked_for_may_be_given_back(world, one):
     give_back(one, 2)
-    world.until(lambda: one.member.phase is Phase.STABLE)
+    world.until(lambda: one.member.phase is MembershipPhase.STABLE)
     assert receive(one) == [Granted(t(2), one.member.generation)]
     assert one.member.generation == 2
 
@@ -122,11 +122,11 @@ def test_the_group_is_told_why_a_partition_is_refused(world, one):
 def test_an_answer_for_a_holding_gives_back_no_later_one_of_its_partition(world, one):
     answered = one.holding(2)
     give_back(one, 2)
-    world.until(lambda: one.member.phase is Phase.STABLE)
+    world.until(lambda: one.member.phase is MembershipPhase.STABLE)
     receive(one)
     one.machine.give_back([answered], world.now_ms)
     assert one.machine.ledger.lasts(one.holding(2))
-    assert one.member.phase is Phase.STABLE
+    assert one.member.phase is MembershipPhase.STABLE
 
 
 def test_a_member_that_drains_keeps_its_partitions_and_takes_no_more(world, one):
@@ -145,7 +145,7 @@ def test_a_member_that_drains_keeps_its_partitions_and_takes_no_more(world, one)
 def test_an_eager_member_that_gives_up_one_partition_is_asked_for_all():
     world = World("range", partitions=4)
     one = world.member()
-    world.until(lambda: one.member.phase is Phase.STABLE)
+    world.until(lambda: one.member.phase is MembershipPhase.STABLE)
     receive(one)
     give_back(one, 1)
     (revoking,) = receive(one)

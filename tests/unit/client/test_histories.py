@@ -21,7 +21,7 @@ from coordinator.assignors import TopicPartition
 from coordinator.client.errors import StaleMember
 from coordinator.client.member import calls, owners
 from coordinator.client.member import machine as machine_module
-from coordinator.client.member.calls import CommitOffsets
+from coordinator.client.member.calls import CommitCall
 from coordinator.client.member.ledger import MEMBERSHIP, Holding, Ledger
 from coordinator.client.member.machine import MemberMachine
 from coordinator.client.member.operations import CommitOperation
@@ -149,7 +149,7 @@ class Checker:
         self.claims[begun] = frozenset(claimed)
         self.seen[f"{kind} {'begun' if lasts else 'too late'}"] += 1
 
-    def sent(self, call: calls.Call) -> None:
+    def sent(self, call: calls.MemberCall) -> None:
         """A commit leaves the machine."""
         claimed = self.claims[call.asker]
         assert claimed <= self.ledger.lasting, f"ended: {claimed - self.ledger.lasting}"
@@ -212,7 +212,7 @@ class ClassicHistory(Chance):
             player.turn()
             checker = self.checker(player)
             for letter in player.letters:
-                if letter not in self.seen and isinstance(letter.request, CommitOffsets):
+                if letter not in self.seen and isinstance(letter.request, CommitCall):
                     self.seen.add(letter)
                     checker.sent(letter.call)
             checker.look(self.world.now_ms)
@@ -245,7 +245,7 @@ class SessionHistory(Driven):
         if getattr(self, "stream", None) is not self.opened:
             self.has_stream = True
         for call in self.calls[before:]:
-            if isinstance(call.request, CommitOffsets):
+            if isinstance(call.request, CommitCall):
                 self.checker.sent(call)
         if self.checker is not None:
             self.checker.look(now_ms)
@@ -315,10 +315,10 @@ class SessionHistory(Driven):
             case calls.FindCoordinator():
                 self.answer(calls.Found("a:1"), self.now_ms)
                 self.attach_anew()
-            case CommitOffsets(commit=commit):
+            case CommitCall(commit=commit):
                 codes = ("NONE",) * max(1, len(commit.offsets))
                 result = self.dice.choice(
-                    [calls.Committed(codes=codes), calls.Dropped("?"), calls.Unreachable("?")]
+                    [calls.Committed(codes=codes), calls.Dropped("?"), calls.CallUnanswered("?")]
                 )
                 self.answer(result, self.now_ms)
 
@@ -335,7 +335,7 @@ class SessionHistory(Driven):
     def end_stream(self) -> None:
         if self.has_stream:
             self.has_stream = False
-            ended = calls.StreamEnded(self.stream, calls.Unreachable("cut"))
+            ended = calls.StreamClosed(self.stream, calls.CallUnanswered("cut"))
             self.machine.received(ended, self.now_ms)
 
     def expire(self) -> None:

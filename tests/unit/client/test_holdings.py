@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from coordinator.client import CommitFailed, StaleMember
-from coordinator.client.member.calls import CommitOffsets
-from coordinator.client.member.classic.membership import Phase
+from coordinator.client.member.calls import CommitCall
+from coordinator.client.member.classic.membership import MembershipPhase
 from coordinator.client.member.ledger import MEMBERSHIP
 from coordinator.client.member.part import Leaving
 from coordinator.v1 import group_pb2 as pb
@@ -122,7 +122,7 @@ def test_a_pause_in_the_middle_of_a_revocation_loses_what_stays_too():
     one = world.member()
     world.share(one)
     world.member()
-    while one.member.phase is not Phase.REVOKING:
+    while one.member.phase is not MembershipPhase.REVOKING:
         world.advance(10)
     one.paused = True
     world.advance(4_000)
@@ -146,15 +146,15 @@ def test_having_finished_with_one_revocation_says_nothing_of_the_next():
     assert one.commit({min(one.assignment).partition: 1}) == 1
     two.leave()
     world.advance(200)
-    assert one.member.phase is Phase.REVOKING
+    assert one.member.phase is MembershipPhase.REVOKING
     assert kinds(one.poll()) == ["Revoking"]
-    assert one.member.phase is Phase.REVOKING, "until the next poll"
+    assert one.member.phase is MembershipPhase.REVOKING, "until the next poll"
 
 
 def test_a_commit_on_the_way_when_its_holding_ends_is_the_servers_to_judge(world):
     one = world.member()
     world.share(one)
-    one.hold_answers(CommitOffsets)
+    one.hold_answers(CommitCall)
     answered, unanswered = one.begin_commit({0: 5}), one.begin_commit({1: 6})
     one.machine.close(Leaving("closed"), world.now_ms)
     one.turn()

@@ -14,25 +14,25 @@ from coordinator.client import (
 from coordinator.client.member.calls import (
     Answer,
     Beat,
-    Broken,
-    Call,
+    BrokenCall,
+    CallUnanswered,
     Cancel,
     Code,
-    CommitOffsets,
+    CommitCall,
     Dropped,
-    FetchOffsets,
+    FetchCall,
     FindCoordinator,
     Found,
     HangUp,
     Join,
-    Leave,
+    LeaveCall,
+    MemberCall,
     Overloaded,
-    Refused,
+    RefusedCall,
     Sync,
     Unimplemented,
-    Unreachable,
 )
-from coordinator.client.member.classic.membership import Phase
+from coordinator.client.member.classic.membership import MembershipPhase
 from coordinator.client.member.classic.part import ClassicPart
 from coordinator.client.member.machine import MemberMachine
 from coordinator.client.member.part import Leaving
@@ -45,16 +45,16 @@ PAUSE_MS = 50
 
 FAILURES = {
     # failure: is the coordinator looked for? after how many milliseconds?
-    Unreachable("gone"): (True, PAUSE_MS),
+    CallUnanswered("gone"): (True, PAUSE_MS),
     Unimplemented("what?"): (True, PAUSE_MS),
     Dropped("busy"): (False, PAUSE_MS),
     Overloaded("full", 1_000): (False, 1_000 + PAUSE_MS),
 }
 FATAL = [
-    (Refused("who?", "PERMISSION_DENIED"), FatalError),
-    (Refused("too large", "RESOURCE_EXHAUSTED"), FatalError),
-    (Refused("no such field", "INVALID_ARGUMENT"), CoordinatorError),
-    (Broken(OSError("no such file")), CoordinatorError),
+    (RefusedCall("who?", "PERMISSION_DENIED"), FatalError),
+    (RefusedCall("too large", "RESOURCE_EXHAUSTED"), FatalError),
+    (RefusedCall("no such field", "INVALID_ARGUMENT"), CoordinatorError),
+    (BrokenCall(OSError("no such file")), CoordinatorError),
 ]
 
 
@@ -108,7 +108,7 @@ def test_a_request_that_is_refused_for_good_stops_the_member(world, kind, failur
 @pytest.mark.parametrize(("kind", "stops"), [(Join, True), (Sync, False), (Beat, False)])
 def test_who_has_a_place_keeps_it_while_its_token_may_be_exchanged(world, kind, stops):
     one = world.member()
-    out(one, kind).fail(Refused("expired", "UNAUTHENTICATED"))
+    out(one, kind).fail(RefusedCall("expired", "UNAUTHENTICATED"))
     one.turn()
     assert one.machine.part.is_stopped is stops
 
@@ -116,33 +116,33 @@ def test_who_has_a_place_keeps_it_while_its_token_may_be_exchanged(world, kind, 
 @pytest.mark.parametrize(
     ("failure", "calls", "error"),
     [
-        (Unreachable("gone"), 2, None),
+        (CallUnanswered("gone"), 2, None),
         (Dropped("busy"), 2, None),
         (Overloaded("full", 100), 2, None),
         (Unimplemented("what?"), 2, None),
-        (Refused("who?", "UNAUTHENTICATED"), 1, CommitFailed),
-        (Refused("no", "INVALID_ARGUMENT"), 1, CommitFailed),
-        (Broken(ValueError("it is no number")), 1, ValueError),
+        (RefusedCall("who?", "UNAUTHENTICATED"), 1, CommitFailed),
+        (RefusedCall("no", "INVALID_ARGUMENT"), 1, CommitFailed),
+        (BrokenCall(ValueError("it is no number")), 1, ValueError),
     ],
     ids=lambda value: type(value).__name__,
 )
 def test_what_becomes_of_a_commit_whose_call_fails(world, failure, calls, error):
     one = stable(world)
-    one.hold(CommitOffsets)
+    one.hold(CommitCall)
     operation = one.begin_commit({0: 5})
-    one.letter(CommitOffsets).fail(failure)
+    one.letter(CommitCall).fail(failure)
     one.release()
     world.advance(500)
     assert operation.is_done
     assert len(world.commits_sent) == calls - 1
     assert (operation.error is None) if error is None else (type(operation.error) is error)
-    assert one.member.phase is Phase.STABLE
+    assert one.member.phase is MembershipPhase.STABLE
 
 
 def test_nobody_answers_a_commit_for_thirty_seconds(world):
     one = world.member(session_timeout_ms=60_000)
     world.share(one)
-    one.hold(CommitOffsets, FindCoordinator)
+    one.hold(CommitCall, FindCoordinator)
     operation = one.begin_commit({0: 5})
     began_ms = world.now_ms
     while not operation.is_done:
@@ -157,12 +157,12 @@ def test_a_commit_that_waits_ends_with_its_holding(world, waits_for):
     one = stable(world)
     if waits_for == "a connection":
         out(one, Beat).fail()
-        one.hold(FindCoordinator, CommitOffsets)
+        one.hold(FindCoordinator, CommitCall)
         operation = one.begin_commit({0: 5})
     else:
-        one.hold(CommitOffsets, Beat)
+        one.hold(CommitCall, Beat)
         operation = one.begin_commit({0: 5})
-        one.letter(CommitOffsets).fail(Overloaded("full", 5_000))
+        one.letter(CommitCall).fail(Overloaded("full", 5_000))
     ends_ms = one.member.session_ends_ms
     world.advance(ends_ms - world.now_ms - 1)
     assert not operation.is_done
@@ -191,30 +191,30 @@ def test_who_waits_for_the_coordinator_is_served_in_order_and_fails_one_by_one(w
 
 def test_a_failure_of_an_older_connection_does_not_close_the_newer(world):
     one = stable(world)
-    one.hold_answers(CommitOffsets, FetchOffsets)
+    one.hold_answers(CommitCall, FetchCall)
     one.begin_commit({0: 1})
     one.machine.fetch(None, world.now_ms)
     one.turn()
-    fetch, commit = one.letter(FetchOffsets), one.letter(CommitOffsets)
+    fetch, commit = one.letter(FetchCall), one.letter(CommitCall)
     one.letters.remove(fetch)  # Its failure is slower to come.
     commit.fail()
     one.turn()
     world.advance(PAUSE_MS)
     assert one.hang_ups == 1
-    assert one.letter(CommitOffsets).call.connection == fetch.call.connection + 1
-    one.machine.handle(Answer(fetch.call, Unreachable("the old one")), world.now_ms)
+    assert one.letter(CommitCall).call.connection == fetch.call.connection + 1
+    one.machine.handle(Answer(fetch.call, CallUnanswered("the old one")), world.now_ms)
     one.turn()
     assert one.hang_ups == 1
 
 
 def test_an_operation_that_nobody_waits_for_is_cancelled(world):
     one = stable(world)
-    one.hold(CommitOffsets)
+    one.hold(CommitCall)
     operation = one.begin_commit({0: 5})
-    letter = one.letter(CommitOffsets)
+    letter = one.letter(CommitCall)
     one.machine.abandon(operation)
     assert one.machine.next_action(world.now_ms) == Cancel(letter.call)
-    one.machine.handle(Answer(letter.call, Unreachable("late")), world.now_ms)
+    one.machine.handle(Answer(letter.call, CallUnanswered("late")), world.now_ms)
     assert one.machine.next_action(world.now_ms) is None, "it is not repeated"
 
 
@@ -233,12 +233,12 @@ def test_an_operation_that_nobody_waits_for_is_cancelled(world):
 def test_a_static_member_leaves_only_if_it_is_told_to(world, settings, leave, leaves):
     one = world.member(**settings)
     world.share(one)
-    one.hold(Leave)
+    one.hold(LeaveCall)
     one.machine.close(Leaving("closed", leave), world.now_ms)
     one.turn()
-    assert [type(letter.request) for letter in one.letters] == [Leave] * leaves
+    assert [type(letter.request) for letter in one.letters] == [LeaveCall] * leaves
     if leaves:
-        one.letter(Leave).fail()
+        one.letter(LeaveCall).fail()
         one.turn()
     assert one.machine.is_closed
     assert one.hang_ups == 1
@@ -304,9 +304,9 @@ def test_actions_come_one_at_a_time_and_hanging_up_comes_first(world):
     one.hold(Beat)
     letter = out(one, Beat)
     one.letters.remove(letter)
-    one.machine.handle(Answer(letter.call, Unreachable("gone")), world.now_ms)
+    one.machine.handle(Answer(letter.call, CallUnanswered("gone")), world.now_ms)
     assert one.machine.next_action(world.now_ms) == HangUp()
     assert one.machine.next_action(world.now_ms) is None
     find = one.machine.next_action(world.now_ms + PAUSE_MS)
-    assert isinstance(find, Call)
+    assert isinstance(find, MemberCall)
     assert isinstance(find.request, FindCoordinator)

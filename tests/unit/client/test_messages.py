@@ -8,8 +8,8 @@ from __future__ import annotations
 import pytest
 
 from coordinator.client import RebalanceInProgress, StaleMember
-from coordinator.client.member.calls import Beat, CommitOffsets, Join, Sync
-from coordinator.client.member.classic.membership import Phase
+from coordinator.client.member.calls import Beat, CommitCall, Join, Sync
+from coordinator.client.member.classic.membership import MembershipPhase
 from coordinator.client.transport.wire import encode
 from coordinator.core.group import GroupState
 from tests.unit.client.kit import Lost, Player, World
@@ -30,7 +30,12 @@ def played_to(phase: str, world: World, one: Player, two: Player) -> None:
     if phase == "completing":
         return
     one.deliver(Sync)
-    world.until(lambda: one.member.phase is Phase.STABLE and two.member.phase is Phase.STABLE)
+    world.until(
+        lambda: (
+            one.member.phase is MembershipPhase.STABLE
+            and two.member.phase is MembershipPhase.STABLE
+        )
+    )
     if phase == "stable":
         return
     assert phase == "handed over"
@@ -64,12 +69,12 @@ def test_a_commit_that_arrives_in_each_phase(assignor, phase, stays, goes, moves
     world.share(one)
     number = min((second if moves else first).assignment).partition
     expected = goes if moves else stays
-    one.hold(CommitOffsets)
+    one.hold(CommitCall)
     operation = one.begin_commit({number: 7})
     two = world.member()
     played_to(phase, world, one, two)
-    one.letter(CommitOffsets).deliver()
-    one.deliver(CommitOffsets)
+    one.letter(CommitCall).deliver()
+    one.deliver(CommitCall)
     if expected == WAITS:
         # Nobody has given the partition back yet: it is stored before that happens.
         world.settle()
@@ -88,20 +93,20 @@ def test_a_commit_that_arrives_in_each_phase(assignor, phase, stays, goes, moves
 # How a holding ends, and what its owner hears of it with the next poll.
 def give_back(world: World, one: Player) -> None:
     world.member()
-    world.until(lambda: one.member.phase is Phase.REVOKING)
+    world.until(lambda: one.member.phase is MembershipPhase.REVOKING)
     one.poll()
     one.poll()
 
 
 def overlook(world: World, one: Player) -> None:
     world.member()
-    world.until(lambda: one.member.phase is Phase.REVOKING)
+    world.until(lambda: one.member.phase is MembershipPhase.REVOKING)
     world.advance(one.member.revocations.next_deadline() - world.now_ms)
 
 
 def hear_and_overlook(world: World, one: Player) -> None:
     world.member()
-    world.until(lambda: one.member.phase is Phase.REVOKING)
+    world.until(lambda: one.member.phase is MembershipPhase.REVOKING)
     one.poll()
     world.advance(one.member.revocations.next_deadline() - world.now_ms)
 
@@ -201,11 +206,11 @@ def test_a_heartbeat_that_is_out_does_not_put_off_the_end_of_a_revocation():
     one = world.member(session_timeout_ms=20_000)
     world.share(one)
     world.member()
-    world.until(lambda: one.member.phase is Phase.REVOKING)
+    world.until(lambda: one.member.phase is MembershipPhase.REVOKING)
     one.hold(Beat)
     world.until(lambda: one.letters)
     world.advance(one.member.revocations.next_deadline() - world.now_ms - 1)
-    assert one.member.phase is Phase.REVOKING
+    assert one.member.phase is MembershipPhase.REVOKING
     world.advance(1)
     assert [type(event) for event in one.poll()] == [Lost]
     one.release()
@@ -216,7 +221,7 @@ def test_of_two_commits_in_reverse_order_the_later_to_arrive_stays():
     world = World(EAGER)
     one = world.member()
     world.share(one)
-    one.hold(CommitOffsets)
+    one.hold(CommitCall)
     operations = [one.begin_commit({0: offset}) for offset in (1, 2)]
     for letter in reversed(one.letters):
         letter.deliver()

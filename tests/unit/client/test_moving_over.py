@@ -9,7 +9,7 @@ import pytest
 from coordinator.client import FatalError, StaleMember
 from coordinator.client.member.calls import Join
 from coordinator.client.member.classic.assignor_choice import REFUSALS_MAX
-from coordinator.client.member.classic.membership import Phase
+from coordinator.client.member.classic.membership import MembershipPhase
 from coordinator.v1 import group_pb2 as pb
 from tests.unit.client.kit import Lost, Player, World, t
 
@@ -118,7 +118,7 @@ def test_one_that_names_range_alone_is_refused_by_a_cooperative_group_and_shown_
     group = Group(COOPERATIVE)
     refused = group.world.member(**RANGE)
     group.work(200)
-    assert refused.member.phase is Phase.STOPPED
+    assert refused.member.phase is MembershipPhase.STOPPED
     assert isinstance(refused.machine.failure, FatalError)
     assert refused.machine.failure.code == "INCONSISTENT_GROUP_PROTOCOL"
     assert "assignors=['cooperative-sticky', 'range']" in str(refused.machine.failure)
@@ -129,7 +129,7 @@ def test_a_group_that_follows_neither_refuses_the_default_for_good():
     group = Group({"assignors": ("roundrobin",)})
     refused = group.world.member(**NEW_DEFAULT)
     group.work(500)
-    assert refused.member.phase is Phase.STOPPED
+    assert refused.member.phase is MembershipPhase.STOPPED
     assert refused.machine.failure.code == "INCONSISTENT_GROUP_PROTOCOL"
     assert len(refused.warnings) == REFUSALS_MAX, "the last says that it has stopped"
 

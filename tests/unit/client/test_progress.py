@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from coordinator.client import StaleMember
-from coordinator.client.member.classic.membership import Phase
+from coordinator.client.member.classic.membership import MembershipPhase
 from coordinator.client.settings.configs import ClassicConfig
 from tests.unit.client.kit import Granted, Lost, World, t
 
@@ -21,9 +21,11 @@ def test_a_deadlocked_worker_leaves_after_five_minutes_unless_it_says_otherwise(
     stuck = world.member(heartbeat_interval_ms=1_000)
     world.share(stuck)
     world.advance(FIVE_MINUTES_MS, step_ms=1_000)
-    assert stuck.member.phase is Phase.STABLE, "five minutes, to the millisecond, are allowed"
+    assert stuck.member.phase is MembershipPhase.STABLE, (
+        "five minutes, to the millisecond, are allowed"
+    )
     world.advance(1_000, step_ms=500)
-    assert stuck.member.phase is Phase.IDLE
+    assert stuck.member.phase is MembershipPhase.IDLE
     (reason,) = stuck.left_because
     assert reason == "no progress: no poll for 300001 ms; max_poll_interval_ms is 300000"
     other = world.member()
@@ -53,7 +55,7 @@ def test_work_on_a_long_piece_shows_that_it_goes_on(world):
         busy.alive()
     assert busy.commit({0: 1}) == 1
     world.advance(1_100)
-    assert busy.member.phase is Phase.IDLE
+    assert busy.member.phase is MembershipPhase.IDLE
 
 
 def test_one_that_stands_in_a_long_poll_makes_progress(world):

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import pytest
 
-from coordinator.client.member.classic.membership import Phase
+from coordinator.client.member.classic.membership import MembershipPhase
 from tests.unit.client.kit import World
 
 
@@ -19,7 +19,7 @@ def test_what_a_process_was_to_give_back_is_handed_out_though_it_has_restarted(w
     world.share(before)
     other = world.member()
     world.advance(500)
-    assert before.member.phase is Phase.REVOKING
+    assert before.member.phase is MembershipPhase.REVOKING
     before.kill()
     after = world.member(instance_id="i")
     world.share(after, other)
@@ -43,7 +43,7 @@ def test_the_leader_may_restart_too(world, is_first):
     world.share(first)
     second = world.member(instance_id="j")
     world.advance(500)
-    assert first.member.phase is Phase.REVOKING
+    assert first.member.phase is MembershipPhase.REVOKING
     first.kill()
     second.kill()
     names = ("i", "j") if is_first else ("j", "i")

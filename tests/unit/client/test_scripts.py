@@ -31,8 +31,8 @@ KINDS: dict[type, str] = {
     calls.Join: "join",
     calls.Sync: "sync",
     calls.Beat: "beat",
-    calls.Leave: "leave",
-    calls.CommitOffsets: "commit",
+    calls.LeaveCall: "leave",
+    calls.CommitCall: "commit",
 }
 TURNS_MAX = 10_000
 
@@ -92,7 +92,7 @@ class Player:
         self._now_ms = 0
         self._machine: MemberMachine
         self._actions: list = []
-        self._out: list[calls.Call] = []
+        self._out: list[calls.MemberCall] = []
         self._events: list = []
         self._commits: dict[str, CommitOperation | CoordinatorError] = {}
         self._holdings: dict[str, object] = {}
@@ -153,10 +153,10 @@ class Player:
             case "no-room":
                 failure = calls.Overloaded("full", int(keys["after"]))
             case "refused":
-                failure = calls.Refused("refused", keys["code"])
+                failure = calls.RefusedCall("refused", keys["code"])
             case how:
                 assert how == "unreachable"
-                failure = calls.Unreachable("gone")
+                failure = calls.CallUnanswered("gone")
         self._receive(self._oldest(kind), failure)
 
     def play_waits(self, ms: str, keys: dict[str, str]) -> None:
@@ -262,7 +262,7 @@ class Player:
         """Take all actions that the machine has."""
         while (action := self._machine.next_action(self._now_ms)) is not None:
             match action:
-                case calls.Call():
+                case calls.MemberCall():
                     self._out.append(action)
                 case calls.Cancel(call):
                     self._out.remove(call)
@@ -275,14 +275,14 @@ class Player:
     def _lose_all(self) -> None:
         lost, self._out = self._out, []
         for call in lost:
-            self._machine.handle(calls.Answer(call, calls.Unreachable("hung up")), self._now_ms)
+            self._machine.handle(calls.Answer(call, calls.CallUnanswered("hung up")), self._now_ms)
 
-    def _receive(self, call: calls.Call, result: calls.Result) -> None:
+    def _receive(self, call: calls.MemberCall, result: calls.Result) -> None:
         self._out.remove(call)
         self._machine.handle(calls.Answer(call, result), self._now_ms)
         self._take()
 
-    def _oldest(self, kind: str) -> calls.Call:
+    def _oldest(self, kind: str) -> calls.MemberCall:
         found = [call for call in self._out if KINDS[type(call.request)] == kind]
         assert found, f"no {kind} is out"
         return found[0]
@@ -295,7 +295,7 @@ class Player:
 
     def _told(self, action) -> str:
         match action:
-            case calls.Call(request=request):
+            case calls.MemberCall(request=request):
                 return f"sends {KINDS[type(request)]}"
             case calls.Cancel(call):
                 return f"cancels {KINDS[type(call.request)]}"
@@ -332,7 +332,7 @@ def request_fields(request) -> dict[str, str]:
         case calls.Sync(assignments=assignments):
             shares = [f"{member}:{assigned(data)}" for member, data in sorted(assignments)]
             fields["assignments"] = ";".join(shares) or "-"
-        case calls.CommitOffsets(commit=commit):
+        case calls.CommitCall(commit=commit):
             fields["offsets"] = shown(dict(commit.offsets))
             fields["expected"] = shown(dict(commit.expected))
     return fields
@@ -343,10 +343,10 @@ def assigned(data: bytes) -> str:
     return numbers(assignment.partitions) + ("!" if assignment.user_data == b"gives back" else "")
 
 
-def reply(kind: str, request, keys: dict[str, str]) -> calls.Reply:
+def reply(kind: str, request, keys: dict[str, str]) -> calls.CallReply:
     """The answer that a script gives."""
     code = keys.get("error", "NONE")
-    build: dict[str, Callable[[], calls.Reply]] = {
+    build: dict[str, Callable[[], calls.CallReply]] = {
         "find": lambda: calls.Found(request.address),
         "join": lambda: joined(code, keys),
         "sync": lambda: calls.Synced(code=code, message=code, assignment=share(keys)),
@@ -361,7 +361,7 @@ def joined(code: str, keys: dict[str, str]) -> calls.Joined:
         member_id, _, owned = member.partition(":")
         held, _, generation = owned.partition("@")
         subscription = Subscription(("t",), tuple(partitions(held)), int(generation or -1))
-        members.append(calls.JoinedMember(member_id, None, encode_subscription(subscription)))
+        members.append(calls.GenerationMember(member_id, None, encode_subscription(subscription)))
     return calls.Joined(
         code=code,
         message=code,

@@ -11,9 +11,9 @@ from coordinator.assignors.consumer_protocol import (
     encode_assignment,
     encode_subscription,
 )
-from coordinator.client.member.calls import JoinedMember, Sync, Synced
+from coordinator.client.member.calls import GenerationMember, Sync, Synced
 from coordinator.client.member.classic.assigning import read_assignment, share_out, subscriptions
-from coordinator.client.member.classic.membership import Phase
+from coordinator.client.member.classic.membership import MembershipPhase
 from tests.unit.client.kit import World, t
 
 OURS = Subscription(("t",))
@@ -90,10 +90,10 @@ def test_the_larger_of_two_counts_is_divided_and_the_leader_warns_once(world):
 
 def test_a_leader_names_topics_that_no_member_counts():
     """A member of another library subscribes to a topic and declares no number."""
-    declared = JoinedMember(
+    declared = GenerationMember(
         "ours", None, dict(subscriptions(["range"], OURS, NONE, {"t": 2}))["range"]
     )
-    foreign = JoinedMember("theirs", None, encode_subscription(Subscription(("t", "x"))))
+    foreign = GenerationMember("theirs", None, encode_subscription(Subscription(("t", "x"))))
     division = share_out("range", "ours", {"t": 2}, (declared, foreign))
     given = {m: read_assignment(data).partitions for m, data in division.assignments}
     assert given == {"ours": t(0), "theirs": t(1)}
@@ -106,7 +106,7 @@ def test_counts_that_change_while_the_leaders_assignment_is_under_way_are_divide
     member = world.member()
     member.hold_answers(Sync)
     world.until(lambda: member.letters and isinstance(member.letters[-1].request, Sync))
-    assert member.member.phase is Phase.SYNCING
+    assert member.member.phase is MembershipPhase.SYNCING
     subscribe(member, 3)
     member.release()
     world.until(lambda: held(member) == t(0, 1, 2), polling=(member,))
@@ -137,7 +137,7 @@ def test_topics_that_a_follower_changes_while_it_joins_are_those_it_is_given(wor
     world.until(lambda: len(first.assignment) == 4, polling=(first,))
     second = world.member()
     second.hold_answers(Sync)
-    world.until(lambda: second.member.phase is Phase.SYNCING, polling=(first,))
+    world.until(lambda: second.member.phase is MembershipPhase.SYNCING, polling=(first,))
     second.machine.part.subscribe({"u": 2}, world.now_ms)
     second.release()
     world.until(lambda: {p.topic for p in second.assignment} == {"u"}, polling=(first, second))
@@ -148,8 +148,8 @@ def test_topics_that_change_while_it_joins_a_leader_of_another_library_are_joine
     """A leader of another library does not say which counts it has divided."""
     one = world.member()
     one.hold_answers(Sync)
-    world.until(lambda: one.member.phase is Phase.SYNCING)
+    world.until(lambda: one.member.phase is MembershipPhase.SYNCING)
     one.machine.part.subscribe({"u": 2}, world.now_ms)
     (letter,) = one.letters
     one.receive(letter, Synced(assignment=encode_assignment(Assignment(tuple(t(0, 1))))))
-    assert one.member.phase is Phase.JOINING
+    assert one.member.phase is MembershipPhase.JOINING

@@ -10,15 +10,15 @@ import pytest
 from coordinator.client import RebalanceInProgress, StaleMember, Unavailable
 from coordinator.client.member.calls import (
     Beat,
+    CallUnanswered,
     Code,
-    CommitOffsets,
+    CommitCall,
     Committed,
     FindCoordinator,
     Join,
     Level,
     Overloaded,
     Sync,
-    Unreachable,
 )
 from coordinator.client.member.part import Leaving
 from coordinator.v1 import group_pb2 as pb
@@ -66,7 +66,7 @@ def refuse_connections(player: Player, ms: int) -> None:
     for _ in range(0, ms, 10):
         player.world.advance(10)
         for letter in list(player.letters):
-            letter.fail(Unreachable("connection refused"))
+            letter.fail(CallUnanswered("connection refused"))
 
 
 # --- The log ---
@@ -186,7 +186,7 @@ def test_heartbeats_that_a_loading_node_answers_are_not_told_as_its_return(world
     one = world.member(session_timeout_ms=60_000)
     world.share(one)
     told = len(lines(one))
-    one.hold(CommitOffsets)
+    one.hold(CommitCall)
     one.begin_commit({0: 5})
     for _ in range(100):
         world.advance(100)
@@ -207,7 +207,7 @@ def test_a_coordinator_that_goes_away_later_is_told_of_too(world):
     for _ in range(60):
         world.advance(100)
         for letter in list(one.letters):
-            letter.fail(Unreachable("gone"))
+            letter.fail(CallUnanswered("gone"))
     assert any("coordinator unreachable" in line and "gone" in line for line in warnings(one))
 
 
@@ -220,7 +220,7 @@ def test_a_join_that_waits_for_others_is_no_silence(world):
     assert warnings(one) == []
 
 
-@pytest.mark.parametrize("failure", [Overloaded("full", 100), Unreachable("")])
+@pytest.mark.parametrize("failure", [Overloaded("full", 100), CallUnanswered("")])
 def test_a_coordinator_that_never_serves_is_silence_even_if_one_is_found(world, failure):
     one = world.member()
     one.hold(Join)
@@ -300,7 +300,7 @@ def test_a_refused_member_says_why():
 def test_a_commit_ends_at_its_timeout_and_says_that_no_answer_came(world, held):
     one = world.member()
     world.share(one)
-    (one.hold if held == "request" else one.hold_answers)(CommitOffsets)
+    (one.hold if held == "request" else one.hold_answers)(CommitCall)
     commit = one.begin_commit({0: 1}, timeout_ms=700)
     world.advance(690)
     assert not commit.is_done
@@ -313,9 +313,9 @@ def test_a_commit_ends_at_its_timeout_and_says_that_no_answer_came(world, held):
 def test_a_commit_to_a_coordinator_that_is_gone_says_why(world):
     one = world.member(session_timeout_ms=60_000)
     world.share(one)
-    one.hold(CommitOffsets)
+    one.hold(CommitCall)
     commit = one.begin_commit({0: 1}, timeout_ms=700)
-    one.letter(CommitOffsets).fail(Unreachable("connection refused"))
+    one.letter(CommitCall).fail(CallUnanswered("connection refused"))
     one.hold(FindCoordinator)
     refuse_connections(one, 700)
     assert "within 0.7 s: connection refused" in str(commit.error)

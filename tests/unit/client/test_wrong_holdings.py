@@ -10,7 +10,7 @@ import pytest
 
 from coordinator.assignors import RangeAssignor, TopicPartition
 from coordinator.client import BlockingMember, Member, OffsetAndMetadata
-from coordinator.client.forms import (
+from coordinator.client.validation import (
     addresses_of,
     expected_of,
     manifest_of,

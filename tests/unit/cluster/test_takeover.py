@@ -16,7 +16,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from coordinator.cluster.runner import ClusterRunner, LeadershipCallbacks
 from coordinator.core.ids import ShardId
 from coordinator.storage.coordination import NOBODY, NodeInfo, Session
-from coordinator.storage.log import Ambiguous, Unavailable
+from coordinator.storage.log import Ambiguous, LogUnavailable
 from coordinator.testing.engine.loop import SimulatedLoop
 from tests.unit.storage.memory_coordination import MemoryCoordination
 
@@ -62,7 +62,7 @@ class Wire:
     async def _call(self, name, *arguments):
         trouble = self.troubles.popleft() if self.troubles else "none"
         if trouble == "lost":
-            raise Unavailable("lost")
+            raise LogUnavailable("lost")
         if trouble == "overtaken" and name in ("write", "campaign"):
             await self._cluster.overtake(self.process)
         result = await getattr(self._store, name)(*arguments)
@@ -111,7 +111,7 @@ class Process:
         try:
             await self.join()
             await self.runner.look()
-        except (Unavailable, Ambiguous):
+        except (LogUnavailable, Ambiguous):
             self.runner.begin_anew()
 
 

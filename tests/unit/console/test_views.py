@@ -17,7 +17,7 @@ from coordinator.operator.session_admin import SessionGroup
 from coordinator.testing import VirtualCoordinator
 from coordinator.v1 import cluster_pb2
 from coordinator.v1 import group_pb2 as pb
-from coordinator.web.messages import Request
+from coordinator.web.messages import HttpRequest
 
 PAGE_BYTES = 64 * 1024
 """More than any page of rows has whose names are not long."""
@@ -255,20 +255,20 @@ def test_shards_are_paged_and_those_without_a_leader_counted(coordinator):
 
 @pytest.mark.parametrize("value", ["x", "-1", "1.5", "٣", "9" * 30])
 def test_a_query_that_needs_a_number_says_so(value):
-    request = Request(method="GET", path="/api/nodes", query={"page": [value]})
+    request = HttpRequest(method="GET", path="/api/nodes", query={"page": [value]})
     with pytest.raises(ValueError, match="page is a number"):
         server._number(request, "page")
 
 
 def test_every_file_of_the_page_is_served_with_its_type():
     console = server.Console("127.0.0.1:1", Credentials(), needs_token=False)
-    index = console(Request(method="GET", path="/"))
+    index = console(HttpRequest(method="GET", path="/"))
     assert index.content_type.startswith("text/html")
     for name in ("main.js", "table.js", "console.css"):
-        answer = console(Request(method="GET", path=f"/{name}"))
+        answer = console(HttpRequest(method="GET", path=f"/{name}"))
         assert answer.status is HTTPStatus.OK
         assert answer.content_type.startswith(("text/javascript", "text/css"))
-    assert console(Request(method="GET", path="/../server.py")).status is HTTPStatus.NOT_FOUND
+    assert console(HttpRequest(method="GET", path="/../server.py")).status is HTTPStatus.NOT_FOUND
 
 
 def test_plans_differ_by_why_how_many_and_what_they_cost():

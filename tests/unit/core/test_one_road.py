@@ -11,7 +11,7 @@ import pytest
 from coordinator.core import records
 from coordinator.core.classic import invariants
 from coordinator.core.classic.group import ClassicGroup
-from coordinator.core.classic.member import Member
+from coordinator.core.classic.member import ClassicMember
 from coordinator.core.config import GroupConfig
 from coordinator.core.errors import InvariantViolated
 from coordinator.core.group import GroupState
@@ -36,7 +36,7 @@ def group_of(*member_ids: str, state: GroupState = GroupState.AWAITING_SYNC) -> 
     group = ClassicGroup("g", {}, Counter(), 0)
     for name in member_ids:
         instance_id, _, member_id = name.rpartition("/")
-        member = Member(
+        member = ClassicMember(
             member_id,
             instance_id=instance_id or None,
             client_id="c",

@@ -13,12 +13,12 @@ from coordinator.kafka.headers import read_header
 from coordinator.kafka.schema import request_schema
 from coordinator.runtime.fetch_waits import MOST_BYTES, FetchWaits
 from coordinator.runtime.slices import at_once
-from coordinator.service.calls import Caller
+from coordinator.service.calls import CallingPeer
 from coordinator.service.kafka import dispatch
-from coordinator.service.kafka.addresses import Addresses
+from coordinator.service.kafka.addresses import BrokerAddresses
 from coordinator.service.kafka.authentication import NOBODY_ASKED
 from coordinator.service.kafka.calls import KafkaCall
-from coordinator.service.kafka.requests import ClientSoftware, Context, Request
+from coordinator.service.kafka.requests import ClientSoftware, Context, KafkaRequest
 from coordinator.storage.coordination import NodeInfo
 from tests.kit.kafka import messages
 from tests.unit.service.test_topics import machine
@@ -38,7 +38,7 @@ class Client:
     def __init__(self, desk) -> None:
         self.desk = desk
         self.context = Context(
-            desk.pipeline, Addresses(desk.node, KAFKA), desk.topics, FetchWaits()
+            desk.pipeline, BrokerAddresses(desk.node, KAFKA), desk.topics, FetchWaits()
         )
 
     async def ask(self, api, version, **values):
@@ -46,8 +46,8 @@ class Client:
         header = read_header(data, api, version)
         body = codec.decode(header, data)
         groups = dispatch.HANDLERS[api].groups(body)
-        call = KafkaCall(dispatch.kind_of(api), Caller("127.0.0.1:1", "/127.0.0.1"), groups)
-        request = Request(header, body, call, self.context, ClientSoftware(), NOBODY_ASKED)
+        call = KafkaCall(dispatch.kind_of(api), CallingPeer("127.0.0.1:1", "/127.0.0.1"), groups)
+        request = KafkaRequest(header, body, call, self.context, ClientSoftware(), NOBODY_ASKED)
         answer = await dispatch.answer(request)
         frame = at_once(codec.encode(header, answer))
         correlation_id, message = messages.answer(api, version, frame[4:])
@@ -223,14 +223,16 @@ def test_brokers_are_the_nodes_that_serve_kafkas_clients():
         NodeInfo(3, "h3", 7400, "i", kafka="[::1]:9093"),
         NodeInfo(5, "h5", 7400, "i"),
     ]
-    told = Addresses(View(7, 3, *nodes), "h7:9092")
+    told = BrokerAddresses(View(7, 3, *nodes), "h7:9092")
     assert [(b.node_id, b.host, b.port) for b in told.brokers()] == [
         (3, "::1", 9093),
         (7, "h7", 9092),
     ]
     assert told.controller() == 3
-    assert Addresses(View(7, 5, *nodes), "h7:9092").controller() == 7, "5 serves no Kafka clients"
-    early = Addresses(View(9, -1), "h9:9092")
+    assert BrokerAddresses(View(7, 5, *nodes), "h7:9092").controller() == 7, (
+        "5 serves no Kafka clients"
+    )
+    early = BrokerAddresses(View(9, -1), "h9:9092")
     assert [(b.node_id, b.host, b.port) for b in early.brokers()] == [(9, "h9", 9092)]
 
 

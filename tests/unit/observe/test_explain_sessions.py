@@ -12,10 +12,10 @@ from coordinator.core.session_values.journal import (
     PlannedMove,
     PlanRecord,
     PlanTrigger,
-    Stop,
     StoppedBy,
     TriggerCause,
     Unowned,
+    WorkStop,
 )
 from coordinator.core.session_values.records import PartitionSwitched, Phase, PhaseEntered
 from coordinator.observe import explain_sessions
@@ -32,7 +32,7 @@ FORCED = PartitionSwitched(
     HandoffLine(
         8, "m-\x1b[2J", "simple", "balance", opened_at_ms=1_200, drain_at_ms=1_200,
         forced_at_ms=31_200, ended_at_ms=41_200, outcome=HandoffOutcome.FORCED,
-        stop=Stop(StoppedBy.FORCED, 1_200, 40_200),
+        stop=WorkStop(StoppedBy.FORCED, 1_200, 40_200),
     ),
 )  # fmt: skip
 
@@ -76,7 +76,7 @@ def test_a_plan_shows_how_many_members_had_refused():
 
 
 def test_an_outage_says_how_long_members_rested_and_that_nobody_lost_anything():
-    stop = Stop(StoppedBy.SUSPENDED, earliest_ms=1_000, latest_ms=11_000)
+    stop = WorkStop(StoppedBy.SUSPENDED, earliest_ms=1_000, latest_ms=11_000)
     move = PlannedMove("t", ((0, 1),), "m-a", "m-a", "returned", stop, resumed_at_ms=20_000)
     outage = PlanRecord(
         "g", (PlanTrigger(TriggerCause.FAIL_OVER),), 1, called_at_ms=19_000, made_at_ms=21_000,

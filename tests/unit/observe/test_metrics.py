@@ -14,7 +14,7 @@ from coordinator.core.group import GroupState
 from coordinator.core.records import RETURNED, RebalanceMember, RebalanceRecord
 from coordinator.core.replies import LogEnd
 from coordinator.observe.labels import snake_case
-from coordinator.observe.listed_groups import PRUNE_AT, Listed, ListedGroups
+from coordinator.observe.listed_groups import PRUNE_AT, GroupFilter, ListedGroups
 from coordinator.observe.metrics import Metrics
 from coordinator.service.latency import Latency
 from coordinator.shard.stats import GroupStats, ShardStats, WaitStats
@@ -154,7 +154,7 @@ def test_a_group_that_is_gone_has_no_series_left():
 
 
 def test_groups_that_are_gone_are_dropped_though_nobody_scrapes():
-    listed = ListedGroups(Listed(["*"]), lambda is_wanted: GROUPS)
+    listed = ListedGroups(GroupFilter(["*"]), lambda is_wanted: GROUPS)
     for number in range(3 * PRUNE_AT):
         listed.observe(replace(RECORD, group_id=f"g{number}"))
     listed.observe(replace(RECORD, group_id="billing"))

@@ -12,10 +12,10 @@ from coordinator.core.session_values.journal import (
     PlannedMove,
     PlanRecord,
     PlanTrigger,
-    Stop,
     StoppedBy,
     TriggerCause,
     Unowned,
+    WorkStop,
 )
 from coordinator.core.session_values.records import EndCause, PartitionSwitched, Phase, PhaseEntered
 from coordinator.observe.logs import EventLog
@@ -24,7 +24,7 @@ from coordinator.shard.stats import ShardStats, session_stats
 from tests.unit.core.sessions.kit import GROUP, World, g2, handing_over
 from tests.unit.observe.test_metrics import lines_of
 
-STOP = Stop(StoppedBy.RELEASED, earliest_ms=1_400, latest_ms=1_500)
+STOP = WorkStop(StoppedBy.RELEASED, earliest_ms=1_400, latest_ms=1_500)
 LINE = HandoffLine(
     7, "m-a", "copy", "balance",
     opened_at_ms=1_000, drain_at_ms=1_000, released_at_ms=1_500, ended_at_ms=1_700,

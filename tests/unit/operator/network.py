@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 import grpc
 import pytest
 
-from coordinator.client.transport.surroundings import SURROUNDINGS
+from coordinator.client.transport.process_environment import ENVIRONMENT
 
 
 class Away(grpc.RpcError):
@@ -63,6 +63,6 @@ class _Channel:
 def network():
     """A network without nodes; whatever opens a channel in the test is in it."""
     made = Network({})
-    token = SURROUNDINGS.set(made)
+    token = ENVIRONMENT.set(made)
     yield made
-    SURROUNDINGS.reset(token)
+    ENVIRONMENT.reset(token)

@@ -17,7 +17,7 @@ MEMBER = r.SessionMemberStored(
 )  # fmt: skip
 LINE = j.HandoffLine(
     1 << 40, "m-1", "copy", "balance", 2, 3, 4, 5, 6, 7, 8, j.HandoffOutcome.FORCED,
-    j.Stop(j.StoppedBy.FORCED, 9, 10),
+    j.WorkStop(j.StoppedBy.FORCED, 9, 10),
 )  # fmt: skip
 RECORDS = [
     MEMBER,
@@ -31,7 +31,7 @@ RECORDS = [
     r.PhaseEntered("g", "t", 3, r.Phase.DRAIN, 1, "m-2", 30_000, line=j.HandoffLine(1, "m-1")),
     r.PartitionSwitched("g", "t", 3, "m-2", 9, LINE),
     r.PartitionSwitched("g", "t", 3, line=j.HandoffLine(
-        1, "m-1", opened_at_ms=0, stop=j.Stop(j.StoppedBy.NOT_SEEN, -1, 10)
+        1, "m-1", opened_at_ms=0, stop=j.WorkStop(j.StoppedBy.NOT_SEEN, -1, 10)
     )),
     r.HandoffsEnded("g", (
         r.PartitionSwitched("g", "t", 3, "m-2", 9, LINE),
@@ -42,7 +42,7 @@ RECORDS = [
         "g", (j.PlanTrigger(j.TriggerCause.MEMBER_DIED, "m-1"),), 12, 3, 103, 2, 50_000,
         (("free", 3), ("balance", 1)), (("capacity", 2),),
         (
-            j.PlannedMove("t", ((0, 0), (4, 5)), "m-1", "m-2", "free", j.Stop(
+            j.PlannedMove("t", ((0, 0), (4, 5)), "m-1", "m-2", "free", j.WorkStop(
                 j.StoppedBy.LAST_SEEN, 1, 2
             )),
             j.PlannedMove("t", ((9, 9),), "m-2", "", "no_longer_declared"),

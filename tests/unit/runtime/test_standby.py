@@ -13,12 +13,12 @@ from coordinator.core.requests import CommitOffsets, FetchOffsets, PartitionComm
 from coordinator.runtime.clock import AnchoredClock, RandomIds
 from coordinator.runtime.payloads import PAYLOADS
 from coordinator.runtime.shard_runner import ShardRunner
-from coordinator.runtime.standby import SilentLeaders, Standby, Unreachable
+from coordinator.runtime.standby import LeaderUnreachable, SilentLeaders, Standby
 from coordinator.runtime.watchers import Watchers
 from coordinator.shard.followers import AckPolicy, FetchedEntries, FetchEntries
 from coordinator.shard.shard import Shard
 from coordinator.storage.coordination import NodeInfo
-from coordinator.storage.log import Snapshot
+from coordinator.storage.log import ShardSnapshot
 from coordinator.storage.memory import MemoryLog
 
 pytestmark = pytest.mark.virtual_time
@@ -70,7 +70,7 @@ class Pair:
     async def fetch(self, leader, shard, leader_epoch, offset, min_bytes, max_wait_ms):
         self.asked.append(leader)
         if self.is_cut:
-            raise Unreachable("cut")
+            raise LeaderUnreachable("cut")
         self.calls += 1
         found = await self.leader.fetch(
             FetchEntries(
@@ -157,7 +157,7 @@ async def test_the_same_when_a_snapshot_has_taken_the_place_of_what_it_lacks(pai
     await pair.commit(3)
     shard = pair.leader.shard
     records = tuple(pair.log._read(SHARD, 0).records())
-    await pair.log.write_snapshot(pair.leader.driver._fence, Snapshot(3, 3, records))
+    await pair.log.write_snapshot(pair.leader.driver._fence, ShardSnapshot(3, 3, records))
     assert shard is pair.leader.shard
     assert await pair.promote() == {1, 2, 3}
 

@@ -15,7 +15,7 @@ from coordinator.runtime.clock import AnchoredClock
 from coordinator.runtime.node import Node
 from coordinator.runtime.watchers import Watchers
 from coordinator.service.kafka import dispatch
-from coordinator.service.kafka.addresses import Addresses
+from coordinator.service.kafka.addresses import BrokerAddresses
 from coordinator.service.kafka.connection import KafkaConnection
 from coordinator.service.kafka.listener import KafkaListener
 from coordinator.service.pipeline import Pipeline
@@ -176,7 +176,7 @@ class World:
             guard=guard if asks_sasl else None,
             on_failure=lambda *what: self.failures.append(what),
         )
-        self.listener.context.addresses = Addresses(self.node, "here:9092")
+        self.listener.context.addresses = BrokerAddresses(self.node, "here:9092")
 
     def connect(self, **options) -> Client:
         return Client(self.listener, **options)

@@ -21,7 +21,7 @@ from coordinator.core.session_values.requests import Attach, LeaveKind, SessionL
 from coordinator.core.topics import ReportedTopics, reported_topics
 from coordinator.kafka import apis
 from coordinator.observe.gauges import shard_metrics
-from coordinator.observe.listed_groups import Listed, ListedGroups
+from coordinator.observe.listed_groups import GroupFilter, ListedGroups
 from coordinator.runtime.payloads import PAYLOADS
 from coordinator.runtime.recording import state_hash
 from coordinator.runtime.slices import at_once
@@ -207,7 +207,7 @@ def topics_told(c):
 
 def metrics(c):
     registry = CollectorRegistry()
-    registry.register(ListedGroups(Listed(["*"]), c.shard.group_stats))
+    registry.register(ListedGroups(GroupFilter(["*"]), c.shard.group_stats))
     text = generate_latest(registry).decode()
     assert list(shard_metrics([c.shard.stats()], 0.0, 0.0))
     name = "coordinator_group_members"

@@ -8,7 +8,7 @@ import sys
 
 import grpc
 
-from coordinator.service.grpc.server import CoordinatorServer
+from coordinator.service.grpc.server import GrpcServer
 from tests.kit.serving import running
 
 PROGRAM = """
@@ -33,13 +33,13 @@ def rpc(_):
 
 
 async def test_peers_that_are_gone_in_a_write(caplog, monkeypatch):
-    add = CoordinatorServer.add_services
+    add = GrpcServer.add_services
 
     def and_flood(self, server) -> None:
         add(self, server)
         server.add_generic_rpc_handlers((rpc(server),))
 
-    monkeypatch.setattr(CoordinatorServer, "add_services", and_flood)
+    monkeypatch.setattr(GrpcServer, "add_services", and_flood)
     async with running() as server:
         for _ in range(CLIENTS):
             client = await asyncio.create_subprocess_exec(

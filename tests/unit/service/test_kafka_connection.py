@@ -327,7 +327,7 @@ async def test_a_bug_of_ours_ends_its_connection_and_is_reported(monkeypatch):
     async def fail(request):
         raise ZeroDivisionError("a bug")
 
-    broken = dispatch.Handler(fail)
+    broken = dispatch.ApiHandler(fail)
     monkeypatch.setitem(dispatch.HANDLERS, apis.LIST_GROUPS, broken)
     async with world() as it:
         client, other = it.connect(port=1), it.connect(port=2)
@@ -420,7 +420,7 @@ async def test_a_throttle_time_is_in_the_answer(monkeypatch):
         request.call.throttle_ms = 250
         return {"error_code": 0}
 
-    monkeypatch.setitem(dispatch.HANDLERS, apis.LIST_GROUPS, dispatch.Handler(throttled))
+    monkeypatch.setitem(dispatch.HANDLERS, apis.LIST_GROUPS, dispatch.ApiHandler(throttled))
     async with world() as it:
         answer = await it.connect().ask("ListGroups", 4)
         assert answer.throttle_time.total_seconds() == 0.25

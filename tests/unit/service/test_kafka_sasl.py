@@ -13,7 +13,7 @@ from coordinator.service.kafka.sasl import (
     Presented,
     Sasl,
     SaslFailed,
-    Stage,
+    SaslStage,
 )
 
 BOTH = (Mechanism.PLAIN, Mechanism.OAUTHBEARER)
@@ -57,7 +57,7 @@ def test_a_token_is_read_in_the_form_of_its_mechanism(mechanism, message, presen
     assert sasl.takes_bare_token is bare
     assert sasl.receive(message, bare=bare) == presented
     sasl.succeed(Presented(presented.token), "token:etl")
-    assert sasl.stage is Stage.AUTHENTICATED
+    assert sasl.stage is SaslStage.AUTHENTICATED
     assert not sasl.takes_bare_token
 
 
@@ -89,7 +89,7 @@ def test_a_message_of_another_form_is_refused_and_not_repeated(mechanism, messag
     assert failed.code == AUTHENTICATION_FAILED
     assert words in str(failed)
     assert "secret" not in str(failed)
-    assert sasl.stage is Stage.FAILED
+    assert sasl.stage is SaslStage.FAILED
 
 
 def test_only_what_is_offered_can_be_chosen_and_the_reason_is_given():
@@ -118,7 +118,7 @@ def test_only_what_is_offered_can_be_chosen_and_the_reason_is_given():
 def test_what_is_not_due_is_refused(act):
     sasl = Sasl()
     assert failure(lambda: act(sasl)).code == ILLEGAL_STATE
-    assert sasl.stage is Stage.FAILED
+    assert sasl.stage is SaslStage.FAILED
     assert failure(lambda: sasl.handshake("PLAIN", 1, BOTH)).code == ILLEGAL_STATE
     assert failure(lambda: sasl.receive(PLAIN, bare=False)).code == ILLEGAL_STATE
 
@@ -127,7 +127,7 @@ def test_the_same_principal_authenticates_again_by_either_mechanism():
     sasl = authenticated("token:etl")
     sasl.handshake("OAUTHBEARER", 1, BOTH)
     sasl.succeed(sasl.receive(JWT, bare=False), "token:etl")
-    assert sasl.stage is Stage.AUTHENTICATED
+    assert sasl.stage is SaslStage.AUTHENTICATED
 
 
 def test_another_principal_cannot_take_the_connection_over():
@@ -137,7 +137,7 @@ def test_another_principal_cannot_take_the_connection_over():
     failed = failure(lambda: sasl.succeed(presented, "token:op"))
     assert failed.code == AUTHENTICATION_FAILED
     assert "token:etl" in str(failed)
-    assert sasl.stage is Stage.FAILED
+    assert sasl.stage is SaslStage.FAILED
 
 
 def test_an_authenticated_connection_takes_no_bare_token():
@@ -149,7 +149,7 @@ def test_an_authenticated_connection_takes_no_bare_token():
 def test_who_names_itself_is_authenticated(name):
     sasl = chosen("OAUTHBEARER")
     sasl.succeed(Presented("x", name), "jwt:alice")
-    assert sasl.stage is Stage.AUTHENTICATED
+    assert sasl.stage is SaslStage.AUTHENTICATED
 
 
 @pytest.mark.parametrize("name", ["bob", "cert:alice", "Alice"])
@@ -157,7 +157,7 @@ def test_who_names_somebody_else_is_not(name):
     sasl = chosen("OAUTHBEARER")
     failed = failure(lambda: sasl.succeed(Presented("x", name), "jwt:alice"))
     assert failed.code == AUTHENTICATION_FAILED
-    assert sasl.stage is Stage.FAILED
+    assert sasl.stage is SaslStage.FAILED
 
 
 def test_only_oauthbearer_has_a_message_of_failure():

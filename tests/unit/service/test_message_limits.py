@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from coordinator.core.ids import CallId
 from coordinator.runtime.slices import at_once
-from coordinator.service.bounds import Elsewhere, Items, Text
+from coordinator.service.bounds import Elsewhere, Items, TextLimit
 from coordinator.service.grpc.message_limits import MessageLimits, limits_of
 from coordinator.service.grpc.translate import commands_of, sessions
 from coordinator.service.refusals import VIOLATIONS_MAX, Malformed
@@ -60,7 +60,7 @@ LONG = {
     for name, (kind, way) in WAYS.items()
     if way[-1].type in TEXTS
     for limit in limits_of(way[-1])
-    if isinstance(limit, Text)
+    if isinstance(limit, TextLimit)
 }
 OF_NO_GROUP = {
     "coordinator.v1.FindCoordinatorRequest",
@@ -149,7 +149,7 @@ def test_every_repeated_field_and_every_text_of_every_request_has_a_limit_and_no
         used |= {*field.GetOptions().Extensions[limits_pb2.limits]}
         kinds = {type(limit) for limit in limits_of(field)}
         assert (Items in kinds) == field.is_repeated, field.full_name
-        assert bool(kinds & {Text, Elsewhere}) == (field.type in TEXTS), field.full_name
+        assert bool(kinds & {TextLimit, Elsewhere}) == (field.type in TEXTS), field.full_name
     assert used == {*limits_pb2.Limit.values()} - {limits_pb2.LIMIT_UNSPECIFIED}
 
 

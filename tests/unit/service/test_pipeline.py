@@ -19,14 +19,14 @@ from coordinator.security.guard import Guard
 from coordinator.security.tokens import line_for
 from coordinator.service import calls as kinds
 from coordinator.service.bounds import REASON, Bounds
-from coordinator.service.calls import Call, Caller, Credential
+from coordinator.service.calls import Call, CallingPeer, Credential
 from coordinator.service.pipeline import ALIVE, TIMED_HEARTBEATS, Pipeline
 from coordinator.service.refusals import (
     Denied,
     Exhausted,
     GaveUp,
     Malformed,
-    Unauthenticated,
+    UnauthenticatedCall,
 )
 from coordinator.settings import Settings
 from coordinator.settings.sections import LimitsConfig
@@ -168,8 +168,8 @@ def translated(requests):
     return requests
 
 
-def caller(token: str | None = None) -> Caller:
-    return Caller("peer", "/host", lambda: Credential(token))
+def caller(token: str | None = None) -> CallingPeer:
+    return CallingPeer("peer", "/host", lambda: Credential(token))
 
 
 class Time:
@@ -286,7 +286,7 @@ async def test_a_deletion_whose_caller_goes_away_is_told(monkeypatch):
 async def test_who_does_not_say_who_it_is_is_not_answered():
     async with desk(guard()) as d:
         for token in (None, "guess"):
-            with pytest.raises(Unauthenticated):
+            with pytest.raises(UnauthenticatedCall):
                 await d.ask(d.join(), token=token)
         assert d.pipeline.calls == {("JoinGroup", "UNAUTHENTICATED"): 2}
 
@@ -528,7 +528,7 @@ async def test_a_stream_ends_with_the_token_that_opened_it():
                 secured.replace(authenticator=Authenticator(tokens.parse(""), clock=time))
                 await d.pipeline.admit_message(call.naming(["a-1"]))
 
-        with pytest.raises(Unauthenticated):
+        with pytest.raises(UnauthenticatedCall):
             await live()
         assert d.pipeline.limits.streams == 0
         assert d.pipeline.calls == {
@@ -551,9 +551,9 @@ async def test_a_watcher_sees_the_rebalances_of_groups_that_it_may_read():
         await asyncio.sleep(0)
         secured.replace(authenticator=Authenticator(tokens.parse(line_for("op", "op-secret"))))
         await d.member("a-2", token="op-secret")
-        with pytest.raises(Unauthenticated):
+        with pytest.raises(UnauthenticatedCall):
             await second
-        with pytest.raises(Unauthenticated):
+        with pytest.raises(UnauthenticatedCall):
             await anext(
                 d.pipeline.watch(PlainCall(kinds.WATCH_REBALANCES, caller("etl-secret"), ["b"]))
             )

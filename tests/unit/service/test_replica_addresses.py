@@ -6,7 +6,7 @@ import pytest
 
 from coordinator.core.ids import ShardId
 from coordinator.dial import CannotDial, Credentials
-from coordinator.runtime.standby import Unreachable
+from coordinator.runtime.standby import LeaderUnreachable
 from coordinator.service.grpc.replica_service import Peers
 from coordinator.storage.coordination import NodeInfo
 
@@ -24,6 +24,6 @@ async def test_an_ipv6_address_is_dialled_in_brackets(host, address, monkeypatch
 
     monkeypatch.setattr(Credentials, "open_aio", refuse)
     peers = Peers(2)
-    with pytest.raises(Unreachable):
+    with pytest.raises(LeaderUnreachable):
         await peers.fetch(NodeInfo(1, host, 7_400, "i"), ShardId(0), 1, 0, 1, 10)
     assert dialled == [address]

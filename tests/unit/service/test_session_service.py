@@ -17,7 +17,7 @@ from coordinator.security.authenticator import Authenticator
 from coordinator.security.guard import Guard
 from coordinator.security.tokens import line_for
 from coordinator.service import calls as kinds
-from coordinator.service.calls import Call, Caller, Credential
+from coordinator.service.calls import Call, CallingPeer, Credential
 from coordinator.service.grpc.session_service import FIRST_MESSAGE_S, SessionService
 from coordinator.service.pipeline import Pipeline
 from coordinator.service.refusals import (
@@ -25,7 +25,7 @@ from coordinator.service.refusals import (
     Denied,
     Exhausted,
     GaveUp,
-    Unauthenticated,
+    UnauthenticatedCall,
 )
 from coordinator.settings import Settings
 from coordinator.storage.memory import MemoryLog
@@ -61,7 +61,7 @@ class StreamCall(Call):
     system = "plain"
     caller = groups = None  # Set by each call; properties of `Call`.
 
-    def __init__(self, caller: Caller) -> None:
+    def __init__(self, caller: CallingPeer) -> None:
         super().__init__(kinds.SESSION)
         self.caller, self.groups = caller, ()
 
@@ -119,7 +119,7 @@ class Stream:
         self._may_read = asyncio.Event()
         self._may_read.set()
         self.end: BaseException | None = None
-        self.call = StreamCall(Caller("peer", "/host", lambda: Credential(token)))
+        self.call = StreamCall(CallingPeer("peer", "/host", lambda: Credential(token)))
         self.task = asyncio.create_task(self._run())
 
     async def _run(self) -> None:
@@ -236,7 +236,7 @@ async def test_a_stream_without_a_token_or_a_right_is_ended_with_a_status():
     async with desk(guard()) as d:
         stranger = d.open("wrong")
         await stranger.last()
-        assert isinstance(stranger.end, Unauthenticated)
+        assert isinstance(stranger.end, UnauthenticatedCall)
         other = d.open("etl-secret")
         other.attach("w-a", group="b")
         await other.last()

@@ -16,7 +16,7 @@ from coordinator.core.ids import TOPICS_GROUP, ShardId
 from coordinator.runtime.node import Node
 from coordinator.runtime.payloads import PAYLOADS
 from coordinator.runtime.slices import PART, at_once
-from coordinator.runtime.standby import Unreachable
+from coordinator.runtime.standby import LeaderUnreachable
 from coordinator.runtime.watchers import Watchers
 from coordinator.service import calls as kinds
 from coordinator.service import topics as service_topics
@@ -48,7 +48,7 @@ class Peers:
 
     def _of(self, node) -> Topics:
         if node.node_id in self.silent or node.node_id not in self.topics:
-            raise Unreachable("nothing listens there")
+            raise LeaderUnreachable("nothing listens there")
         return self.topics[node.node_id]
 
 

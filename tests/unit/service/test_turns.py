@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from coordinator.service.admission_queue import Drop
-from coordinator.service.turns import REST_ROUNDS, REST_S, SLICE, SLICE_S, Turns
+from coordinator.service.call_scheduler import REST_ROUNDS, REST_S, SLICE, SLICE_S, CallScheduler
 
 
 class Clock:
@@ -27,7 +27,7 @@ def clock() -> Clock:
     return Clock()
 
 
-def calls(turns: Turns, caller: str, count: int, served: list[str], *, remaining_s=None):
+def calls(turns: CallScheduler, caller: str, count: int, served: list[str], *, remaining_s=None):
     async def call() -> Drop | None:
         drop = await turns.take(caller, "JoinGroup", remaining_s)
         if drop is None:
@@ -38,7 +38,7 @@ def calls(turns: Turns, caller: str, count: int, served: list[str], *, remaining
 
 
 async def test_a_call_that_comes_alone_does_not_wait(clock):
-    turns = Turns(10, clock)
+    turns = CallScheduler(10, clock)
     for _ in range(3 * SLICE):
         clock.now_s += SLICE_S
         taking = turns.take("a", "JoinGroup", None)
@@ -48,7 +48,7 @@ async def test_a_call_that_comes_alone_does_not_wait(clock):
 
 
 async def test_between_two_slices_the_loop_goes_round(clock):
-    turns, served = Turns(100, clock), []
+    turns, served = CallScheduler(100, clock), []
     tasks = calls(turns, "a", 5 * SLICE, served)
     await rounds(1)
     for count in range(1, 5):
@@ -60,7 +60,7 @@ async def test_between_two_slices_the_loop_goes_round(clock):
 
 
 async def test_long_rounds_are_fewer(clock):
-    turns, served = Turns(100, clock), []
+    turns, served = CallScheduler(100, clock), []
     tasks = calls(turns, "a", 3 * SLICE, served)
     await rounds(1)
     assert len(served) == SLICE
@@ -71,7 +71,7 @@ async def test_long_rounds_are_fewer(clock):
 
 
 async def test_a_call_behind_a_burst_is_served_in_the_next_slice_but_one(clock):
-    turns, served = Turns(1_000, clock), []
+    turns, served = CallScheduler(1_000, clock), []
     tasks = calls(turns, "burst", 500, served)
     await rounds(2)
     tasks += calls(turns, "other", 1, served)
@@ -82,7 +82,7 @@ async def test_a_call_behind_a_burst_is_served_in_the_next_slice_but_one(clock):
 
 
 async def test_a_call_that_nobody_waits_for_is_dropped_on_arrival_and_in_line(clock):
-    turns, served = Turns(100, clock), []
+    turns, served = CallScheduler(100, clock), []
     assert await turns.take("a", "JoinGroup", 0.0) is Drop.DEADLINE
     *first, late = calls(turns, "a", SLICE + 1, served, remaining_s=1)
     await rounds(1)
@@ -93,7 +93,7 @@ async def test_a_call_that_nobody_waits_for_is_dropped_on_arrival_and_in_line(cl
 
 
 async def test_clients_that_go_away_while_they_wait_hold_nobody_up(clock):
-    turns, served = Turns(100, clock), []
+    turns, served = CallScheduler(100, clock), []
     tasks = calls(turns, "a", SLICE + 9, served)
     await rounds(1)
     assert turns.waiting == {"JoinGroup": 9}

@@ -12,7 +12,7 @@ import pytest
 from coordinator.cli.main import main
 from coordinator.core.setting import Section, settings_of
 from coordinator.settings import SETTINGS, InvalidSetting, Settings
-from coordinator.settings.forms import SharedStore
+from coordinator.settings.parsers import SharedStore
 
 DEPLOY = Path(__file__).parents[3] / "deploy"
 SECTIONS: list[type[Section]] = [type(getattr(Settings(), it.name)) for it in fields(Settings)]

@@ -7,7 +7,7 @@ import pytest
 
 from coordinator.client.errors import FatalError, Unavailable
 from coordinator.operator import GroupAdmin
-from coordinator.sources.group import asking
+from coordinator.sources.group import retrying
 from tests.unit.operator.network import Away
 
 
@@ -23,8 +23,8 @@ class Denied(Away):
 def calls(monkeypatch):
     """The clock moves by each pause alone; the clients that asked are noted."""
     asked: list[GroupAdmin] = []
-    monkeypatch.setattr(asking.time, "monotonic", lambda: len(asked) * asking.PAUSE_S)
-    monkeypatch.setattr(asking.time, "sleep", lambda _: None)
+    monkeypatch.setattr(retrying.time, "monotonic", lambda: len(asked) * retrying.PAUSE_S)
+    monkeypatch.setattr(retrying.time, "sleep", lambda _: None)
     return asked
 
 
@@ -42,18 +42,18 @@ def answers(calls, *outcomes):
 
 
 def test_a_coordinator_is_said_to_be_silent_within_five_seconds():
-    assert asking.SILENCE_S < 5.0
+    assert retrying.SILENCE_S < 5.0
 
 
 def test_what_the_coordinator_refuses_is_not_asked_again(calls):
     with pytest.raises(FatalError, match=r"PERMISSION_DENIED: .* at one:7400: you may not"):
-        asking.asked("one:7400", "g", None, answers(calls, Denied()))
+        retrying.asked("one:7400", "g", None, answers(calls, Denied()))
     assert len(calls) == 1
 
 
 def test_a_coordinator_that_moves_or_is_away_is_asked_again(calls):
     ask = answers(calls, LookupError("it moves"), Away(), 7)
-    assert asking.asked("one:7400", "g", None, ask) == 7
+    assert retrying.asked("one:7400", "g", None, ask) == 7
     assert len({id(admin) for admin in calls}) == 3  # Each attempt finds the coordinator anew.
 
 
@@ -63,5 +63,5 @@ def test_a_coordinator_that_moves_or_is_away_is_asked_again(calls):
 def test_after_a_minute_the_error_names_address_and_cause(calls, error, told):
     told = f"no answer for 60 s from the coordinator of group g at one:7400: {told}"
     with pytest.raises(Unavailable, match=told):
-        asking.asked("one:7400", "g", None, answers(calls, error))
-    assert len(calls) * asking.PAUSE_S > asking.GIVE_UP_S
+        retrying.asked("one:7400", "g", None, answers(calls, error))
+    assert len(calls) * retrying.PAUSE_S > retrying.GIVE_UP_S

@@ -11,16 +11,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from coordinator.sources import FileLog, LogChanged
-from coordinator.sources.file_stores import Entry as Looked
+from coordinator.sources.file_stores import StoreEntry as Looked
 from coordinator.sources.file_systems import StorePath
 from coordinator.sources.group_files import LONG, MOST_UNREAD, RECENT, GroupFiles
-from coordinator.sources.layout import Listed
+from coordinator.sources.layout import ListedFile
 from coordinator.sources.listing import in_order
 from coordinator.sources.recorded import (
     Base,
-    Entry,
     FileRecord,
     Folded,
+    RecordedEntry,
     RecordUnreadable,
     key_of,
     page_of,
@@ -31,7 +31,7 @@ from tests.unit.sources.memory_documents import MemoryDocuments
 NUMBER = st.integers(0, 2**40)
 KEY = st.integers(0, 2**64 - 1)
 ENTRIES = st.builds(
-    Entry, KEY, st.integers(0, 10**6), st.none() | NUMBER, st.integers(0, 2**32 - 1)
+    RecordedEntry, KEY, st.integers(0, 10**6), st.none() | NUMBER, st.integers(0, 2**32 - 1)
 )
 FOLDED = st.builds(
     Folded,
@@ -41,8 +41,8 @@ FOLDED = st.builds(
 )
 
 
-def entries(first: int, upto: int, partitions: int = 3) -> list[Entry]:
-    return [Entry(key_of(f"part-{n}"), n % partitions, 2, n) for n in range(first, upto)]
+def entries(first: int, upto: int, partitions: int = 3) -> list[RecordedEntry]:
+    return [RecordedEntry(key_of(f"part-{n}"), n % partitions, 2, n) for n in range(first, upto)]
 
 
 def reader(documents: MemoryDocuments) -> GroupFiles:
@@ -58,7 +58,7 @@ def folded(record: FileRecord) -> int:
     return record.count - record.unfolded
 
 
-def append(files: GroupFiles, some: list[Entry]) -> FileRecord:
+def append(files: GroupFiles, some: list[RecordedEntry]) -> FileRecord:
     record = files.known("t", anew=True)
     for _ in range(2):
         if (found := files.append("t", "rows", "3", some)) is not None:
@@ -138,7 +138,7 @@ def test_threads_that_share_a_reader_know_every_file_once():
 
     def look(n: int) -> None:
         for i in range(20):
-            new = Entry(key_of(f"{n}-{i}"), n % 3, 2, i)
+            new = RecordedEntry(key_of(f"{n}-{i}"), n % 3, 2, i)
             while new.key not in shared.known("t", anew=True).keys:
                 shared.append("t", "rows", "3", [new])
 
@@ -154,7 +154,7 @@ def test_too_many_unread_files_are_refused_with_advice():
     files = reader(MemoryDocuments())
     files.known("t")
     with pytest.raises(ValueError, match="have each partition read and committed"):
-        files.append("t", "rows", "3", [Entry(0, 0, 1, 0)] * (MOST_UNREAD + 1))
+        files.append("t", "rows", "3", [RecordedEntry(0, 0, 1, 0)] * (MOST_UNREAD + 1))
 
 
 # --- Folding ----------------------------------------------------------------------------------
@@ -202,7 +202,7 @@ def test_a_fold_that_another_has_done_meanwhile_is_read():
 def test_a_file_that_was_growing_when_it_was_recorded_is_folded_with_its_rows():
     documents = MemoryDocuments()
     one = reader(documents)
-    growing = Entry(key_of("grows"), 0, None, 0)
+    growing = RecordedEntry(key_of("grows"), 0, None, 0)
     append(one, [*entries(0, LONG - 1), growing])
     append(one, [growing._replace(rows=50), *entries(LONG, 2 * RECENT)])
     documents.read = dict.fromkeys(range(3), 3 * RECENT)
@@ -216,9 +216,9 @@ def test_a_file_that_was_growing_when_it_was_recorded_is_folded_with_its_rows():
 # --- A log behind folded files ----------------------------------------------------------------
 
 
-def listed(*names: str) -> list[Listed]:
+def listed(*names: str) -> list[ListedFile]:
     looked = Looked("", False, 1, 1, 1, 0)
-    return [Listed(name, StorePath("", f"/logs/{name}"), looked) for name in names]
+    return [ListedFile(name, StorePath("", f"/logs/{name}"), looked) for name in names]
 
 
 @pytest.fixture

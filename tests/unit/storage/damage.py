@@ -31,7 +31,7 @@ from coordinator.runtime.stores import open_stores
 from coordinator.runtime.watchers import Watchers
 from coordinator.settings import Settings
 from coordinator.storage.folder import DATABASE
-from coordinator.storage.log import CannotOpen, Damaged, Entry, Snapshot
+from coordinator.storage.log import CannotOpen, Damaged, Entry, ShardSnapshot
 from coordinator.storage.marker import MARKER
 from coordinator.storage.sqlite import SqliteLog
 
@@ -63,7 +63,7 @@ async def fill(log: SqliteLog, first: int, last: int) -> None:
             await log.append(fence, entry)
         if n == 1:
             sums = [record(n, number) for number in range(1, last - 2)]
-            await log.write_snapshot(fence, Snapshot(last - 3, last - 3, sums))
+            await log.write_snapshot(fence, ShardSnapshot(last - 3, last - 3, sums))
 
 
 def make(at: Path) -> Folders:

@@ -10,7 +10,7 @@ import apsw
 import pytest
 
 from coordinator.core.ids import ShardId
-from coordinator.storage.log import Ambiguous, CannotOpen, Entry, Snapshot, Unavailable
+from coordinator.storage.log import Ambiguous, CannotOpen, Entry, LogUnavailable, ShardSnapshot
 from coordinator.storage.sqlite import SqliteLog
 from coordinator.storage.store_files import StoreFiles
 from tests.kit.patience import HANG_S
@@ -52,7 +52,7 @@ async def test_appends_are_refused_and_go_on_when_the_disk_is_well_again(tmp_pat
                 log.append(other, entry(1, other, size=30_000)),
                 return_exceptions=True,
             )
-            assert [type(result) for result in results] == [Unavailable, Unavailable]
+            assert [type(result) for result in results] == [LogUnavailable, LogUnavailable]
             assert [result.is_lasting for result in results] == [is_lasting, is_lasting]
             assert "the test broke it" in str(results[0])
         disk.repair()
@@ -82,7 +82,7 @@ async def test_a_store_that_cannot_be_opened_again_for_a_checkpoint_ends_no_writ
             )
             patched.setattr(log._writer, "_open", refuse)
             disk.break_("write", apsw.FullError)
-            with pytest.raises(Unavailable):
+            with pytest.raises(LogUnavailable):
                 await log.append(fence, entry(2, fence))
             # It has looked at the log since, and would have made room.
             async with asyncio.timeout(HANG_S):
@@ -91,7 +91,7 @@ async def test_a_store_that_cannot_be_opened_again_for_a_checkpoint_ends_no_writ
             disk.repair()
         async with asyncio.timeout(HANG_S):
             while True:
-                with contextlib.suppress(Unavailable):  # Until the writer has looked again.
+                with contextlib.suppress(LogUnavailable):  # Until the writer has looked again.
                     await log.append(fence, entry(2, fence))
                     break
         assert (await log.load(fence)).sequence == 2
@@ -113,7 +113,7 @@ async def test_a_sync_that_fails_on_a_disk_that_cannot_be_cut_is_ambiguous(
             await log.append(fence, entry(1, fence))
         disk.repair()
         # Before the doubtful pages are gone nothing else is done.
-        with pytest.raises(Unavailable, match="Input/output error"):
+        with pytest.raises(LogUnavailable, match="Input/output error"):
             await log.append(fence, entry(1, fence))
         monkeypatch.setattr(log._files, "cut_log", lambda size: cut(log._files, size))
         await log.append(fence, entry(1, fence))
@@ -125,11 +125,11 @@ async def test_a_snapshot_that_cannot_be_written_leaves_everything_as_it_was(tmp
         fence = await log.fence(S0)
         await log.append(fence, entry(1, fence))
         disk.break_("write", apsw.FullError)
-        with pytest.raises(Unavailable):
-            await log.write_snapshot(fence, Snapshot(1, 1, [b"sum"]))
+        with pytest.raises(LogUnavailable):
+            await log.write_snapshot(fence, ShardSnapshot(1, 1, [b"sum"]))
         disk.repair()
         assert list((await log.load(fence)).records()) == [b"1" * 10]
-        await log.write_snapshot(fence, Snapshot(1, 1, [b"sum"]))
+        await log.write_snapshot(fence, ShardSnapshot(1, 1, [b"sum"]))
         assert list((await log.load(fence)).records()) == [b"sum"]
 
 

@@ -22,8 +22,8 @@ from coordinator.storage.log import (
     Ambiguous,
     CannotOpen,
     Entry,
-    Snapshot,
-    Unavailable,
+    LogUnavailable,
+    ShardSnapshot,
 )
 from tests.campaigns.faults.stores import EtcdCluster, missing_etcd
 from tests.kit.patience import HANG_S
@@ -56,10 +56,10 @@ async def test_a_store_that_fills_up_is_kept_for_snapshots(etcd, monkeypatch):
     log = await EtcdLog.open(access, prefix="full", shards=SHARDS)
     fence = await log.fence(S0)
     log._quota_bytes = 4 * log.size_bytes + 4_000_000
-    with pytest.raises(Unavailable, match="more than 60% of its quota"):
+    with pytest.raises(LogUnavailable, match="more than 60% of its quota"):
         await fill(log, fence, size=50_000)
     last = (await log.load(fence)).sequence + 1
-    await log.write_snapshot(fence, Snapshot(last - 1, last - 1, [b"sum"]))
+    await log.write_snapshot(fence, ShardSnapshot(last - 1, last - 1, [b"sum"]))
     # etcd compacts after its answer, and counts the pages that this frees at a later write. While
     # appends are refused, the renewals of nodes' sessions are those writes.
     coordination = EtcdCoordination(access, prefix="full")
@@ -68,7 +68,7 @@ async def test_a_store_that_fills_up_is_kept_for_snapshots(etcd, monkeypatch):
     async with asyncio.timeout(HANG_S):
         while True:
             await log.keep_house()
-            with contextlib.suppress(Unavailable, Ambiguous):
+            with contextlib.suppress(LogUnavailable, Ambiguous):
                 await log.append(fence, again)
                 break
             await asyncio.sleep(0.05)
@@ -82,7 +82,7 @@ async def test_the_alarm_of_a_full_store_is_a_refusal_and_not_a_doubt():
     with EtcdCluster("--quota-backend-bytes", "8000000") as cluster:
         async with etcd_log(cluster) as log:
             fence = await log.fence(S0)
-            with pytest.raises(Unavailable, match="database space exceeded"):
+            with pytest.raises(LogUnavailable, match="database space exceeded"):
                 await fill(log, fence, size=100_000)
             alarms = await log._client._repeat("Maintenance", "Alarm", pb.AlarmRequest())
             assert pb.AlarmType.NOSPACE in [alarm.alarm for alarm in alarms.alarms]
@@ -165,7 +165,7 @@ async def test_a_minority_tells_nobody_what_it_believes():
         for number in (1, 2):
             cluster.kill(number)
         for ask in (left.read(S0), left.load(fence), meeting.read()):
-            with pytest.raises((Unavailable, Ambiguous)):
+            with pytest.raises((LogUnavailable, Ambiguous)):
                 await ask
         await left.close()
         await meeting.close()

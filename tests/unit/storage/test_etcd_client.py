@@ -12,7 +12,7 @@ from coordinator.storage.access import StoreAccess
 from coordinator.storage.etcd_api import rpc_pb2 as pb
 from coordinator.storage.etcd_api import rpc_pb2_grpc
 from coordinator.storage.etcd_client import EtcdClient
-from coordinator.storage.log import Ambiguous, Unavailable
+from coordinator.storage.log import Ambiguous, LogUnavailable
 from tests.kit.patience import HANG_S
 
 pytestmark = pytest.mark.integration
@@ -122,7 +122,7 @@ async def test_a_write_is_in_doubt_if_any_endpoint_may_have_carried_it_out():
         with pytest.raises(Ambiguous):
             await client.resolvable(pb.TxnRequest())
         assert (one.calls, two.calls) == (1, 1), "a refusal is the last word"
-        with pytest.raises(Unavailable):
+        with pytest.raises(LogUnavailable):
             await client.resolvable(pb.TxnRequest())
 
 

@@ -14,7 +14,7 @@ from coordinator.shard.effects import TakeOver
 from coordinator.storage import etcd, zookeeper
 from coordinator.storage.etcd import EtcdLog
 from coordinator.storage.etcd_client import failure_of
-from coordinator.storage.log import Ambiguous, Damaged, Fence, TooLarge, Unavailable
+from coordinator.storage.log import Ambiguous, Damaged, Fence, LogUnavailable, TooLarge
 from coordinator.storage.writer import _in_our_words
 from coordinator.storage.zookeeper import ZooKeeperLog
 
@@ -24,10 +24,15 @@ Code = grpc.StatusCode
 @pytest.mark.parametrize(
     ("code", "words", "expected", "is_lasting"),
     [
-        (Code.RESOURCE_EXHAUSTED, "etcdserver: mvcc: database space exceeded", Unavailable, True),
-        (Code.RESOURCE_EXHAUSTED, "etcdserver: too many requests", Unavailable, False),
-        (Code.PERMISSION_DENIED, "etcdserver: permission denied", Unavailable, True),
-        (Code.UNAUTHENTICATED, "etcdserver: invalid auth token", Unavailable, True),
+        (
+            Code.RESOURCE_EXHAUSTED,
+            "etcdserver: mvcc: database space exceeded",
+            LogUnavailable,
+            True,
+        ),
+        (Code.RESOURCE_EXHAUSTED, "etcdserver: too many requests", LogUnavailable, False),
+        (Code.PERMISSION_DENIED, "etcdserver: permission denied", LogUnavailable, True),
+        (Code.UNAUTHENTICATED, "etcdserver: invalid auth token", LogUnavailable, True),
         (Code.INVALID_ARGUMENT, "etcdserver: request is too large", TooLarge, False),
         (Code.UNAVAILABLE, "etcdserver: leader changed", Ambiguous, False),
         (Code.DEADLINE_EXCEEDED, "context deadline exceeded", Ambiguous, False),
@@ -104,13 +109,13 @@ def log(request, monkeypatch):
 
 
 async def test_what_was_never_sent_is_in_our_words(log):
-    with pytest.raises(Unavailable):
-        await attempts(log, Answers(Unavailable("gone")))
+    with pytest.raises(LogUnavailable):
+        await attempts(log, Answers(LogUnavailable("gone")))
 
 
 async def test_what_was_sent_once_without_an_answer_stays_in_doubt(log):
     with pytest.raises(Ambiguous):
-        await attempts(log, Answers(Ambiguous("no answer"), Unavailable("gone")))
+        await attempts(log, Answers(Ambiguous("no answer"), LogUnavailable("gone")))
 
 
 async def test_a_later_attempt_tells_what_an_earlier_one_did(log):

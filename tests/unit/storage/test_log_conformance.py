@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from coordinator.core.ids import ShardId
-from coordinator.storage.log import Entry, Fenced, Snapshot
+from coordinator.storage.log import Entry, Fenced, ShardSnapshot
 
 S0, S1 = ShardId(0), ShardId(1)
 
@@ -79,7 +79,7 @@ async def test_an_old_owner_can_neither_write_nor_read(log):
         log.append(old, entry(2)),
         log.append(old, entry(1)),  # Even what is there already is no longer the old one's to say.
         log.load(old),
-        log.write_snapshot(old, Snapshot(1, 1, [b"s"])),
+        log.write_snapshot(old, ShardSnapshot(1, 1, [b"s"])),
     ):
         with pytest.raises(Fenced):
             await attempt
@@ -122,13 +122,13 @@ async def test_of_appends_at_once_only_the_stale_are_refused(log):
 async def test_a_snapshot_takes_the_place_of_what_it_covers(log):
     fence = await log.fence(S0)
     await write(log, fence, 1, 2, 3)
-    await log.write_snapshot(fence, Snapshot(2, 2, [b"sum"]))
+    await log.write_snapshot(fence, ShardSnapshot(2, 2, [b"sum"]))
     loaded = await log.load(fence)
     assert (loaded.snapshot.sequence, loaded.snapshot.next_offset) == (2, 2)
     assert list(loaded.records()) == [b"sum", b"r3"]
     assert (loaded.sequence, loaded.next_offset) == (3, 3)
     await write(log, fence, 4)
-    await log.write_snapshot(fence, Snapshot(4, 4, [b"more", b"than one"]))
+    await log.write_snapshot(fence, ShardSnapshot(4, 4, [b"more", b"than one"]))
     loaded = await log.load(fence)
     assert list(loaded.records()) == [b"more", b"than one"]
     assert (loaded.sequence, loaded.next_offset) == (4, 4)
@@ -138,7 +138,7 @@ async def test_a_snapshot_takes_the_place_of_what_it_covers(log):
 async def test_an_empty_snapshot_is_one(log):
     fence = await log.fence(S0)
     await write(log, fence, 1, 2)
-    await log.write_snapshot(fence, Snapshot(2, 2, []))
+    await log.write_snapshot(fence, ShardSnapshot(2, 2, []))
     loaded = await log.load(fence)
     assert (list(loaded.records()), loaded.sequence) == ([], 2)
 
@@ -147,15 +147,15 @@ async def test_a_large_snapshot_comes_back_whole(log):
     fence = await log.fence(S0)
     await write(log, fence, 1)
     records = [bytes([n % 251]) * 5_000 for n in range(300)]
-    await log.write_snapshot(fence, Snapshot(1, 1, iter(records)))
+    await log.write_snapshot(fence, ShardSnapshot(1, 1, iter(records)))
     assert list((await log.load(fence)).records()) == records
 
 
 async def test_an_older_snapshot_does_not_replace_a_newer_one(log):
     fence = await log.fence(S0)
     await write(log, fence, 1, 2)
-    await log.write_snapshot(fence, Snapshot(2, 2, [b"new"]))
-    await log.write_snapshot(fence, Snapshot(1, 1, [b"old"]))
+    await log.write_snapshot(fence, ShardSnapshot(2, 2, [b"new"]))
+    await log.write_snapshot(fence, ShardSnapshot(1, 1, [b"old"]))
     assert list((await log.load(fence)).records()) == [b"new"]
 
 
@@ -168,7 +168,7 @@ async def test_appends_go_on_beside_a_snapshot(log):
             await write(log, fence, sequence)
 
     records = [b"x" * 100_000 for _ in range(20)]
-    await asyncio.gather(appends(), log.write_snapshot(fence, Snapshot(1, 1, iter(records))))
+    await asyncio.gather(appends(), log.write_snapshot(fence, ShardSnapshot(1, 1, iter(records))))
     loaded = await log.load(fence)
     assert list(loaded.records()) == records + [b"r%d" % n for n in range(2, 60)]
 
@@ -187,7 +187,7 @@ async def test_a_reader_gets_what_it_does_not_have_yet(log):
         assert (loaded.snapshot, loaded.entries) == (None, [entry(3)])
     for loaded in (await log.load(fence, 3), await log.read(S0, 3)):
         assert (loaded.snapshot, loaded.entries) == (None, [])
-    await log.write_snapshot(fence, Snapshot(2, 2, [b"sum"]))
+    await log.write_snapshot(fence, ShardSnapshot(2, 2, [b"sum"]))
     for loaded in (await log.load(fence, 2), await log.read(S0, 2)):
         assert (loaded.snapshot, loaded.entries) == (None, [entry(3)])
     for loaded in (await log.load(fence, 1), await log.read(S0, 1)):

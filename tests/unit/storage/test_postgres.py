@@ -18,7 +18,7 @@ import psycopg
 import pytest
 
 from coordinator.core.ids import ShardId
-from coordinator.settings.forms import shared_store, without_password
+from coordinator.settings.parsers import shared_store, without_password
 from coordinator.storage import postgres as postgres_module
 from coordinator.storage import postgres_connection
 from coordinator.storage.access import StoreAccess
@@ -28,7 +28,7 @@ from coordinator.storage.log import (
     CannotOpen,
     Entry,
     Fenced,
-    Unavailable,
+    LogUnavailable,
 )
 from coordinator.storage.postgres import PostgresLog
 from coordinator.storage.postgres_connection import Database, Server
@@ -342,7 +342,7 @@ async def test_a_lost_answer_is_ambiguous_and_the_same_entry_can_be_written_agai
                     try:
                         await log.append(fence, entry(2))
                         break
-                    except (Ambiguous, Unavailable):
+                    except (Ambiguous, LogUnavailable):
                         await asyncio.sleep(0.1)
             assert [it.sequence for it in (await log.load(fence)).entries] == [1, 2]
             with pytest.raises(Fenced):
@@ -424,7 +424,7 @@ async def test_a_locked_row_of_one_shard_holds_up_no_other(postgres):
                     log.append(fences[2], entry(sequence)),
                     return_exceptions=True,
                 )
-                assert [type(one) for one in found] == [type(None), Unavailable, type(None)]
+                assert [type(one) for one in found] == [type(None), LogUnavailable, type(None)]
                 assert "another session has locked shard 1" in str(found[1])
                 assert not found[1].is_lasting
         await log.append(fences[1], entry(1))
@@ -468,7 +468,7 @@ async def test_a_node_that_is_frozen_inside_a_change_lets_the_others_go_on(postg
         frozen.execute("SELECT * FROM cluster FOR UPDATE")
         async with asyncio.timeout(HANG_S):
             while True:  # Until the server has ended the transaction that does nothing.
-                with contextlib.suppress(Unavailable, Ambiguous):
+                with contextlib.suppress(LogUnavailable, Ambiguous):
                     session = await other.join(NodeInfo(1, "h", 1, "first"))
                     break
         assert await other.campaign(session) == 1
@@ -629,7 +629,7 @@ async def test_a_renewal_that_another_server_process_answers_finds_the_pooler(
         session = await coordination.join(NodeInfo(1, "h", 1, "first"))
         assert await coordination._renew(session)
         coordination._pid += 1
-        with pytest.raises(Unavailable, match="use session mode"):
+        with pytest.raises(LogUnavailable, match="use session mode"):
             await coordination._renew(session)
         assert await coordination._renew(session)
         await coordination.close()
@@ -717,7 +717,7 @@ async def test_of_two_primaries_the_later_lineage_is_taken_and_the_other_is_told
         assert "two_primaries" in troubles
         own.kill("standby")
         for ask in (store.connect, store.survey):
-            with pytest.raises(Unavailable, match="lineage 1, and lineage 2 has begun"):
+            with pytest.raises(LogUnavailable, match="lineage 1, and lineage 2 has begun"):
                 await asyncio.to_thread(ask)
         assert store.moves == 0
         store.server.watchdog.close()
@@ -900,7 +900,7 @@ async def test_a_change_on_an_older_version_is_not_made(postgres):
         keep(url, "unchanged")
         assert await nodes.campaign(session) == 1
         put_back(url, "unchanged", "cluster")
-        with pytest.raises(Unavailable, match="version 1 after 2"):
+        with pytest.raises(LogUnavailable, match="version 1 after 2"):
             await nodes.write(1, ShardState(S0, 1, 1, (1,), (1,)))
         view = await nodes.read()
         assert log._store.lineage.number == 2

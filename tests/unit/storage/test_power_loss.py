@@ -16,7 +16,7 @@ import pytest
 from coordinator.core.ids import ShardId
 from coordinator.storage import group_commit, schema, writer
 from coordinator.storage.folder import DATABASE
-from coordinator.storage.log import Ambiguous, CannotOpen, Entry, Snapshot, Unavailable
+from coordinator.storage.log import Ambiguous, CannotOpen, Entry, LogUnavailable, ShardSnapshot
 from coordinator.storage.sql_log import read_shard
 from coordinator.storage.sqlite import SqliteLog, SqliteTransaction
 from coordinator.storage.store_files import StoreFiles
@@ -56,7 +56,7 @@ async def work(folder: Path, disk: Disk) -> dict[tuple[int, int], bytes]:
             await asyncio.gather(*(write(fence, sequence) for fence in fences))
             if sequence % 7 == 3:
                 sums = [asked[1, n] for n in range(1, sequence + 1)]
-                await log.write_snapshot(fences[1], Snapshot(sequence, sequence, iter(sums)))
+                await log.write_snapshot(fences[1], ShardSnapshot(sequence, sequence, iter(sums)))
     await log.close()
     return asked
 
@@ -170,7 +170,7 @@ async def work_on_a_bad_disk(folder: Path, disk: Disk) -> dict[tuple[int, int], 
         entry = Entry(sequence, fence.fence_epoch, sequence - 1, (record,))
         if sequence % 3 == 0:
             disk.break_("sync", apsw.IOError, apsw.SQLITE_IOERR_FSYNC)
-            with pytest.raises((Ambiguous, Unavailable)):
+            with pytest.raises((Ambiguous, LogUnavailable)):
                 await log.append(fence, entry)
             disk.repair()
         await log.append(fence, entry)

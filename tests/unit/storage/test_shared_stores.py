@@ -30,8 +30,8 @@ from coordinator.storage.log import (
     Entry,
     Fenced,
     LogError,
-    Snapshot,
-    Unavailable,
+    LogUnavailable,
+    ShardSnapshot,
 )
 from coordinator.storage.zookeeper import ZooKeeperLog
 from coordinator.storage.zookeeper_coordination import ZooKeeperCoordination
@@ -134,7 +134,7 @@ async def answered(ask: Callable[[], Awaitable[Any]]) -> Any:
         while True:
             try:
                 return await ask()
-            except (Ambiguous, Unavailable):
+            except (Ambiguous, LogUnavailable):
                 await asyncio.sleep(0.1)
 
 
@@ -157,7 +157,7 @@ async def test_it_is_all_there_for_the_next_owner(kind, cluster, prefix):
             for attempt in (
                 log.append(old, entry(2)),
                 log.load(old),
-                log.write_snapshot(old, Snapshot(1, 1, [b"s"])),
+                log.write_snapshot(old, ShardSnapshot(1, 1, [b"s"])),
             ):
                 with pytest.raises(Fenced):
                     await attempt
@@ -265,7 +265,7 @@ async def test_an_answer_that_is_lost_is_found_out(kind, cluster, prefix):
                 await asyncio.sleep(0.02)
         assert not appending.done()  # It is written, and the answer does not come.
         proxy.mend()
-        with contextlib.suppress(Ambiguous, Unavailable):
+        with contextlib.suppress(Ambiguous, LogUnavailable):
             await appending
         await persist(log, fence, entry(2))
         assert [e.sequence for e in (await when_readable(log, fence)).entries] == [1, 2]
@@ -349,9 +349,9 @@ async def write_or_find(one, controller_epoch, wanted: ShardState) -> ShardState
         while True:
             try:
                 return (await one.write(controller_epoch, wanted))[0]
-            except (Ambiguous, Unavailable, Conflict):
+            except (Ambiguous, LogUnavailable, Conflict):
                 await asyncio.sleep(0.1)
-                with contextlib.suppress(Unavailable, Ambiguous):
+                with contextlib.suppress(LogUnavailable, Ambiguous):
                     found = (await one.read()).shards.get(wanted.shard)
                     if found is not None and found.leader_epoch == wanted.leader_epoch:
                         return found

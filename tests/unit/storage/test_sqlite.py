@@ -16,7 +16,7 @@ from coordinator.core.ids import ShardId
 from coordinator.storage import writer
 from coordinator.storage.entry import decode, encode
 from coordinator.storage.folder import DATABASE
-from coordinator.storage.log import CannotOpen, Damaged, Entry, Snapshot
+from coordinator.storage.log import CannotOpen, Damaged, Entry, ShardSnapshot
 from coordinator.storage.sqlite import SqliteLog
 from tests.kit.patience import HANG_S
 from tests.unit.storage.conftest import SHARDS, opened
@@ -40,7 +40,7 @@ async def test_it_is_all_there_when_the_log_is_opened_again(tmp_path):
     async with opened(tmp_path) as log:
         fence = await log.fence(S0)
         await write(log, fence, 1, 2, 3)
-        await log.write_snapshot(fence, Snapshot(2, 2, [b"sum"]))
+        await log.write_snapshot(fence, ShardSnapshot(2, 2, [b"sum"]))
     async with opened(tmp_path) as log:
         fence = await log.fence(S0)
         assert fence.fence_epoch == 2
@@ -144,7 +144,7 @@ async def test_a_snapshot_with_a_slice_missing_stops_the_load(tmp_path):
     async with opened(tmp_path) as log:
         fence = await log.fence(S0)
         await write(log, fence, 1)
-        await log.write_snapshot(fence, Snapshot(1, 1, [b"x" * 300_000] * 3))
+        await log.write_snapshot(fence, ShardSnapshot(1, 1, [b"x" * 300_000] * 3))
     change(tmp_path, "DELETE FROM chunk WHERE id = 2")
     async with opened(tmp_path) as log:
         with pytest.raises(Damaged, match="of the 3 slices of snapshot 1, 2 are there"):
@@ -160,9 +160,9 @@ async def test_an_interrupted_snapshot_changes_nothing_and_is_cleared_away(tmp_p
         fence = await log.fence(S0)
         await write(log, fence, 1)
         with pytest.raises(ZeroDivisionError):
-            await log.write_snapshot(fence, Snapshot(1, 1, broken()))
+            await log.write_snapshot(fence, ShardSnapshot(1, 1, broken()))
         assert list((await log.load(fence)).records()) == [b"1" * 10]
-        await log.write_snapshot(fence, Snapshot(1, 1, [b"sum"]))
+        await log.write_snapshot(fence, ShardSnapshot(1, 1, [b"sum"]))
         assert list((await log.load(fence)).records()) == [b"sum"]
     with sqlite3.connect(tmp_path / DATABASE) as connection:
         assert connection.execute("SELECT count(*) FROM chunk").fetchall() == [(1,)]

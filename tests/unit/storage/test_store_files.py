@@ -12,7 +12,7 @@ import pytest
 from coordinator.core.ids import ShardId
 from coordinator.storage import store_files
 from coordinator.storage.folder import DATABASE, LOCK
-from coordinator.storage.log import Ambiguous, Entry, Unavailable
+from coordinator.storage.log import Ambiguous, Entry, LogUnavailable
 from coordinator.storage.marker import MARKER
 from tests.unit.storage.conftest import opened
 
@@ -93,12 +93,12 @@ async def test_nothing_is_acknowledged_any_more(tmp_path, told, what):
         fence = await used(log, folder, copy)
         FOLDER[what](folder, copy)
         for _ in range(3):
-            with pytest.raises(Unavailable, match=str(folder)) as refused:
+            with pytest.raises(LogUnavailable, match=str(folder)) as refused:
                 await log.append(fence, entry(3, fence))
             assert refused.value.is_lasting
-        with pytest.raises(Unavailable):
+        with pytest.raises(LogUnavailable):
             await log.fence(S0)
-        with pytest.raises(Unavailable):
+        with pytest.raises(LogUnavailable):
             await log.load(fence)
     ((event, words),) = told
     assert event == "store_gone"
@@ -135,7 +135,7 @@ async def test_it_goes_on_when_the_same_folder_is_back(tmp_path, told):
     async with opened(folder, on_failure=lambda *trouble: told.append(trouble)) as log:
         fence = await used(log, folder, tmp_path / "copy")
         folder.rename(away)
-        with pytest.raises(Unavailable):
+        with pytest.raises(LogUnavailable):
             await log.append(fence, entry(3, fence))
         away.rename(folder)
         await log.append(fence, entry(3, fence))
@@ -165,7 +165,7 @@ async def test_a_volume_that_is_unmounted(tmp_path, told):
         async with opened(folder, on_failure=lambda *trouble: told.append(trouble)) as log:
             fence = await used(log, folder, tmp_path / "copy")
             assert mount("umount", "-l", str(folder))
-            with pytest.raises(Unavailable, match="volume"):
+            with pytest.raises(LogUnavailable, match="volume"):
                 await log.append(fence, entry(3, fence))
     finally:
         mount("umount", "-l", str(folder))

@@ -16,7 +16,7 @@ from coordinator.spark.announced import (
     batch_of,
     running,
 )
-from coordinator.spark.ranges import BatchRanges, GroupBatch, Range
+from coordinator.spark.ranges import BatchRanges, GroupBatch, OffsetRange
 from coordinator.spark.sinks.protocol import SinkRefused
 
 JAVA = 4_000_000
@@ -29,7 +29,7 @@ def folder(tmp_path, monkeypatch):
 
 
 def batch(end: int, id: str) -> dict:
-    return BatchRanges(1, {0: Range(0, end, -1)}, id).to_offset()
+    return BatchRanges(1, {0: OffsetRange(0, end, -1)}, id).to_offset()
 
 
 def announce(offset: dict, group: str = "g") -> Announcement:

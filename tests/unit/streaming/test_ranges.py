@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from coordinator.sources.base import snapshot_of
 from coordinator.sources.kafka import KafkaTopic
 from coordinator.spark.options import DataLost, StreamOptions
-from coordinator.spark.ranges import BatchRanges, Range, plan, rounded
+from coordinator.spark.ranges import BatchRanges, OffsetRange, plan, rounded
 
 LOGS = st.dictionaries(
     st.integers(0, 20), st.tuples(st.integers(0, 1_000), st.integers(0, 1_000)), max_size=12
@@ -20,7 +20,7 @@ LOGS = st.dictionaries(
 
 @given(LOGS, st.none() | st.integers(1, 5_000))
 def test_a_plan_takes_all_it_may_and_no_row_twice(logs, most):
-    positions = {p: Range(begin, begin, begin) for p, (begin, _) in logs.items()}
+    positions = {p: OffsetRange(begin, begin, begin) for p, (begin, _) in logs.items()}
     ends = {p: begin + rows for p, (begin, rows) in logs.items()}
     planned = plan(positions, ends, most)
     for partition, r in planned.items():
@@ -32,13 +32,13 @@ def test_a_plan_takes_all_it_may_and_no_row_twice(logs, most):
 
 
 def test_partitions_with_little_get_it_all_and_the_others_share():
-    positions = {p: Range(0, 0, -1) for p in range(3)}
+    positions = {p: OffsetRange(0, 0, -1) for p in range(3)}
     planned = plan(positions, {0: 1_000, 1: 10, 2: 1_000}, 110)
     assert {p: r.end for p, r in planned.items()} == {0: 50, 1: 10, 2: 50}
 
 
 def test_where_parts_of_files_are_large_partitions_take_turns():
-    ranges = {p: Range(0, 10, 0) for p in range(5)}
+    ranges = {p: OffsetRange(0, 10, 0) for p in range(5)}
     taken = [set(rounded(ranges, 100, turn, lambda p, r: 60)) for turn in range(5)]
     assert taken == [{0, 1}, {1, 2}, {2, 3}, {3, 4}, {4, 0}]
     assert rounded(ranges, 50, 3, lambda p, r: r.end) == ranges
@@ -47,7 +47,7 @@ def test_where_parts_of_files_are_large_partitions_take_turns():
 
 @given(st.integers(0, 10**6), LOGS)
 def test_ranges_come_back_from_spark_as_they_went(number, logs):
-    batch = BatchRanges(number, {p: Range(b, b + n, b - 1) for p, (b, n) in logs.items()})
+    batch = BatchRanges(number, {p: OffsetRange(b, b + n, b - 1) for p, (b, n) in logs.items()})
     through_spark = json.loads(json.dumps(batch.to_offset()))
     assert BatchRanges.from_offset(through_spark) == batch
 
@@ -182,7 +182,7 @@ def test_words_are_taken_in_any_case():
 
 
 def test_a_batch_is_decoded_as_it_was_encoded():
-    batch = BatchRanges(3, {1: Range(5, 9, 5)}, "id", {1: "mark"}, {1: "stored"})
+    batch = BatchRanges(3, {1: OffsetRange(5, 9, 5)}, "id", {1: "mark"}, {1: "stored"})
     assert BatchRanges.from_offset(batch.to_offset()) == batch
 
 
@@ -196,20 +196,20 @@ class Log:
         return 100
 
 
-def position(stored: dict[int, int], **options) -> Range:
+def position(stored: dict[int, int], **options) -> OffsetRange:
     return StreamOptions("c", "g", Log(), **options).position(
         0, stored.get(0, -1), snapshot_of(Log(), 0)
     )
 
 
 def test_a_query_begins_where_the_group_is_and_else_where_it_was_told():
-    assert position({0: 40}, starting_offsets="latest") == Range(40, 40, 40)
-    assert position({}) == Range(5, 5, -1)
-    assert position({}, starting_offsets="latest") == Range(100, 100, -1)
-    assert position({}, starting_offsets={0: 30}) == Range(30, 30, -1)
-    assert position({}, starting_offsets={1: 30}) == Range(5, 5, -1)
-    assert position({}, starting_offsets={0: 3}) == Range(5, 5, -1)
-    assert position({}, starting_offsets={0: 300}) == Range(100, 100, -1)
+    assert position({0: 40}, starting_offsets="latest") == OffsetRange(40, 40, 40)
+    assert position({}) == OffsetRange(5, 5, -1)
+    assert position({}, starting_offsets="latest") == OffsetRange(100, 100, -1)
+    assert position({}, starting_offsets={0: 30}) == OffsetRange(30, 30, -1)
+    assert position({}, starting_offsets={1: 30}) == OffsetRange(5, 5, -1)
+    assert position({}, starting_offsets={0: 3}) == OffsetRange(5, 5, -1)
+    assert position({}, starting_offsets={0: 300}) == OffsetRange(100, 100, -1)
 
 
 @pytest.mark.parametrize(("stored", "begun"), [(101, 100), (4, 5)])
@@ -217,4 +217,4 @@ def test_rows_that_are_gone_are_a_loss_unless_that_was_allowed(stored, begun):
     words = f"offset {stored} is stored, and its rows are those from 5 to 100"
     with pytest.raises(DataLost, match=words):
         position({0: stored})
-    assert position({0: stored}, fail_on_data_loss=False) == Range(begun, begun, stored)
+    assert position({0: stored}, fail_on_data_loss=False) == OffsetRange(begun, begun, stored)

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from coordinator.assignors import (
-    ClusterView,
+    ClusterMetadata,
     Subscription,
     TopicPartition,
     by_name,
@@ -22,7 +22,7 @@ from coordinator.assignors.consumer_protocol import (
     encode_previous_assignment,
     encode_subscription,
 )
-from coordinator.client.member.calls import JoinedMember
+from coordinator.client.member.calls import GenerationMember
 from coordinator.client.member.classic.declarations import (
     Declaration,
     differences,
@@ -75,7 +75,7 @@ class Division:
 
 
 def share_out(
-    assignor: str, leader_id: str, topics: Mapping[str, int], members: Sequence[JoinedMember]
+    assignor: str, leader_id: str, topics: Mapping[str, int], members: Sequence[GenerationMember]
 ) -> Division:
     """Compute and encode the assignment of every member; done by the leader.
 
@@ -94,7 +94,7 @@ def share_out(
     for member_id, said in declared.items():
         if said.unwanted:
             subscribed[member_id] = replace(subscribed[member_id], unwanted=said.unwanted)
-    shares = by_name(assignor).assign(ClusterView(partitions=counts), subscribed)
+    shares = by_name(assignor).assign(ClusterMetadata(partitions=counts), subscribed)
     divided = {id(one): _digests(one.counts, counts) for one in declared.values()}
     name = {m.member_id: m.instance_id or m.member_id for m in members}
     return Division(

@@ -59,7 +59,7 @@ _FATAL = frozenset(
 )
 
 
-class Phase(Enum):
+class MembershipPhase(Enum):
     """Phase of a member in its group; the transitions are drawn above."""
 
     JOINING = "joining"
@@ -77,7 +77,7 @@ class Membership(ProtocolPart):
 
     def __init__(self, config: ClassicConfig) -> None:
         self.config = config
-        self.phase = Phase.JOINING
+        self.phase = MembershipPhase.JOINING
         self.assigned = _NOTHING
         """The newest assignment, without what is being revoked."""
         self.assignors = AssignorChoice(config.assignors, config.fallback_assignor)
@@ -112,7 +112,7 @@ class Membership(ProtocolPart):
     @property
     def failure(self) -> str:
         """See `ProtocolPart`: until the member is back."""
-        return "" if self.phase is Phase.STOPPED else self._reason
+        return "" if self.phase is MembershipPhase.STOPPED else self._reason
 
     # --- Requests ---
 
@@ -162,15 +162,15 @@ class Membership(ProtocolPart):
         """A Heartbeat of the current generation."""
         return calls.Beat(self.identity())
 
-    def leave_request(self, reason: str) -> calls.Leave | None:
+    def leave_request(self, reason: str) -> calls.LeaveCall | None:
         """A LeaveGroup; None if the group does not know the member."""
-        return calls.Leave(self.identity(), reason) if self.member_id else None
+        return calls.LeaveCall(self.identity(), reason) if self.member_id else None
 
     # --- Answers ---
 
     def joined(self, reply: calls.Joined) -> Next:
         """Take in the answer to a JoinGroup."""
-        if self.phase is not Phase.JOINING:
+        if self.phase is not MembershipPhase.JOINING:
             return Next.GO_ON
         if reply.code == Code.MEMBER_ID_REQUIRED:
             self.member_id = reply.member_id
@@ -187,7 +187,7 @@ class Membership(ProtocolPart):
         self._joined = reply
         self._reason = ""
         self._stopped.clear()
-        self.phase = Phase.SYNCING
+        self.phase = MembershipPhase.SYNCING
         leads = f", as leader of {len(reply.members)}" if self.is_leader else ""
         self.machine.log(
             Level.INFO, f"joined generation {reply.generation}{leads}: {reply.protocol_name}"
@@ -196,7 +196,7 @@ class Membership(ProtocolPart):
 
     def synced(self, reply: calls.Synced, sent_at_ms: int, now_ms: int) -> Next:
         """Take in the answer to a SyncGroup sent at `sent_at_ms`."""
-        if self.phase is not Phase.SYNCING:
+        if self.phase is not MembershipPhase.SYNCING:
             return Next.GO_ON
         if reply.code != Code.NONE:
             return self._refused(reply.code, reply.message)
@@ -208,7 +208,7 @@ class Membership(ProtocolPart):
         taken = self.assigned - assigned
         new = assigned - self.assigned - revoked
         freed = self._claimed - assigned - self.assigned - revoked
-        self.phase = Phase.REVOKING if revoked else Phase.STABLE
+        self.phase = MembershipPhase.REVOKING if revoked else MembershipPhase.STABLE
         self.assigned = assigned - revoked
         news = new if self.assignors.is_cooperative else assigned
         if not self.assignors.is_cooperative:
@@ -225,7 +225,7 @@ class Membership(ProtocolPart):
         if freed or (gives_back and self.assignors.is_cooperative and not (taken or revoked)):
             # Given back since the join, or the process that held them is gone (a static member has
             # restarted, say): they are free, and only this member can have them assigned.
-            self.phase = Phase.JOINING
+            self.phase = MembershipPhase.JOINING
         topics = self.config.topics
         self._read = read
         if self._subscribed != topics.keys() or self._counts_otherwise():
@@ -250,20 +250,20 @@ class Membership(ProtocolPart):
         if self.is_draining:
             self._let_go_of_finished()
         if self.is_in_session and self.assignors.is_cooperative:
-            self.phase = Phase.JOINING
-        elif self.phase is Phase.STABLE:
+            self.phase = MembershipPhase.JOINING
+        elif self.phase is MembershipPhase.STABLE:
             self._revoke(self.assigned, now_ms)
 
     # --- The owner, and time ---
 
     def polled(self, now_ms: int, *, gives_back: bool) -> None:
-        """The owner polls; one that `gives_back` has finished with what it was told to."""
+        """The owner polled; `gives_back`: it released what it was asked to revoke."""
         self.pass_deadlines(now_ms)
         if gives_back and (notified := self.revocations.notified):
             self.machine.log(Level.INFO, f"gives back {spelled(notified)}")
             self._let_go(notified, "it was given back")
-        if self.phase is Phase.IDLE:
-            self.phase = Phase.JOINING
+        if self.phase is MembershipPhase.IDLE:
+            self.phase = MembershipPhase.JOINING
 
     def give_back_partitions(
         self, partitions: frozenset[TopicPartition], now_ms: int, refused: str = ""
@@ -289,7 +289,9 @@ class Membership(ProtocolPart):
         why = f": {refused}" if refused else ""
         self._reason = self._reason or f"{stops}partitions are given back{why}"
         self._let_go(partitions, "it was given back")
-        if self.phase is Phase.STABLE and not (self.assignors.is_cooperative or self.is_draining):
+        if self.phase is MembershipPhase.STABLE and not (
+            self.assignors.is_cooperative or self.is_draining
+        ):
             self._revoke(self.assigned, now_ms)
 
     def subscribe(self, topics: Mapping[str, int], now_ms: int) -> None:
@@ -344,7 +346,7 @@ class Membership(ProtocolPart):
             f"poll: {reason}",
         )
         self._lose(reason, is_told=False)
-        self.phase = Phase.IDLE
+        self.phase = MembershipPhase.IDLE
 
     def unreachable(self, now_ms: int) -> None:
         """Lose everything if no coordinator has answered for a whole session while joining."""
@@ -355,7 +357,7 @@ class Membership(ProtocolPart):
     @property
     def is_between_assignments(self) -> bool:
         """True while a generation is being joined."""
-        return self.phase in (Phase.JOINING, Phase.SYNCING)
+        return self.phase in (MembershipPhase.JOINING, MembershipPhase.SYNCING)
 
     @property
     def session_ends_ms(self) -> int:
@@ -365,7 +367,7 @@ class Membership(ProtocolPart):
     @property
     def is_in_session(self) -> bool:
         """True while the member sends heartbeats."""
-        return self.phase in (Phase.STABLE, Phase.REVOKING)
+        return self.phase in (MembershipPhase.STABLE, MembershipPhase.REVOKING)
 
     def left(self) -> None:
         """Forget member id and generation after the group has been left."""
@@ -374,9 +376,9 @@ class Membership(ProtocolPart):
 
     def stop(self, reason: str) -> None:
         """Stop; partitions still held are lost."""
-        if self.phase is not Phase.STOPPED:
+        if self.phase is not MembershipPhase.STOPPED:
             self._lose(reason, is_told=self.machine.failure is not None)
-            self.phase = Phase.STOPPED
+            self.phase = MembershipPhase.STOPPED
             self._tell(Stopping(reason))
 
     # --- Inside ---
@@ -408,7 +410,7 @@ class Membership(ProtocolPart):
             until_ms = now_ms + self.config.rebalance_timeout_ms // 2
             self.revocations.begin(known, until_ms)
             self._tell(Revoking(self._ledger.current(known), until_ms))
-            self.phase = Phase.REVOKING
+            self.phase = MembershipPhase.REVOKING
             left_ms = until_ms - now_ms
             self.machine.log(
                 Level.INFO, f"revoking {spelled(known)}, to be given back within {left_ms} ms"
@@ -428,10 +430,14 @@ class Membership(ProtocolPart):
             self._tell(Granted(self._ledger.current(returned)))
         if returned == partitions != _NOTHING:
             if self.is_in_session:
-                self.phase = Phase.REVOKING if self.revocations.partitions else Phase.STABLE
+                self.phase = (
+                    MembershipPhase.REVOKING
+                    if self.revocations.partitions
+                    else MembershipPhase.STABLE
+                )
         elif self._may_join_now():
-            self.must_join_again = self.phase is Phase.JOINING
-            self.phase = Phase.JOINING
+            self.must_join_again = self.phase is MembershipPhase.JOINING
+            self.phase = MembershipPhase.JOINING
 
     def _let_go_of_finished(self) -> None:
         """Hold no partition any more that was kept since nobody else took any."""
@@ -449,7 +455,7 @@ class Membership(ProtocolPart):
         return not any(decode_subscription(m.metadata).topics for m in others)
 
     def _may_join_now(self) -> bool:
-        if self.phase is Phase.SYNCING:
+        if self.phase is MembershipPhase.SYNCING:
             return False  # The answer shows that the group has to be told.
         return self.assignors.is_cooperative or not (self.assigned or self.revocations.partitions)
 
@@ -502,7 +508,7 @@ class Membership(ProtocolPart):
         if code in _FATAL:
             self.machine.fail(FatalError(message, code), code)
         elif code == Code.REBALANCE_IN_PROGRESS:
-            self.phase = Phase.JOINING
+            self.phase = MembershipPhase.JOINING
         elif code == Code.UNKNOWN_MEMBER_ID:
             self._lose(code)
             self.left()
@@ -533,5 +539,5 @@ class Membership(ProtocolPart):
             if is_told:
                 self.machine.log(Level.WARNING, f"lost {spelled(lost)}: {reason}")
         self._reason = reason
-        if self.phase is not Phase.STOPPED:
-            self.phase = Phase.JOINING
+        if self.phase is not MembershipPhase.STOPPED:
+            self.phase = MembershipPhase.JOINING

@@ -17,7 +17,7 @@ from coordinator.assignors import TopicPartition
 from coordinator.client.errors import CommitFailed, RebalanceInProgress
 from coordinator.client.member import calls
 from coordinator.client.member.calls import Level, Next
-from coordinator.client.member.classic.membership import Membership, Phase
+from coordinator.client.member.classic.membership import Membership, MembershipPhase
 from coordinator.client.member.classic.schedule import Schedule, timeout_ms
 from coordinator.client.member.events import MemberEvent
 from coordinator.client.member.ledger import FOREVER_MS, MEMBERSHIP, Holding
@@ -47,11 +47,11 @@ class ClassicPart(Membership):
 
     @property
     def is_stopped(self) -> bool:
-        return self.phase is Phase.STOPPED
+        return self.phase is MembershipPhase.STOPPED
 
     @property
     def wants_coordinator(self) -> bool:
-        return self.phase not in (Phase.IDLE, Phase.STOPPED)
+        return self.phase not in (MembershipPhase.IDLE, MembershipPhase.STOPPED)
 
     def state(self) -> str:
         if self.is_between_assignments and not self.machine.discovery.is_connected:
@@ -196,7 +196,7 @@ class ClassicPart(Membership):
             return leave
         return self.config.instance_id is None or self.is_draining
 
-    def _hurry_if_moved(self, phase: Phase, now_ms: int) -> None:
+    def _hurry_if_moved(self, phase: MembershipPhase, now_ms: int) -> None:
         """Take the next step at once if an input has moved the member to another phase."""
         if self.phase is not phase:
             self._schedule.hurry(now_ms)

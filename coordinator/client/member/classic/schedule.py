@@ -12,7 +12,7 @@ from collections.abc import Callable
 from coordinator.client.errors import CoordinatorError, FatalError
 from coordinator.client.member import calls
 from coordinator.client.member.calls import Next
-from coordinator.client.member.classic.membership import Membership, Phase
+from coordinator.client.member.classic.membership import Membership, MembershipPhase
 from coordinator.client.member.retry import MOST_S, BackOff
 from coordinator.client.settings.configs import ClassicConfig
 
@@ -37,7 +37,7 @@ def timeout_ms(request: calls.Request, config: ClassicConfig) -> int:
             return min(config.session_timeout_ms // BEATS_A_SESSION, CALL_TIMEOUT_MS)
         case calls.FindCoordinator():
             return min(config.session_timeout_ms // FINDS_A_SESSION, CALL_TIMEOUT_MS)
-        case calls.Leave():
+        case calls.LeaveCall():
             return LEAVE_TIMEOUT_MS
     return CALL_TIMEOUT_MS
 
@@ -120,11 +120,11 @@ class Schedule:
                 return leave
             self._left()
         match membership.phase:
-            case Phase.JOINING:
+            case MembershipPhase.JOINING:
                 return membership.join(now_ms)
-            case Phase.SYNCING:
+            case MembershipPhase.SYNCING:
                 return membership.sync()
-            case Phase.STABLE | Phase.REVOKING:
+            case MembershipPhase.STABLE | MembershipPhase.REVOKING:
                 return membership.beat()
         self.is_out = False
         return None
@@ -140,7 +140,7 @@ class Schedule:
         self.is_out = False
         after_ms = 0
         match request, result:
-            case (calls.Leave(), _) | (None, _) if self._leaves_because:
+            case (calls.LeaveCall(), _) | (None, _) if self._leaves_because:
                 self._left()
                 todo = Next.GO_ON
             case calls.Join(), calls.Joined():
@@ -167,11 +167,11 @@ class Schedule:
     def _failed(self, result: calls.Result, now_ms: int) -> Next:
         membership = self._membership
         match result:
-            case calls.Broken(error):
+            case calls.BrokenCall(error):
                 membership.machine.fail(error)
-            case calls.Refused(detail, "INVALID_ARGUMENT" as code):
+            case calls.RefusedCall(detail, "INVALID_ARGUMENT" as code):
                 membership.machine.fail(CoordinatorError(detail, code))
-            case calls.Refused(detail, code) if self._is_turned_away(code):
+            case calls.RefusedCall(detail, code) if self._is_turned_away(code):
                 membership.machine.fail(FatalError(detail, code))
             case calls.Dropped() | calls.Overloaded():
                 membership.unreachable(now_ms)
@@ -183,7 +183,7 @@ class Schedule:
 
     def _is_turned_away(self, code: str) -> bool:
         # A token may be about to be renewed: a member of the group stays one for its session.
-        return code != "UNAUTHENTICATED" or self._membership.phase is Phase.JOINING
+        return code != "UNAUTHENTICATED" or self._membership.phase is MembershipPhase.JOINING
 
     def _left(self) -> None:
         self._leaves_because = ""
@@ -191,9 +191,9 @@ class Schedule:
 
     def _step_due(self) -> int | None:
         """Time of the next request; None: one is under way, or there is none to make."""
-        if self.is_out or not self.is_started or self._membership.phase is Phase.STOPPED:
+        if self.is_out or not self.is_started or self._membership.phase is MembershipPhase.STOPPED:
             return None
-        if self._membership.phase is Phase.IDLE and not self._leaves_because:
+        if self._membership.phase is MembershipPhase.IDLE and not self._leaves_because:
             return None
         return self._due_ms
 

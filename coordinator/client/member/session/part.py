@@ -141,7 +141,7 @@ class SessionPart(ProtocolPart):
         stream = self.stream
         stream.turn(now_ms)
         if self._open is not None and stream.is_silent(now_ms):
-            silence = calls.Unreachable("the coordinator does not answer on the stream")
+            silence = calls.CallUnanswered("the coordinator does not answer on the stream")
             self._stream_ended(self._open, silence, now_ms)
         self._pass_events_on()
 
@@ -162,10 +162,10 @@ class SessionPart(ProtocolPart):
             self._awaits_connection = True
             machine.ask(self)
 
-    def received(self, received: calls.Received | calls.StreamEnded, now_ms: int) -> None:
+    def received(self, received: calls.Received | calls.StreamClosed, now_ms: int) -> None:
         if received.stream is not self._open:
             return
-        if isinstance(received, calls.StreamEnded):
+        if isinstance(received, calls.StreamClosed):
             self._stream_ended(received.stream, received.result, now_ms)
             return
         message = cast("pb.SessionResponse", received.message)
@@ -350,9 +350,9 @@ class SessionPart(ProtocolPart):
 
     def _judge_failure(self, result: calls.Result, now_ms: int) -> None:
         match result:
-            case calls.Broken(error):
+            case calls.BrokenCall(error):
                 self.machine.fail(error)
-            case calls.Refused(detail, code) if self._is_turned_away(code):
+            case calls.RefusedCall(detail, code) if self._is_turned_away(code):
                 self.machine.fail(FatalError(detail, code))
             case calls.Unimplemented(detail):
                 self.machine.fail(FatalError(NO_SESSIONS.format(detail)))

@@ -116,8 +116,7 @@ def _hold_grants_back(group: SessionGroup, command: Attach, numbers: Numbers) ->
 
 
 def _waits_without_a_member(group: SessionGroup, command: Attach, now_ms: int) -> bool:
-    """True if a process waits for a name that has no member: others wait for what that one held as
-    well, or the process was silent when it ended, and comes again."""
+    """True if the name is free but reserved for a queued process."""
     queued = group.waiting.get(command.name)
     if queued is None:
         return False

@@ -22,7 +22,7 @@ from coordinator.core.sessions.plan import scheduler
 from coordinator.core.sessions.step import Step
 from coordinator.core.written import Unawaited
 
-Call = Callable[[SessionGroup, Step], None]
+SessionCall = Callable[[SessionGroup, Step], None]
 """Calls for a plan."""
 
 
@@ -108,7 +108,7 @@ def _changed(group: SessionGroup, member: SessionMember, command: Attach) -> lis
 
 def _call_of(
     group: SessionGroup, member: SessionMember, command: Attach, again: list[TopicPartition]
-) -> Call | None:
+) -> SessionCall | None:
     """Call for a plan on a member's return; None: no plan was made without it."""
     record = member.record
     receives = command.ready and not member.is_ready

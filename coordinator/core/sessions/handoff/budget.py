@@ -1,4 +1,4 @@
-"""LoadBounds on the hand-offs that balancing may have open at a time.
+"""Limits on concurrent hand-offs opened for balancing.
 
 At most a tenth of all partitions, 50 at most and 1 at least, are in DRAIN for balancing; and each
 receiving member prepares two at most, not counting those for which it is ready. Leavers, and

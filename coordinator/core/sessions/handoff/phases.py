@@ -33,7 +33,7 @@ from coordinator.core.sessions.step import Step
 from coordinator.core.written import Unawaited
 
 DRAINING = (Phase.DRAIN, Phase.FORCED)
-Decision = PhaseEntered | PartitionSwitched
+HandoffDecision = PhaseEntered | PartitionSwitched
 """Record of what follows for a partition."""
 RETRY_MS = 1_000
 """Time until a record that the log has refused is decided again. One that it could not reach is
@@ -90,7 +90,7 @@ def _delay(group: SessionGroup, partition: TopicPartition, now_ms: int) -> None:
 
 def decide(
     group: SessionGroup, partition: TopicPartition, now_ms: int, numbers: Numbers
-) -> Decision | None:
+) -> HandoffDecision | None:
     """Return the record that the phase of a partition, and what is known of it, call for."""
     handoff = group.handoff(partition)
     is_released = group.partition_state(partition).release is not None
@@ -121,7 +121,7 @@ def _must_stop(group: SessionGroup, partition: TopicPartition) -> bool:
 
 def _decide_prepare(
     group: SessionGroup, partition: TopicPartition, handoff: Handoff, now_ms: int, numbers: Numbers
-) -> Decision | None:
+) -> HandoffDecision | None:
     if group.partition_state(partition).release is not None:
         return to.switch(group, partition, handoff.successor, now_ms, numbers)
     if (handoff.is_ready and budget.may_drain(group, partition)) or (
@@ -139,7 +139,7 @@ def _decide_prepare(
 
 def _decide_drain(
     group: SessionGroup, partition: TopicPartition, handoff: Handoff, now_ms: int, numbers: Numbers
-) -> Decision | None:
+) -> HandoffDecision | None:
     if group.partition_state(partition).release is not None:
         return _pass_on(group, partition, handoff, now_ms, numbers)
     if handoff.is_overdue:
@@ -149,7 +149,7 @@ def _decide_drain(
 
 def _decide_forced(
     group: SessionGroup, partition: TopicPartition, handoff: Handoff, now_ms: int, numbers: Numbers
-) -> Decision | None:
+) -> HandoffDecision | None:
     state = group.partition_state(partition)
     if state.release is not None:
         successor = handoff.successor if state.not_before_ms == NO_TIME else ""
@@ -166,7 +166,7 @@ def _decide_forced(
 
 def _look_for_another(
     group: SessionGroup, partition: TopicPartition, handoff: Handoff
-) -> Decision | None:
+) -> HandoffDecision | None:
     """The successor of a drain is gone, or may not have it any more: the drain goes on."""
     if not handoff.successor or _is_fit(group, partition, handoff):
         return None
@@ -176,7 +176,7 @@ def _look_for_another(
 
 def _decide_copy(
     group: SessionGroup, partition: TopicPartition, handoff: Handoff, now_ms: int, numbers: Numbers
-) -> Decision | None:
+) -> HandoffDecision | None:
     if handoff.is_ready:
         return to.switch(group, partition, handoff.successor, now_ms, numbers)
     if not handoff.is_overdue and _is_fit(group, partition, handoff):
@@ -194,7 +194,7 @@ def _pass_on(
     now_ms: int,
     numbers: Numbers,
     outcome: HandoffOutcome = HandoffOutcome.RELEASED,
-) -> Decision:
+) -> HandoffDecision:
     """The holder of a drain has given the partition up, or is gone."""
     if handoff.phase is Phase.DRAIN and handoff.mode is Mode.COPY:
         successor = handoff.successor
@@ -336,7 +336,9 @@ def remaining_ms(handoff: Handoff, now_ms: int) -> int:
     return max(0, handoff.deadline_ms - now_ms)
 
 
-def _write(group: SessionGroup, partition: TopicPartition, record: Decision, out: Outcome) -> None:
+def _write(
+    group: SessionGroup, partition: TopicPartition, record: HandoffDecision, out: Outcome
+) -> None:
     receiver = record.successor if isinstance(record, PhaseEntered) else record.member_id
     group.note_write_pending((partition,), receiver)
     out.persist(

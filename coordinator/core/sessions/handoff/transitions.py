@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from coordinator.core.ids import NO_OFFSET, NO_TIME, NO_TOKEN, TopicPartition
 from coordinator.core.numbers import Numbers
-from coordinator.core.session_values.journal import HandoffLine, HandoffOutcome, Stop, StoppedBy
+from coordinator.core.session_values.journal import HandoffLine, HandoffOutcome, StoppedBy, WorkStop
 from coordinator.core.session_values.records import PartitionSwitched, Phase, PhaseEntered
 from coordinator.core.sessions.group import SessionGroup
 from coordinator.core.sessions.handoff import successors
@@ -106,7 +106,7 @@ def switch(
     now_ms: int,
     numbers: Numbers,
     outcome: HandoffOutcome = HandoffOutcome.RELEASED,
-    stop: Stop | None = None,
+    stop: WorkStop | None = None,
 ) -> PartitionSwitched:
     """End the holder's token, and begin the successor's if it may be given the partition now.
 
@@ -130,7 +130,7 @@ def _closed(
     handoff: Handoff,
     now_ms: int,
     outcome: HandoffOutcome,
-    stop: Stop | None,
+    stop: WorkStop | None,
 ) -> HandoffLine:
     line = replace(handoff.line, ended_at_ms=now_ms, outcome=outcome)
     if handoff.phase is Phase.COPY:
@@ -142,7 +142,7 @@ def _closed(
     return replace(line, stop=stop, position=group.partition_state(partition).position)
 
 
-def _stop(group: SessionGroup, partition: TopicPartition) -> Stop | None:
+def _stop(group: SessionGroup, partition: TopicPartition) -> WorkStop | None:
     idle_span = group.idle_span(partition)
     return None if idle_span is None else idle_span.stop
 

@@ -276,7 +276,7 @@ class _Choice:
     # --- By weight ---
 
     def _weigh(self) -> None:
-        """Have what moves go where loads are balanced, and more move for that."""
+        """Re-choose targets by weight; move more partitions where that balances loads."""
         granted = {
             (topic, partition): member
             for member, by_topic in self.grants.items()

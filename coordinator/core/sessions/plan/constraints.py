@@ -21,7 +21,7 @@ from coordinator.core.session_values.plans import (
     PlanInput,
     Unplaced,
 )
-from coordinator.core.sessions.plan.kinds import Kinds
+from coordinator.core.sessions.plan.partition_kinds import Kinds
 
 
 @dataclass(slots=True)

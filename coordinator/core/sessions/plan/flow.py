@@ -288,7 +288,7 @@ class _Part:
         return [*above, self.balance] if self.owed < 0 else above
 
     def _route(self, sources_now: Callable[[], list[int]]) -> set[int]:
-        """Route what is too much along shortest paths; returns nodes reached from what is stuck."""
+        """Push surplus along shortest augmenting paths; return nodes reachable from the rest."""
         while sources := sources_now():
             distances = self._distances(sources)
             if not self._augment(sources, distances):

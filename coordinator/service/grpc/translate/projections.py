@@ -66,7 +66,7 @@ _DIFFERS: Exceptions = {
         "left_out": Differs("partitions_left_out"),
     },
     SessionMemberStored: {"leaves": Differs("leaving")},
-    o.MemberRow: {"standing": Differs(encode=_STANDINGS.__getitem__)},
+    o.SessionMemberState: {"standing": Differs(encode=_STANDINGS.__getitem__)},
     o.HandoffRow: {
         "source": Differs("source_member_id"),
         "successor": Differs("successor_member_id"),

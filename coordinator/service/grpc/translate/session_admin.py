@@ -72,7 +72,7 @@ def _described(_: Message, reply: o.SessionGroupReply) -> Work[Message]:
         _add_member(response, row)
         if not number % PART:
             yield
-    tokens: dict[str, o.TopicRow] = {}
+    tokens: dict[str, o.DescribedTopic] = {}
     for topic in reply.topics:
         tokens[topic.topic] = topic
         yield from _add_topic(response, topic)
@@ -92,7 +92,7 @@ def _described(_: Message, reply: o.SessionGroupReply) -> Work[Message]:
     return response
 
 
-def _add_member(response: _Response, row: o.MemberRow) -> None:
+def _add_member(response: _Response, row: o.SessionMemberState) -> None:
     record, kind = row.record, _Response.Member.DESCRIPTOR
     fields = projection(type(record), kind, "incarnation", "lease_ms")(record)
     fields |= projection(type(row), kind, "differing_wishes")(row)
@@ -106,7 +106,7 @@ def _add_member(response: _Response, row: o.MemberRow) -> None:
     )
 
 
-def _add_topic(response: _Response, topic: o.TopicRow) -> Work[None]:
+def _add_topic(response: _Response, topic: o.DescribedTopic) -> Work[None]:
     added = response.topics.add(name=topic.topic, partitions=topic.declared)
     for number, (first, last) in enumerate(_runs(topic), 1):
         holding = added.holdings.add(member_id=topic.holders[first])
@@ -116,7 +116,7 @@ def _add_topic(response: _Response, topic: o.TopicRow) -> Work[None]:
             yield
 
 
-def _runs(topic: o.TopicRow) -> Iterator[tuple[int, int]]:
+def _runs(topic: o.DescribedTopic) -> Iterator[tuple[int, int]]:
     """Partitions with one holder and consecutive tokens, first and last."""
     holders, tokens = topic.holders, topic.tokens
     first = 0
@@ -132,7 +132,7 @@ def _runs(topic: o.TopicRow) -> Iterator[tuple[int, int]]:
             first = partition
 
 
-def _add_handoff(response: _Response, row: o.HandoffRow, topic: o.TopicRow) -> None:
+def _add_handoff(response: _Response, row: o.HandoffRow, topic: o.DescribedTopic) -> None:
     name, partition = row.topic_partition
     response.handoffs.add(
         **projection(type(row), _Response.Handoff.DESCRIPTOR)(row),

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 
 from coordinator.runtime.slices import PART, Work, at_once
 from coordinator.service import bounds
-from coordinator.service.bounds import Parts, Text
+from coordinator.service.bounds import Parts, TextLimit
 from coordinator.service.refusals import Malformed, Violation
 from coordinator.v1 import session_pb2 as pb
 
@@ -168,7 +168,7 @@ def _partition_path(field: str, topic: str, partition: int) -> Parts:
         yield Violation(f"{field}.partition", "must not be negative")
 
 
-def _text(field: str, value: str, text: Text) -> Parts:
+def _text(field: str, value: str, text: TextLimit) -> Parts:
     if len(value) > text.most:
         yield Violation(field, text.words)
     elif "\0" in value:

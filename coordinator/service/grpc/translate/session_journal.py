@@ -8,7 +8,7 @@ from typing import Any
 
 from coordinator.core.events import HandoffJournaled
 from coordinator.core.ids import NO_TIME
-from coordinator.core.session_values.journal import PlannedMove, PlanRecord, Stop, Unowned
+from coordinator.core.session_values.journal import PlannedMove, PlanRecord, Unowned, WorkStop
 from coordinator.core.session_values.records import PartitionSwitched, PhaseEntered
 from coordinator.observe.explain_sessions import explain_handoff, explain_plan, to_of
 from coordinator.service.grpc.translate.projections import message_of, projection
@@ -113,7 +113,7 @@ def _is_since(event: HandoffJournaled, plan: PlanRecord) -> bool:
     return line.opened_at_ms >= (plan.made_at_ms if line.reason else plan.called_at_ms)
 
 
-def _rest(stop: Stop | None, resumed_at_ms: int) -> dict[str, Any]:  # Any: numbers, a code.
+def _rest(stop: WorkStop | None, resumed_at_ms: int) -> dict[str, Any]:  # Any: numbers, a code.
     if stop is None:
         return {"unowned_ms_min": NO_TIME, "unowned_ms_max": NO_TIME}
     shortest_ms, longest_ms = stop.idle_ms(resumed_at_ms)

@@ -41,7 +41,7 @@ class Driven:
         config = config_of("session", "g", {"t": 2}, {"client_id": "c"})
         self.part = SessionPart(config, lambda: random)
         self.machine = MemberMachine(self.part, "g", ["a:1"], lambda: random)
-        self.calls: list[calls.Call] = []
+        self.calls: list[calls.MemberCall] = []
         self.sent: list[pb.SessionRequest] = []
         self.logs: list[str] = []
         self.machine.start(0)
@@ -53,13 +53,13 @@ class Driven:
     def turn(self, now_ms: int) -> None:
         while (action := self.machine.next_action(now_ms)) is not None:
             match action:
-                case calls.Call():
+                case calls.MemberCall():
                     self.calls.append(action)
                 case calls.OpenStream():
                     self.stream = action
                 case calls.Send(_, message):
                     self.sent.append(message)
-                case calls.Log(level, text):
+                case calls.LogMessage(level, text):
                     self.logs.append(f"{level.name} {text}")
 
     def answer(self, result, now_ms: int) -> None:
@@ -158,7 +158,7 @@ def test_all_that_is_lost_for_one_reason_is_one_line(it):
 def test_a_worker_waits_until_it_is_resumed(it):
     begun = it.commit(9_000, [it.holding()], waits=True)
     assert it.calls == []
-    it.machine.received(calls.StreamEnded(it.stream, calls.Unreachable("cut")), 20_000)
+    it.machine.received(calls.StreamClosed(it.stream, calls.CallUnanswered("cut")), 20_000)
     it.turn(60_000)
     assert not begun.is_done, "the time does not count"
     it.answer(calls.Found("a:1"), 60_000)
@@ -193,7 +193,7 @@ def test_a_group_that_has_moved_is_looked_for_at_the_node_that_was_named(it):
     it.receive(100, go_away=gone)
     it.turn(200)
     assert it.calls[-1].request == calls.FindCoordinator("g", "b:2")
-    it.answer(calls.Unreachable("nobody is there"), 300)
+    it.answer(calls.CallUnanswered("nobody is there"), 300)
     it.turn(400)
     assert it.calls[-1].request == calls.FindCoordinator("g", "a:1")
 
@@ -206,7 +206,7 @@ def test_a_redirect_to_an_ipv6_address_is_dialled_in_brackets(it):
 
 def test_a_server_without_session_groups_is_named_with_both_ways_out(it):
     unknown = calls.Unimplemented("Method not found!")
-    it.machine.received(calls.StreamEnded(it.stream, unknown), 100)
+    it.machine.received(calls.StreamClosed(it.stream, unknown), 100)
     it.turn(110)
     told = str(it.machine.failure)
     assert "older version" in told
@@ -217,7 +217,7 @@ def test_a_server_without_session_groups_is_named_with_both_ways_out(it):
 
 def test_messages_of_a_former_stream_are_dropped(it):
     former = it.stream
-    it.machine.received(calls.StreamEnded(former, calls.Unreachable("cut")), 100)
+    it.machine.received(calls.StreamClosed(former, calls.CallUnanswered("cut")), 100)
     lost = pb.SessionResponse(orders=orders_message(2, (0, LOST, 1), based_on=1))
     it.machine.received(calls.Received(former, lost), 150)
     assert it.part.ends_ms(it.holding()) > 160
@@ -242,7 +242,7 @@ def test_a_refusal_for_good_is_the_owners_to_hear(it):
 
 
 def test_a_lease_that_ends_while_a_coordinator_is_looked_for_is_told_at_once(it):
-    it.machine.received(calls.StreamEnded(it.stream, calls.Unreachable("gone")), 7_000)
+    it.machine.received(calls.StreamClosed(it.stream, calls.CallUnanswered("gone")), 7_000)
     it.turn(7_000)
     it.turn(it.machine.next_deadline() or 7_000)
     assert [type(call.request) for call in it.calls] == [calls.FindCoordinator]

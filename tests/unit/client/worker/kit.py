@@ -16,7 +16,7 @@ from collections.abc import AsyncIterator, Callable
 from concurrent.futures import Future
 
 from coordinator.client import Worker
-from coordinator.client.member.calls import FindCoordinator, Found, Join, Unreachable
+from coordinator.client.member.calls import CallUnanswered, FindCoordinator, Found, Join
 from coordinator.client.transport.wire import decode, encode
 from coordinator.client.worker.environment import Environment
 from coordinator.testing import VirtualCoordinator
@@ -247,7 +247,7 @@ class TownLink:
                     await asyncio.get_running_loop().create_future()
                 return decode(response)
         except TimeoutError:
-            return Unreachable("Deadline Exceeded")
+            return CallUnanswered("Deadline Exceeded")
 
     async def close(self) -> None:
         pass

@@ -10,16 +10,16 @@ from coordinator.client.member.events import Granted, Lost, MemberEvent, Revokin
 from coordinator.client.member.ledger import Holding
 from coordinator.client.worker.actions import (
     CancelRun,
-    Drain,
     GiveBack,
-    Leave,
+    LeaveMember,
     Locate,
     Ready,
     Say,
-    Start,
+    StartDrain,
+    StartHandler,
 )
 from coordinator.client.worker.core import WorkerCore
-from coordinator.client.worker.handlers import Function, Handler, Handlers, RunKind
+from coordinator.client.worker.handlers import Function, Handlers, RunKind, TopicHandler
 from coordinator.client.worker.policy import ErrorPolicy, Limits
 
 P = TopicPartition("t", 0)
@@ -48,7 +48,7 @@ class Worked:
     def __init__(self, *hooks: RunKind, is_async: bool = True, **policy) -> None:
         handlers = Handlers()
         policy = {"on_error": "retry", "max_attempts": 5, "after_max_attempts": "release"} | policy
-        handlers.add(None, Handler(nothing, is_async, ErrorPolicy(**policy)))
+        handlers.add(None, TopicHandler(nothing, is_async, ErrorPolicy(**policy)))
         for kind in hooks:
             handlers.add_hook(kind, Function(nothing, is_async))
         self.core = WorkerCore(handlers, Limits())
@@ -70,7 +70,7 @@ class Worked:
                 case Locate(scopes):
                     for scope in scopes:
                         self.core.located(scope, self.stored, max(self.stored, 0), "", now_ms)
-                case Start(run):
+                case StartHandler(run):
                     self.runs.append(run)
                 case GiveBack(scope, refused):
                     self.given_back.append((scope.token, refused))
@@ -78,9 +78,9 @@ class Worked:
                     self.prepared.append((scope.holding.handoff_id, refused))
                 case Say(_, text):
                     self.said.append(text)
-                case CancelRun() | Drain() | Leave():
+                case CancelRun() | StartDrain() | LeaveMember():
                     self.others.append(action)
-                    if isinstance(action, Drain):
+                    if isinstance(action, StartDrain):
                         self.core.draining(now_ms, by_order=self.member.drains_by_order)
 
     def granted(self, token: int, now_ms: int) -> None:
@@ -225,7 +225,7 @@ def test_a_second_stop_leaves_at_once():
     it.at(20)
     assert it.core.scopes == {}, "its handler was told to end"
     it.ended(HANDLER, 30)
-    assert isinstance(it.others[-1], Leave)
+    assert isinstance(it.others[-1], LeaveMember)
 
 
 def test_a_stop_by_order_hands_over_by_itself_after_half_of_the_time():

@@ -48,7 +48,7 @@ def test_after_a_death_partitions_rested_since_their_holder_was_last_heard():
     world.to(15_100)
     plan = plans(world)[-1]
     assert plan.triggers == (j.PlanTrigger(j.TriggerCause.MEMBER_DIED, a.member_id),)
-    stop = j.Stop(j.StoppedBy.LAST_SEEN, 5_000, 7_500)
+    stop = j.WorkStop(j.StoppedBy.LAST_SEEN, 5_000, 7_500)
     assert {move.stop for move in plan.moves} == {stop}
     assert {move.source for move in plan.moves} == {a.member_id}
     given = [("t", p) for m in plan.moves for r in m.partitions for p in range(r[0], r[1] + 1)]
@@ -67,7 +67,7 @@ def test_a_commit_shows_that_its_holder_still_worked():
     a.commit(5, partition)
     world.to(15_100)
     stops = {first: move.stop for move in plans(world)[-1].moves for first, _ in move.partitions}
-    assert stops[partition[1]] == j.Stop(j.StoppedBy.LAST_SEEN, 6_000, 7_500)
+    assert stops[partition[1]] == j.WorkStop(j.StoppedBy.LAST_SEEN, 6_000, 7_500)
 
 
 def test_a_member_that_was_not_heard_by_this_owner():
@@ -94,7 +94,7 @@ def test_a_handoff_by_consent():
     assert (line.released_at_ms, line.ended_at_ms, line.position) == (6_500, 6_500, 70)
     assert line.outcome is j.HandoffOutcome.RELEASED
     assert not line.was_forced
-    assert line.stop == j.Stop(j.StoppedBy.RELEASED, 6_000, 6_500)
+    assert line.stop == j.WorkStop(j.StoppedBy.RELEASED, 6_000, 6_500)
     record = world.group.journal.handoffs[0]
     assert (record.member_id, record.ended_token) == (b.member_id, 2)
 
@@ -122,7 +122,7 @@ def test_a_handoff_by_force():
     assert (line.drain_at_ms, line.forced_at_ms, line.ended_at_ms) == (5_100, 35_100, 45_000)
     assert line.outcome is j.HandoffOutcome.FORCED
     assert line.was_forced
-    assert line.stop == j.Stop(j.StoppedBy.FORCED, 5_100, 45_000)
+    assert line.stop == j.WorkStop(j.StoppedBy.FORCED, 5_100, 45_000)
     del a, partition
 
 
@@ -141,13 +141,13 @@ def test_a_handoff_whose_holder_dies_or_leaves():
     world.to(15_000)
     (line,) = lines(world)
     assert line.outcome is j.HandoffOutcome.HOLDER_DIED
-    assert line.stop == j.Stop(j.StoppedBy.LAST_SEEN, 5_000, 7_500)
+    assert line.stop == j.WorkStop(j.StoppedBy.LAST_SEEN, 5_000, 7_500)
 
     world, a, _, _place = handing_over()
     a.leave("now")
     (line,) = lines(world)
     assert line.outcome is j.HandoffOutcome.HOLDER_LEFT
-    assert line.stop == j.Stop(j.StoppedBy.LEFT, 5_100, 5_100)
+    assert line.stop == j.WorkStop(j.StoppedBy.LEFT, 5_100, 5_100)
 
 
 def test_a_copy_rests_until_its_successor_is_ready():
@@ -256,7 +256,7 @@ def test_a_partition_that_is_given_up_without_an_order_is_counted_from_its_last_
     a.ack(partition)
     world.to(9_200)
     (move,) = [move for plan in plans(world)[1:] for move in plan.moves]
-    assert move.stop == j.Stop(j.StoppedBy.RELEASED, 3_000, 9_000)
+    assert move.stop == j.WorkStop(j.StoppedBy.RELEASED, 3_000, 9_000)
     del b
 
 
@@ -283,7 +283,7 @@ def test_an_outage_is_told_from_the_last_commit_of_a_member_that_lost_its_lease(
     assert (a.active, b.active) == (held, given)
     stops = {move.target: (move.source, move.stop, move.resumed_at_ms) for move in returned(plan)}
     lost = j.StoppedBy.LOST
-    assert stops[a.member_id] == (a.member_id, j.Stop(lost, 5_000, 14_500), 23_000)
+    assert stops[a.member_id] == (a.member_id, j.WorkStop(lost, 5_000, 14_500), 23_000)
     assert plan.unowned.ms_max == 18_000
     assert plan.unowned.partitions == 3
 
@@ -298,7 +298,7 @@ def test_a_member_that_goes_on_with_its_claims_was_suspended_for_the_outage():
     plan = plans(world)[-1]
     (move,) = returned(plan)
     assert (move.source, move.target) == (a.member_id, a.member_id)
-    assert move.stop == j.Stop(j.StoppedBy.SUSPENDED, 1_000, 11_000)
+    assert move.stop == j.WorkStop(j.StoppedBy.SUSPENDED, 1_000, 11_000)
     assert (move.resumed_at_ms, plan.unowned.partitions) == (15_000, 2)
     assert plan.is_return
 
@@ -323,7 +323,7 @@ def test_a_heartbeat_after_a_gap_tells_that_its_member_was_suspended():
     a.beat()
     world.to(13_000)
     (move,) = returned(plans(world)[-1])
-    assert move.stop == j.Stop(j.StoppedBy.SUSPENDED, 5_000, 11_667)
+    assert move.stop == j.WorkStop(j.StoppedBy.SUSPENDED, 5_000, 11_667)
     del b
 
 
@@ -337,7 +337,7 @@ def test_a_member_that_comes_back_without_its_lease_rested_since_it_was_last_hea
     plan = plans(world)[-1]
     assert j.PlanTrigger(j.TriggerCause.MEMBER_BACK, a.member_id) in plan.triggers
     (move,) = returned(plan)
-    assert (move.stop, move.resumed_at_ms) == (j.Stop(j.StoppedBy.LOST, 5_000, 14_000), 14_000)
+    assert (move.stop, move.resumed_at_ms) == (j.WorkStop(j.StoppedBy.LOST, 5_000, 14_000), 14_000)
     assert (plan.unowned.ms_max, plan.unowned.partitions) == (9_000, 2)
     del b
 
@@ -350,7 +350,7 @@ def test_a_heartbeat_without_its_claims_tells_the_same():
     a.beat(held=(), applied=99)
     world.to(16_000)
     (move,) = returned(plans(world)[-1])
-    assert move.stop == j.Stop(j.StoppedBy.LOST, 5_000, 14_000)
+    assert move.stop == j.WorkStop(j.StoppedBy.LOST, 5_000, 14_000)
     del b
 
 
@@ -366,7 +366,7 @@ def test_a_restart_under_a_name_is_told_from_the_leave_to_the_return():
     assert a2.active == held
     (move,) = returned(plan)
     assert (move.source, move.target) == (old_id, a2.member_id)
-    assert (move.stop, move.resumed_at_ms) == (j.Stop(j.StoppedBy.LEFT, 5_000, 5_000), 7_500)
+    assert (move.stop, move.resumed_at_ms) == (j.WorkStop(j.StoppedBy.LEFT, 5_000, 5_000), 7_500)
     assert plan.unowned == j.Unowned(2, 2_500, 5_000, 2_500, 5_000)
     assert plan.is_return
     assert world.group.planning.draft.is_empty

@@ -43,7 +43,7 @@ def describe(world: World) -> o.SessionGroupReply:
     return reply
 
 
-def row_of(world: World, name: str, standing: Standing = Standing.MEMBER) -> o.MemberRow:
+def row_of(world: World, name: str, standing: Standing = Standing.MEMBER) -> o.SessionMemberState:
     rows = describe(world).members
     return next(r for r in rows if r.record.name == name and r.standing is standing)
 

@@ -27,7 +27,7 @@ REST_S = 0.005
 """Longest rest, in seconds, if iterations are long because there is much to do."""
 
 
-class Turns:
+class CallScheduler:
     """Lets expensive calls through in slices, round robin over callers.
 
     Args:

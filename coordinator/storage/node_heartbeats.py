@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import TypeVar
 
 from coordinator.storage.coordination import NodeIdTaken, Session, loop_time_s
-from coordinator.storage.log import Ambiguous, Unavailable
+from coordinator.storage.log import Ambiguous, LogUnavailable
 
 Beat = TypeVar("Beat")
 RENEWALS = 8
@@ -37,7 +37,7 @@ async def renew(session: Session, beat: Callable[[], Awaitable[bool]]) -> None:
         pause_s = session.timeout_s / LOOKS
         await asyncio.sleep(max(due_at - loop_time_s(), pause_s))
         sent_at = loop_time_s()
-        with contextlib.suppress(Unavailable, Ambiguous):
+        with contextlib.suppress(LogUnavailable, Ambiguous):
             if await beat():
                 session.renewed_at = sent_at
             else:
@@ -87,7 +87,7 @@ async def judge_others(
     seen: dict[int, tuple[Beat, float]] = {}  # The beat, and when it was first seen.
     while not session.lost.is_set():
         await asyncio.sleep(session.timeout_s / LOOKS)
-        with contextlib.suppress(Unavailable, Ambiguous):
+        with contextlib.suppress(LogUnavailable, Ambiguous):
             beats = await look()
             now = loop_time_s()
             if now - session.renewed_at > session.timeout_s / 2:

@@ -1,4 +1,4 @@
-"""Arguments of members as people write them: taken in their obvious meaning, or refused.
+"""Validation of members' arguments: taken in their obvious meaning, or refused.
 
 A refusal is a sentence that shows the right form. `TypeError` is for a wrong kind of value,
 `ValueError` for a wrong value.

@@ -1,8 +1,8 @@
-"""The surroundings of a member: what the library takes from the process that it runs in.
+"""What the client library takes from its process: clock, channels, threads, loop.
 
-In production nobody sets them, and a member takes the machine's clock, sockets and a thread for its
-loop. Tests on virtual time (`coordinator.testing`) run many processes on one loop, and set them in
-the context of each. They hold for whatever is made in that context, by whomever.
+In production it is not set, and a member takes the machine's clock, sockets and a thread for its
+loop. Tests on virtual time (`coordinator.testing`) run many processes on one loop, and set one for
+the context of each; it holds for whatever is made in that context.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class ProtocolLoop(Protocol):
         """Give up one use."""
 
 
-class Surroundings(Protocol):
+class ProcessEnvironment(Protocol):
     """See the top of this file."""
 
     def now_ms(self) -> int:
@@ -49,16 +49,16 @@ class Surroundings(Protocol):
         """Have what runs in a context belong to the library, not to its caller."""
 
 
-SURROUNDINGS: contextvars.ContextVar[Surroundings | None] = contextvars.ContextVar(
-    "surroundings", default=None
+ENVIRONMENT: contextvars.ContextVar[ProcessEnvironment | None] = contextvars.ContextVar(
+    "environment", default=None
 )
 
 
 def epoch_ms() -> int:
     """Milliseconds since the epoch; monotonic within a process."""
-    surroundings = SURROUNDINGS.get()
-    if surroundings is not None:
-        return surroundings.now_ms()
+    environment = ENVIRONMENT.get()
+    if environment is not None:
+        return environment.now_ms()
     return _EPOCH_OFFSET_MS + _steady_ns() // 1_000_000
 
 
@@ -109,15 +109,15 @@ def follow(
 
 
 def opener(given: Credentials) -> Credentials:
-    """Return `told`, or what the surroundings open channels with in its place."""
-    surroundings = SURROUNDINGS.get()
-    return given if surroundings is None else surroundings.credentials(given)
+    """Return the credentials, or what the environment opens channels with instead."""
+    environment = ENVIRONMENT.get()
+    return given if environment is None else environment.credentials(given)
 
 
 def library_context() -> contextvars.Context:
     """A copy of the context, for work of the library."""
     context = contextvars.copy_context()
-    surroundings = SURROUNDINGS.get()
-    if surroundings is not None:
-        surroundings.own(context)
+    environment = ENVIRONMENT.get()
+    if environment is not None:
+        environment.own(context)
     return context

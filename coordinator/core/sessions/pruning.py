@@ -1,4 +1,4 @@
-"""Memory that a group gives back: what it knows of partitions that nobody declares any more."""
+"""Removal of what a group knows of partitions that nobody declares any more."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Makers of the members of workers, in either protocol."""
+"""Factories of the members of workers, in either protocol."""
 
 from __future__ import annotations
 

@@ -8,8 +8,8 @@ from collections.abc import Collection
 from typing import get_args
 
 from coordinator.assignors import BUILT_IN
-from coordinator.client.forms import MOST, milliseconds_of, name_of, names_of, whole_of
 from coordinator.client.settings.setting import GroupProtocol, SettingKind
+from coordinator.client.validation import MOST, milliseconds_of, name_of, names_of, whole_of
 
 MAX_CAPACITY = 1_000_000.0
 LEASES = {"fast": 3_000, "standard": 10_000, "patient": 45_000}

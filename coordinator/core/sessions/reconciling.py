@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 from coordinator.core.session_values.requests import SessionHeartbeat
-from coordinator.core.sessions import lease, orders, upkeep
+from coordinator.core.sessions import lease, orders, pruning
 from coordinator.core.sessions.group import SessionGroup
 from coordinator.core.sessions.leave import leaving
 from coordinator.core.sessions.plan import scheduler
@@ -22,23 +22,24 @@ SessionHandler = Callable[[SessionGroup, Any, Step], None]
 
 
 def handle(handler: SessionHandler, group: SessionGroup, command: Any, step: Step) -> None:
-    """Handle one command about one group, settle the group, and note streams that open and end."""
+    """Handle one command, reconcile its group, and note streams that open and end."""
     out, called_ms = step.out, group.planning.requested_at_ms
     opened, ended = len(out.opened), len(out.ended)
     handler(group, command, step)
     is_heartbeat = type(command) is SessionHeartbeat
     if not is_heartbeat or out.writes or group.planning.requested_at_ms != called_ms:
-        settle(group, step)
+        reconcile(group, step)
     for stream_id, group_id, member_id in out.opened[opened:]:
         step.streams[stream_id] = group_id, member_id
     for stream_id, _ in out.ended[ended:]:
         step.streams.pop(stream_id, None)
 
 
-def settle(group: SessionGroup, step: Step) -> None:
+def reconcile(group: SessionGroup, step: Step) -> None:
     """Do what a change of a group calls for."""
     for member_id in group.newcomers:
-        if member_id in group.members:  # From now on, whether or not it has heard of it.
+        if member_id in group.members:
+            # The lease runs from now, even if the member has not been notified.
             lease.renew(group, group.members[member_id], step)
     group.newcomers.clear()
     for member_id, partitions in group.changed_since_sent.items():
@@ -56,7 +57,7 @@ def settle(group: SessionGroup, step: Step) -> None:
         if member is not None and leaving.has_drained(group, member):
             leaving.finish(group, member, step)
     if group.declarations.shrunk and not group.written_partitions and not group.arriving:
-        upkeep.give_back(group)
+        pruning.give_back(group)
     if not group.members:
         scheduler.forget(group)
     state = group.current_state()
