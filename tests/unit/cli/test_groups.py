@@ -20,7 +20,7 @@ from coordinator.core.group import GroupState
 from coordinator.core.sessions.group import SessionGroup
 from coordinator.v1 import admin_pb2 as admin
 from coordinator.v1 import group_pb2 as pb
-from tests.protocol.classic.test_j_offsets import consumer
+from tests.protocol.classic.test_offsets import consumer
 from tests.unit.cli.desk import Desk
 
 T0, T1 = ("t", 0), ("t", 1)

@@ -4,7 +4,7 @@ import pytest
 
 from coordinator.core.errors import InvariantViolated
 from tests.protocol.classic.kit import SUPERSET, Scenario, code
-from tests.protocol.classic.test_d_join_phase import make_group
+from tests.protocol.classic.test_join_phase import make_group
 
 
 @pytest.fixture

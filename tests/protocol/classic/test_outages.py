@@ -9,7 +9,7 @@ from coordinator.printable import printable
 from coordinator.v1 import admin_pb2 as admin
 from coordinator.v1 import group_pb2 as pb
 from tests.protocol.classic.kit import GROUP, partition_codes
-from tests.protocol.classic.test_r_last_work import Group, holding, numbers, parts, span
+from tests.protocol.classic.test_last_work import Group, holding, numbers, parts, span
 
 OUTAGE_MS = 5_500
 """Less than the members' session."""

@@ -4,7 +4,7 @@ or is gone."""
 import pytest
 
 from tests.protocol.classic.kit import SUPERSET, Scenario, code, partition_codes
-from tests.protocol.classic.test_o_slow_log import TIMEOUT, until_done
+from tests.protocol.classic.test_slow_log import TIMEOUT, until_done
 
 LONG = {"srt": 20_000, "rt": 20_000}
 T0 = ("t", 0)

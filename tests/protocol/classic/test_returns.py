@@ -7,7 +7,7 @@ import pytest
 from coordinator.printable import printable
 from coordinator.v1 import admin_pb2 as admin
 from tests.protocol.classic.kit import GROUP, Scenario
-from tests.protocol.classic.test_r_last_work import INTERVAL_MS, SESSION_MS, holding, numbers, parts
+from tests.protocol.classic.test_last_work import INTERVAL_MS, SESSION_MS, holding, numbers, parts
 
 LONG_SESSION_MS = 5 * SESSION_MS
 

@@ -4,7 +4,7 @@ import pytest
 
 from coordinator.assignors.consumer_protocol import Subscription, encode_subscription
 from tests.protocol.classic.kit import Scenario, partition_codes
-from tests.protocol.classic.test_j_offsets import delete_offsets
+from tests.protocol.classic.test_offsets import delete_offsets
 
 T0, U0 = ("t", 0), ("u", 0)
 
