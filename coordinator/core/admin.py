@@ -9,10 +9,10 @@ import sys
 from collections.abc import Callable, Iterable
 from heapq import nsmallest
 
+from coordinator.core.effects import Effects
 from coordinator.core.errors import ErrorCode, Refused
 from coordinator.core.group import Group, GroupState
 from coordinator.core.ids import TOPICS_GROUP
-from coordinator.core.outcome import Outcome
 from coordinator.core.records import GroupDeleted
 from coordinator.core.replies import (
     UNKNOWN_LAG,
@@ -25,7 +25,7 @@ from coordinator.core.requests import DeleteGroup, DescribeGroup, ListGroups, Li
 from coordinator.core.written import AnswerDurable
 
 
-def list_groups(groups: Iterable[Group], command: ListGroups, out: Outcome) -> None:
+def list_groups(groups: Iterable[Group], command: ListGroups, out: Effects) -> None:
     """Answer with the groups that pass all filters; an unknown state or type matches nothing."""
     states = {state.lower() for state in command.states}
     types = {type_.lower() for type_ in command.types}
@@ -91,7 +91,7 @@ _STATES = (
 """States in `ListOrder.STATE`."""
 
 
-def describe_no_group(command: DescribeGroup, out: Outcome) -> None:
+def describe_no_group(command: DescribeGroup, out: Effects) -> None:
     """Answer for a group that does not exist, with state Dead.
 
     Raises:
@@ -102,7 +102,7 @@ def describe_no_group(command: DescribeGroup, out: Outcome) -> None:
     out.reply(command.call_id, DescribeReply(command.group_id, state=GroupState.DEAD.value))
 
 
-def delete_group(group: Group, command: DeleteGroup, out: Outcome) -> None:
+def delete_group(group: Group, command: DeleteGroup, out: Effects) -> None:
     """Delete a group without members, and its offsets.
 
     Raises:
@@ -116,7 +116,7 @@ def delete_group(group: Group, command: DeleteGroup, out: Outcome) -> None:
     out.persist([GroupDeleted(group.group_id)], AnswerDurable(command, DeleteReply(group.group_id)))
 
 
-def answer_durable(done: AnswerDurable, out: Outcome) -> None:
+def answer_durable(done: AnswerDurable, out: Effects) -> None:
     """Answer a request whose records are durable or refused."""
     refused = done.error is not ErrorCode.NONE
     reply = done.request.refusal(Refused(done.error)) if refused else done.reply

@@ -7,9 +7,9 @@ for them gets them, so they may be many; offsets and their metadata go to every 
 from __future__ import annotations
 
 from coordinator.core.context import ShardContext
+from coordinator.core.effects import Effects
 from coordinator.core.errors import ErrorCode, MustWait, Refused
 from coordinator.core.group import Group
-from coordinator.core.outcome import Outcome
 from coordinator.core.records import DocumentStored
 from coordinator.core.replies import DocumentsReply, PutReply
 from coordinator.core.requests import FetchDocuments, PutDocuments
@@ -20,7 +20,7 @@ FETCHED_BYTES = 1 << 20
 
 
 def put_documents(
-    group: Group, command: PutDocuments, now_ms: int, out: Outcome, context: ShardContext
+    group: Group, command: PutDocuments, now_ms: int, out: Effects, context: ShardContext
 ) -> None:
     """Write all documents, or none if a version is not the expected one.
 
@@ -57,7 +57,7 @@ def put_documents(
     out.persist(records, AnswerDurable(command, PutReply(versions=versions)))
 
 
-def fetch_documents(group: Group, command: FetchDocuments, out: Outcome) -> None:
+def fetch_documents(group: Group, command: FetchDocuments, out: Effects) -> None:
     """Answer with durable documents that were written after a version."""
     matching = [
         document
@@ -77,7 +77,7 @@ def fetch_documents(group: Group, command: FetchDocuments, out: Outcome) -> None
     out.reply(command.call_id, DocumentsReply(documents=tuple(sent), document_count=len(matching)))
 
 
-def fetch_from_no_group(command: FetchDocuments, out: Outcome) -> None:
+def fetch_from_no_group(command: FetchDocuments, out: Effects) -> None:
     """Answer for a group that does not exist."""
     out.reply(command.call_id, DocumentsReply())
 

@@ -12,9 +12,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from coordinator.core.config import GroupConfig
+from coordinator.core.effects import Effects
 from coordinator.core.events import ExpirationHeld, GroupRemoved, OffsetsExpired
 from coordinator.core.group import CONSUMER_PROTOCOL_TYPE, Group, GroupState
-from coordinator.core.outcome import Outcome
 from coordinator.core.records import GroupDeleted, OffsetCommitted, OffsetDeleted, Record
 from coordinator.core.written import Unawaited
 
@@ -23,7 +23,7 @@ HELD_AFTER_LOAD_MS = 3_600_000
 
 
 def expire_offsets(
-    groups: Iterable[Group], now_ms: int, out: Outcome, *, config: GroupConfig, loaded_at_ms: int
+    groups: Iterable[Group], now_ms: int, out: Effects, *, config: GroupConfig, loaded_at_ms: int
 ) -> None:
     """Delete expired offsets, and each Empty group that is left with nothing.
 

@@ -10,11 +10,11 @@ from coordinator.core.classic.dormant import DormantGroups
 from coordinator.core.classic.group import ClassicGroup, MembersByHost, ParkedCalls
 from coordinator.core.classic.subscriptions import TopicReader
 from coordinator.core.context import ShardContext
+from coordinator.core.effects import Effects
 from coordinator.core.errors import ErrorCode
 from coordinator.core.events import Event
 from coordinator.core.group import Group, GroupState
 from coordinator.core.ids import NO_TIME
-from coordinator.core.outcome import Outcome
 from coordinator.core.records import (
     DocumentStored,
     GroupDeleted,
@@ -202,7 +202,7 @@ class GroupTable:
             records.append(TokenFloor(self.numbers.durable_token, self.numbers.durable_handoff))
         return records
 
-    def unload(self, error: ErrorCode, out: Outcome) -> None:
+    def unload(self, error: ErrorCode, out: Effects) -> None:
         """Answer every parked call with `error` and forget all groups."""
         for group in self.groups.values():
             if isinstance(group, ClassicGroup):

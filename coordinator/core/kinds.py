@@ -9,10 +9,10 @@ from __future__ import annotations
 from coordinator.core import admin, admission, offsets
 from coordinator.core.classic import join
 from coordinator.core.classic.group import ClassicGroup
+from coordinator.core.effects import Effects
 from coordinator.core.errors import ErrorCode, MustWait, Refused
 from coordinator.core.events import GroupCreated
 from coordinator.core.group_table import GroupTable
-from coordinator.core.outcome import Outcome
 from coordinator.core.requests import DeleteGroup, JoinGroup
 from coordinator.core.rows import Refuse, settled
 from coordinator.core.session_values.operators import SetGroupPolicy
@@ -29,7 +29,7 @@ _attach = settled(attach.attach)
 
 
 def attach_to_classic(
-    table: GroupTable, group: ClassicGroup, command: Attach, now_ms: int, out: Outcome
+    table: GroupTable, group: ClassicGroup, command: Attach, now_ms: int, out: Effects
 ) -> None:
     """Make an Empty classic group one of sessions, with its first member.
 
@@ -48,7 +48,7 @@ def attach_to_classic(
     _attach_to_new(table, table.as_sessions(group, command.group_id, now_ms), command, now_ms, out)
 
 
-def attach_to_none(table: GroupTable, command: Attach, now_ms: int, out: Outcome) -> None:
+def attach_to_none(table: GroupTable, command: Attach, now_ms: int, out: Effects) -> None:
     """Make a session group with its first member.
 
     Raises:
@@ -60,14 +60,14 @@ def attach_to_none(table: GroupTable, command: Attach, now_ms: int, out: Outcome
 
 
 def _attach_to_new(
-    table: GroupTable, group: SessionGroup, command: Attach, now_ms: int, out: Outcome
+    table: GroupTable, group: SessionGroup, command: Attach, now_ms: int, out: Effects
 ) -> None:
     table.groups[group.group_id] = group
     _attach(table, group, command, now_ms, out)
 
 
 def join_session_group(
-    table: GroupTable, group: SessionGroup, command: JoinGroup, now_ms: int, out: Outcome
+    table: GroupTable, group: SessionGroup, command: JoinGroup, now_ms: int, out: Effects
 ) -> None:
     """Make an Empty session group a classic one, with its first member.
 
@@ -84,7 +84,7 @@ def join_session_group(
 
 
 def delete_session_group(
-    table: GroupTable, group: SessionGroup, command: DeleteGroup, now_ms: int, out: Outcome
+    table: GroupTable, group: SessionGroup, command: DeleteGroup, now_ms: int, out: Effects
 ) -> None:
     """Delete a session group without members.
 
@@ -97,7 +97,7 @@ def delete_session_group(
 
 
 def set_policy_of_classic(
-    table: GroupTable, group: ClassicGroup, command: SetGroupPolicy, now_ms: int, out: Outcome
+    table: GroupTable, group: ClassicGroup, command: SetGroupPolicy, now_ms: int, out: Effects
 ) -> None:
     """Set the policy of an Empty classic group, which counts once it is one of sessions.
 
@@ -109,7 +109,7 @@ def set_policy_of_classic(
 
 
 def set_policy_of_none(
-    table: GroupTable, command: SetGroupPolicy, now_ms: int, out: Outcome
+    table: GroupTable, command: SetGroupPolicy, now_ms: int, out: Effects
 ) -> None:
     """Make a session group with a policy, for members that are to come.
 
@@ -123,7 +123,7 @@ def set_policy_of_none(
 
 
 def commit_written(
-    table: GroupTable, group: ClassicGroup, done: OffsetsWritten, _now_ms: int, out: Outcome
+    table: GroupTable, group: ClassicGroup, done: OffsetsWritten, _now_ms: int, out: Effects
 ) -> None:
     """Answer a commit; a group that was created for it goes if the log has refused it."""
     offsets.offsets_written(done, out)

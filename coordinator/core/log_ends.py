@@ -10,15 +10,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from coordinator.core.effects import Effects
 from coordinator.core.errors import ErrorCode, Refused
 from coordinator.core.group import Group, GroupState
-from coordinator.core.outcome import Outcome
 from coordinator.core.replies import ListLogEndsReply, LogEnd, ReportLogEndsReply
 from coordinator.core.requests import ListLogEnds, ReportLogEnds
 from coordinator.core.session_values.requests import ReportedLog
 
 
-def take_in(group: Group, command: ReportLogEnds, now_ms: int, out: Outcome) -> None:
+def take_in(group: Group, command: ReportLogEnds, now_ms: int, out: Effects) -> None:
     """Store the ends that a member reports. Unlike a heartbeat it does not extend the session."""
     store(group, command.ends, now_ms)
     out.reply(command.call_id, ReportLogEndsReply())
@@ -38,7 +38,7 @@ def store(group: Group, logs: Iterable[ReportedLog], now_ms: int) -> None:
         group.log_ends[key] = LogEnd(topic, partition, end, now_ms, sum(begin), committed, is_short)
 
 
-def list_all(group: Group, command: ListLogEnds, out: Outcome) -> None:
+def list_all(group: Group, command: ListLogEnds, out: Effects) -> None:
     """Answer with all known ends.
 
     Raises:

@@ -14,7 +14,7 @@ This file contains no rules. `TABLE` says of every command what it does:
     command: ShardCommandRow(to many groups, or none)
 
 A cell is a handler, or says that the request is refused, or a follow-up ignored. Handlers return
-nothing: replies, writes and timers go into `out`, an `Outcome`. Only `beat` and `session_beat`, the
+nothing: replies, writes and timers go into `out`, an `Effects`. Only `beat` and `session_beat`, the
 fast paths of heartbeats, do without.
 
 `Refused` and `MustWait` are caught here. They are raised before anything has changed, so nothing
@@ -23,6 +23,7 @@ has to be undone.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, get_args
 
 from coordinator.core import admin, admission, documents, expiration, kinds, log_ends, offsets
@@ -45,13 +46,13 @@ from coordinator.core.classic.idle_spans import PartitionReaders
 from coordinator.core.classic.subscriptions import PayloadReader
 from coordinator.core.config import GroupConfig
 from coordinator.core.context import ShardContext
+from coordinator.core.effects import Effects
 from coordinator.core.errors import ErrorCode, MustWait, Refused
-from coordinator.core.events import GroupCreated
+from coordinator.core.events import Event, GroupCreated
 from coordinator.core.group import Group, GroupState
 from coordinator.core.group_table import GroupTable
 from coordinator.core.ids import NO_TIME, CallId, IdSource
 from coordinator.core.kinds import IS_CLASSIC, IS_OF_SESSIONS
-from coordinator.core.outcome import Outcome
 from coordinator.core.rows import (
     IGNORE,
     Create,
@@ -91,7 +92,7 @@ REQUESTS = frozenset(get_args(q.Request))
 
 
 def _put_documents(
-    table: GroupTable, group: Group, command: q.PutDocuments, now_ms: int, out: Outcome
+    table: GroupTable, group: Group, command: q.PutDocuments, now_ms: int, out: Effects
 ) -> None:
     documents.put_documents(group, command, now_ms, out, table.context)
 
@@ -243,22 +244,23 @@ class GroupMachine(GroupTable):
 
     # --- One command ---
 
-    def handle(self, command: c.Command, now_ms: int, out: Outcome) -> None:
+    def handle(self, command: c.Command, now_ms: int, out: Effects) -> None:
         """Handle one command and its journal entries.
 
         Args:
             now_ms: the shard's clock; epoch milliseconds that never go back.
         """
+        first = len(out.events)
         if self._dormant_by_id:
             self._dormant.wake(getattr(command, "group_id", ""), now_ms, out)
         self._dispatch(command, now_ms, out)
         if self.pending_events:
             out.events += self.pending_events
             self.pending_events.clear()
-        if out.events:
-            self._journal(now_ms, out)
+        if len(out.events) > first:
+            self._journal(out.events[first:], now_ms, out)
 
-    def restore_sessions(self, now_ms: int, out: Outcome) -> None:
+    def restore_sessions(self, now_ms: int, out: Effects) -> None:
         """Serve the session groups that were read, and begin new numbers."""
         self.is_serving, self._loaded_at_ms = True, now_ms
         self.numbers.begin(now_ms)
@@ -275,10 +277,11 @@ class GroupMachine(GroupTable):
         """Take what there is to tell on the stream of a session member; None: nothing."""
         return streams.take(self.context.streams, self.groups, stream_id, now_ms)
 
-    def activate_some(self, count: int, now_ms: int, out: Outcome) -> None:
+    def activate_some(self, count: int, now_ms: int, out: Effects) -> None:
         """Activate up to `count` more groups, with full session time-outs from now."""
+        first = len(out.events)
         self._dormant.activate_some(count, now_ms, out)
-        self._journal(now_ms, out)
+        self._journal(out.events[first:], now_ms, out)
 
     def beat(
         self, group_id: str, member_id: str, instance_id: str | None, generation: int, now_ms: int
@@ -290,7 +293,7 @@ class GroupMachine(GroupTable):
         return liveness.beat(group, member_id, instance_id, generation, now_ms)
 
     def _dispatch(
-        self, command: c.Command, now_ms: int, out: Outcome, until_ms: int | None = None
+        self, command: c.Command, now_ms: int, out: Effects, until_ms: int | None = None
     ) -> None:
         """Call the handler of a command; `until_ms` ends all waits of a request that has waited."""
         row = TABLE[type(command)]
@@ -313,7 +316,7 @@ class GroupMachine(GroupTable):
                 out.reply(command.call_id, command.refusal(Refused(ErrorCode.NOT_COORDINATOR)))
 
     # Any: whatever has a group_id.
-    def _handle_row(self, row: Row, command: Any, now_ms: int, out: Outcome) -> None:
+    def _handle_row(self, row: Row, command: Any, now_ms: int, out: Effects) -> None:
         is_request = type(command) in REQUESTS
         if is_request:
             admission.check(command, self.config)
@@ -326,7 +329,7 @@ class GroupMachine(GroupTable):
             self._do_with(group, row.session, command, now_ms, out)
 
     def _do_with(
-        self, group: G, cell: Handler[G] | Refuse | Ignore, command: Any, now_ms: int, out: Outcome
+        self, group: G, cell: Handler[G] | Refuse | Ignore, command: Any, now_ms: int, out: Effects
     ) -> None:
         match cell:
             case Refuse(error, message):
@@ -336,7 +339,7 @@ class GroupMachine(GroupTable):
             case handle:
                 handle(self, group, command, now_ms, out)
 
-    def _do_without(self, row: Row, command: Any, now_ms: int, out: Outcome) -> None:
+    def _do_without(self, row: Row, command: Any, now_ms: int, out: Effects) -> None:
         match row.missing:
             case Refuse(error, message):
                 raise Refused(error, message)
@@ -352,18 +355,18 @@ class GroupMachine(GroupTable):
             case handle:
                 handle(self, command, now_ms, out)
 
-    def _journal(self, now_ms: int, out: Outcome) -> None:
+    def _journal(self, events: Sequence[Event], now_ms: int, out: Effects) -> None:
         if self.config.group_rebalance_journal:
             classic = {
                 event.group_id: group
-                for event in out.events
+                for event in events
                 if isinstance(group := self.groups.get(event.group_id), ClassicGroup)
             }
-            journal.follow_all(classic, now_ms, out, self._readers)
+            journal.follow_all(classic, events, now_ms, out, self._readers)
 
     # --- Commands that need the table, or what the machine alone knows ---
 
-    def expire_offsets(self, now_ms: int, out: Outcome) -> None:
+    def expire_offsets(self, now_ms: int, out: Effects) -> None:
         """Expire the offsets of all groups that are active."""
         active = (
             group for group in self.groups.values() if group.group_id not in self._dormant_by_id
@@ -372,7 +375,7 @@ class GroupMachine(GroupTable):
             active, now_ms, out, config=self.config, loaded_at_ms=self._loaded_at_ms
         )
 
-    def cancel_call(self, command: c.CallCancelled, now_ms: int, out: Outcome) -> None:
+    def cancel_call(self, command: c.CallCancelled, now_ms: int, out: Effects) -> None:
         """A client does not await its call any more."""
         if self.config.group_notice_cancelled_calls:
             self._waiting.discard(command.call_id)
@@ -380,7 +383,7 @@ class GroupMachine(GroupTable):
             if parked is not None:
                 liveness.cancel_call(*parked, command, now_ms, out)
 
-    def resume(self, command: w.Resume, now_ms: int, out: Outcome) -> None:
+    def resume(self, command: w.Resume, now_ms: int, out: Effects) -> None:
         """Handle a request again after the write it waited for, or refuse it after a time-out."""
         request = command.request
         if request.call_id not in self._waiting:

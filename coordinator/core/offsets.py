@@ -17,11 +17,11 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from coordinator.core.config import GroupConfig
+from coordinator.core.effects import Effects
 from coordinator.core.errors import ErrorCode, MustWait, Refused, advice
 from coordinator.core.events import OffsetsCommittedEvent
 from coordinator.core.group import CONSUMER_PROTOCOL_TYPE, Group, GroupState
 from coordinator.core.ids import NO_OFFSET, TopicPartition
-from coordinator.core.outcome import Outcome
 from coordinator.core.records import ManifestStored, OffsetCommitted, OffsetDeleted, Record
 from coordinator.core.replies import (
     CommitReply,
@@ -62,7 +62,7 @@ def check_commit(group: Group, command: CommitOffsets, config: GroupConfig) -> N
 
 
 def commit(
-    group: Group, command: CommitOffsets, now_ms: int, out: Outcome, config: GroupConfig
+    group: Group, command: CommitOffsets, now_ms: int, out: Effects, config: GroupConfig
 ) -> None:
     """Write offsets, and answer when they are durable.
 
@@ -108,7 +108,7 @@ def _wait_for_pending(group: Group, partitions: Iterable[TopicPartition]) -> Non
         raise MustWait(max(deadlines))
 
 
-def offsets_written(command: OffsetsWritten, out: Outcome) -> None:
+def offsets_written(command: OffsetsWritten, out: Effects) -> None:
     """Answer a commit that is durable or refused."""
     results: Iterable[CommitResult] = command.results
     if command.error is ErrorCode.NONE:
@@ -175,7 +175,7 @@ def stored_offset(group: Group, partition: TopicPartition) -> int:
 # --- Fetch ------------------------------------------------------------------------------------
 
 
-def fetch_offsets(group: Group, command: FetchOffsets, out: Outcome) -> None:
+def fetch_offsets(group: Group, command: FetchOffsets, out: Effects) -> None:
     """Answer with durable offsets.
 
     Raises:
@@ -195,7 +195,7 @@ def fetch_offsets(group: Group, command: FetchOffsets, out: Outcome) -> None:
     out.reply(command.call_id, FetchReply(offsets=fetched, manifest=group.manifest))
 
 
-def fetch_from_no_group(command: FetchOffsets, out: Outcome) -> None:
+def fetch_from_no_group(command: FetchOffsets, out: Effects) -> None:
     """Answer for a group that does not exist: no offsets."""
     absent = tuple(FetchedOffset(t, p) for t, p in command.partitions or ())
     out.reply(command.call_id, FetchReply(offsets=absent))
@@ -224,7 +224,7 @@ def _fetched(group: Group, partition: TopicPartition) -> FetchedOffset:
 # --- Delete -----------------------------------------------------------------------------------
 
 
-def delete_offsets(group: Group, command: DeleteOffsets, out: Outcome) -> None:
+def delete_offsets(group: Group, command: DeleteOffsets, out: Effects) -> None:
     """Delete offsets that no member reads, and those that commits in flight are about to store.
 
     Raises:

@@ -12,10 +12,10 @@ from typing import Any, Protocol, TypeAlias, TypeVar
 
 from coordinator.core.classic.group import ClassicGroup
 from coordinator.core.config import GroupConfig
+from coordinator.core.effects import Effects
 from coordinator.core.errors import ErrorCode
 from coordinator.core.group import Group
 from coordinator.core.group_table import GroupTable
-from coordinator.core.outcome import Outcome
 from coordinator.core.sessions import reconciling
 from coordinator.core.sessions.group import SessionGroup
 from coordinator.core.sessions.step import Step
@@ -23,8 +23,8 @@ from coordinator.core.sessions.step import Step
 G = TypeVar("G", bound=Group)
 G_contra = TypeVar("G_contra", bound=Group, contravariant=True)
 # Any: the commands of a row.
-Handler: TypeAlias = Callable[[GroupTable, G, Any, int, Outcome], None]
-HandlerWithoutGroup: TypeAlias = Callable[[GroupTable, Any, int, Outcome], None]
+Handler: TypeAlias = Callable[[GroupTable, G, Any, int, Effects], None]
+HandlerWithoutGroup: TypeAlias = Callable[[GroupTable, Any, int, Effects], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +70,7 @@ class Row:
 class ShardCommandRow:
     """A command that concerns many groups, or none. The handler's first argument is the machine."""
 
-    handle: Callable[[Any, Any, int, Outcome], None]
+    handle: Callable[[Any, Any, int, Effects], None]
 
 
 class _Configured(Protocol[G_contra]):
@@ -79,19 +79,19 @@ class _Configured(Protocol[G_contra]):
         group: G_contra,
         command: Any,
         now_ms: int,
-        out: Outcome,
+        out: Effects,
         /,
         *,
         config: GroupConfig,
     ) -> None: ...
 
 
-def timed(handle: Callable[[G, Any, int, Outcome], None]) -> Handler[G]:
+def timed(handle: Callable[[G, Any, int, Effects], None]) -> Handler[G]:
     """Adapt a handler that needs nothing of the shard."""
     return lambda _, group, command, now_ms, out: handle(group, command, now_ms, out)
 
 
-def timeless(handle: Callable[[G, Any, Outcome], None]) -> Handler[G]:
+def timeless(handle: Callable[[G, Any, Effects], None]) -> Handler[G]:
     """Adapt a handler that does not need the time either."""
     return lambda _, group, command, _now_ms, out: handle(group, command, out)
 
@@ -103,12 +103,12 @@ def configured(handle: _Configured[G]) -> Handler[G]:
     )
 
 
-def groupless(answer: Callable[[Any, Outcome], None]) -> Handler[Group]:
+def groupless(answer: Callable[[Any, Effects], None]) -> Handler[Group]:
     """Adapt an answer that needs no group."""
     return lambda _table, _group, command, _now_ms, out: answer(command, out)
 
 
-def without(answer: Callable[[Any, Outcome], None]) -> HandlerWithoutGroup:
+def without(answer: Callable[[Any, Effects], None]) -> HandlerWithoutGroup:
     """Adapt an answer to a request whose group is missing."""
     return lambda _table, command, _now_ms, out: answer(command, out)
 
@@ -122,7 +122,7 @@ def settled(
     """
 
     def handle_and_reconcile(
-        table: GroupTable, group: SessionGroup, command: Any, now_ms: int, out: Outcome
+        table: GroupTable, group: SessionGroup, command: Any, now_ms: int, out: Effects
     ) -> None:
         try:
             reconciling.handle(handle, group, command, Step(now_ms, out, table.context))

@@ -23,7 +23,7 @@ from coordinator.core.session_values.plans import (
     Unplaced,
 )
 from coordinator.core.session_values.policy import Mode, OnStall, Policy
-from coordinator.shard import outbox as o
+from coordinator.shard import inputs as o
 from coordinator.shard.followers import FetchEntries, FollowersChanged
 from coordinator.typed_json import parse_dataclass
 

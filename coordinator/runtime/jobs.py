@@ -5,7 +5,7 @@ from __future__ import annotations
 from coordinator.runtime import codec
 from coordinator.shard.effects import Broken, FoundDamage, Job, LogFailed, StandbyShard
 from coordinator.shard.followers import TailEntry
-from coordinator.shard.outbox import AppendFailure
+from coordinator.shard.inputs import AppendFailure
 from coordinator.shard.shard import Shard
 from coordinator.shard.snapshots import SnapshotPolicy
 from coordinator.storage.log import (

@@ -40,7 +40,7 @@ from coordinator.core.sessions.group import SessionGroup
 from coordinator.runtime import codec
 from coordinator.runtime.inputs import to_json
 from coordinator.shard.followers import TAIL_BYTES, AckPolicy
-from coordinator.shard.outbox import Input, Outbox, Unload
+from coordinator.shard.inputs import Input, ShardEffects, Unload
 from coordinator.shard.shard import Shard
 
 FORMAT = 1
@@ -108,17 +108,18 @@ class RecordingShard(Shard):
         self._write({"load": encoded, "now_ms": now_ms})
         super().replay(records, now_ms)
 
-    def restore(self, now_ms: int, *, sequence: int, next_offset: int, raised: int = 0) -> Outbox:
+    def restore(
+        self, now_ms: int, out: ShardEffects, *, sequence: int, next_offset: int, raised: int = 0
+    ) -> None:
         self._write({"restore": [sequence, next_offset, raised], "now_ms": now_ms})
-        return super().restore(now_ms, sequence=sequence, next_offset=next_offset, raised=raised)
+        super().restore(now_ms, out, sequence=sequence, next_offset=next_offset, raised=raised)
 
-    def step(self, event: Input, now_ms: int) -> Outbox:
+    def step(self, event: Input, now_ms: int, out: ShardEffects) -> None:
         if isinstance(event, Unload):
             self._write_hash()
         self._write({"in": to_json(event), "now_ms": now_ms})
-        outbox = super().step(event, now_ms)
+        super().step(event, now_ms, out)
         self._count_input()
-        return outbox
 
     def beat(
         self, group_id: str, member_id: str, instance_id: str | None, generation: int, now_ms: int

@@ -19,7 +19,7 @@ from coordinator.runtime.inputs import from_json
 from coordinator.runtime.payloads import PAYLOADS
 from coordinator.runtime.recording import FORMAT, state_hash
 from coordinator.shard.followers import AckPolicy
-from coordinator.shard.outbox import Input
+from coordinator.shard.inputs import Input, ShardEffects
 from coordinator.shard.shard import Shard
 from coordinator.storage.log import Damaged
 from coordinator.typed_json import matches_type, parse_dataclass
@@ -89,7 +89,9 @@ def replay(lines: Iterable[str]) -> Replayed:
             with _reading(made_by):
                 now_ms = _now_ms(line, now_ms)
                 sequence, next_offset, raised = map(_number, line["restore"])
-            shard.restore(now_ms, sequence=sequence, next_offset=next_offset, raised=raised)
+            shard.restore(
+                now_ms, ShardEffects(), sequence=sequence, next_offset=next_offset, raised=raised
+            )
         elif "in" in line:
             with _reading(made_by):
                 now_ms = _now_ms(line, now_ms)
@@ -147,15 +149,16 @@ def _compare(shard: Shard, recorded: object, replayed: Replayed) -> None:
 
 def _step(shard: Shard, event: Input, now_ms: int, replayed: Replayed, *, is_last: bool) -> bool:
     """Run one input; False if the recording ends between the input and an id that it drew."""
+    effects = ShardEffects()
     try:
-        outbox = shard.step(event, now_ms)
+        shard.step(event, now_ms, effects)
     except _MissingId:
         if not is_last:
             raise
         return False
     replayed.inputs += 1
     replayed.rebalances += [
-        event.record for event in outbox.events if isinstance(event, RebalanceJournaled)
+        event.record for event in effects.events if isinstance(event, RebalanceJournaled)
     ]
     return True
 

@@ -41,7 +41,7 @@ from coordinator.shard.effects import (
     Compute,
     Done,
     DriverInput,
-    Effects,
+    HostEffects,
     Job,
     Load,
     Problem,
@@ -54,7 +54,7 @@ from coordinator.shard.effects import (
     WriteSnapshot,
 )
 from coordinator.shard.followers import FetchedEntries, FetchEntries, FollowersChanged
-from coordinator.shard.outbox import Activate, Tick
+from coordinator.shard.inputs import Activate, Tick
 from coordinator.shard.shard import Shard
 from coordinator.shard.snapshots import Encoded
 from coordinator.storage.log import Damaged, Entry, GroupLog, ShardSnapshot
@@ -181,7 +181,7 @@ class ShardRunner:
         effects = self.driver.handle(request, self._clock.now_ms())
         replies = effects.replies
         if len(replies) == 1 and replies[0][0] == request.call_id:
-            effects.replies = ()
+            effects.replies = []
             self._execute(effects)
             return replies[0][1]
         future: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
@@ -285,7 +285,7 @@ class ShardRunner:
         while asyncio.get_running_loop().time() < self._rests_until:
             await let_others_be_answered()
 
-    def _execute(self, effects: Effects) -> None:
+    def _execute(self, effects: HostEffects) -> None:
         try:
             self._carry_out(effects)
         except Exception as error:  # noqa: BLE001  # Our bug, whatever it is: the shard is reloaded.
@@ -293,32 +293,32 @@ class ShardRunner:
             self._carry_out_the_rest(self.driver.handle(Broken(error), self._clock.now_ms()))
             self._fail_forgotten(error)
 
-    def _carry_out(self, effects: Effects) -> None:
+    def _carry_out(self, effects: HostEffects) -> None:
         """Remove each effect before it begins, so that a bug leaves the rest to be carried out."""
         if effects.jobs:
-            jobs, effects.jobs = effects.jobs, ()
+            jobs, effects.jobs = effects.jobs, []
             for job in jobs:
                 self._begin(self._do(job), job)
         if effects.replies:
-            replies, effects.replies = effects.replies, ()
+            replies, effects.replies = effects.replies, []
             self._answer(replies)
         if effects.fetched:
-            fetched, effects.fetched = effects.fetched, ()
+            fetched, effects.fetched = effects.fetched, []
             self._hand_out(fetched)
         if effects.wakes:
-            wakes, effects.wakes = effects.wakes, ()
+            wakes, effects.wakes = effects.wakes, []
             self._wake_streams(wakes)
         if effects.ended:
-            ended, effects.ended = effects.ended, ()
+            ended, effects.ended = effects.ended, []
             self._end_streams(ended)
         if effects.in_sync is not None:
             in_sync, effects.in_sync = effects.in_sync, None
             self._on_in_sync(in_sync)
         if effects.events:
-            events, effects.events = effects.events, ()
+            events, effects.events = effects.events, []
             self._tell(events)
         if effects.notices:
-            notices, effects.notices = effects.notices, ()
+            notices, effects.notices = effects.notices, []
             self._report(notices)
         if effects.has_dormant_groups:
             effects.has_dormant_groups = False
@@ -326,7 +326,7 @@ class ShardRunner:
         if self._alarm is not None:
             self._alarm.wake_at(effects.wake_at_ms)
 
-    def _carry_out_the_rest(self, effects: Effects) -> None:
+    def _carry_out_the_rest(self, effects: HostEffects) -> None:
         loop, failure = asyncio.get_running_loop(), None
         for _ in fields(effects):  # Each attempt removes one effect, but for the alarm.
             try:

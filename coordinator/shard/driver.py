@@ -1,6 +1,6 @@
 """The life cycle of a shard from grant to release: loading, appends, snapshots and failures.
 
-    ShardDriver.handle(input, now_ms) -> Effects
+    ShardDriver.handle(input, now_ms) -> HostEffects
 
 Inputs are what happens outside: requests, deadlines, and how the effects of earlier inputs went.
 Effects are what the host has to do. The host may be an event loop, a coordinator on virtual time
@@ -17,7 +17,7 @@ calls are answered, and the shard is loaded again from the log.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any, TypeVar, cast, get_args
@@ -32,14 +32,15 @@ from coordinator.core.session_values.commands import PlanComputed
 from coordinator.core.session_values.requests import Attach, unloaded
 from coordinator.shard.bugs import BACKOFF_MS, Bugs
 from coordinator.shard.effects import (
+    NOTHING,
     Broken,
     Build,
     Compute,
     Done,
     DriverInput,
-    Effects,
     Fence,
     FoundDamage,
+    HostEffects,
     Job,
     Load,
     Loaded,
@@ -54,13 +55,12 @@ from coordinator.shard.effects import (
     WriteSnapshot,
 )
 from coordinator.shard.followers import FetchEntries, FollowersChanged
-from coordinator.shard.outbox import (
+from coordinator.shard.inputs import (
     Append,
     Appended,
     AppendFailed,
     AppendFailure,
     Input,
-    Outbox,
     Tick,
     Unload,
 )
@@ -114,7 +114,8 @@ class ShardDriver:
         self._patience = patience
         self._phase = DriverPhase.NEW
         self._now_ms = 0
-        self._effects = Effects()
+        self._effects = HostEffects()
+        self._whole = NOTHING  # Behind the effects of steps that have not raised.
         self._requests: dict[CallId, Request] = {}  # Clients' requests without an answer yet.
         self._fetches: dict[CallId, FetchEntries] = {}
         self._fence: Fence = None
@@ -144,14 +145,15 @@ class ShardDriver:
             Broken: self._broken,
         }
 
-    def handle(self, event: DriverInput, now_ms: int) -> Effects:
+    def handle(self, event: DriverInput, now_ms: int) -> HostEffects:
         """Handle one input and return its effects. It never raises.
 
         Args:
             now_ms: epoch milliseconds; the clock never goes back.
         """
         self._now_ms = now_ms
-        effects = self._effects = Effects()
+        effects = self._effects = HostEffects()
+        self._whole = NOTHING
         try:
             self._handle(event)
         except Exception as error:  # noqa: BLE001  # Any internal error.
@@ -203,7 +205,7 @@ class ShardDriver:
 
     def _request(self, request: Request) -> None:
         if self.shard is None:
-            self._effects.replies = [(request.call_id, self._answer_without_shard(request))]
+            self._effects.reply(request.call_id, self._answer_without_shard(request))
         else:
             if isinstance(request, Attach) and request.epoch > self.fence_epoch:
                 request = replace(request, is_ahead=True)
@@ -217,7 +219,7 @@ class ShardDriver:
     def _fetch(self, fetch: FetchEntries) -> None:
         if self.shard is None:
             refused = Refused(self._why_nobody_serves())
-            self._effects.fetched = [(fetch.call_id, fetch.refusal(refused))]
+            self._effects.fetched.append((fetch.call_id, fetch.refusal(refused)))
         else:
             self._fetches[fetch.call_id] = fetch
             self._step(fetch)
@@ -321,8 +323,9 @@ class ShardDriver:
         self._begin(Build(loaded, None if loaded.snapshot is not None else self._standby))
 
     def _serve(self, standby: StandbyShard) -> None:
-        outbox = standby.shard.restore(
+        standby.shard.restore(
             self._now_ms,
+            self._effects,
             sequence=standby.sequence,
             next_offset=standby.next_offset,
             raised=self._raised,
@@ -332,7 +335,7 @@ class ShardDriver:
         self.shard, self._policy = standby.shard, standby.policy
         self._serves_since_ms = self._now_ms
         self._phase = DriverPhase.STARTED
-        self._take(outbox)
+        self._take()
         if self._followers is not None:
             self._step(FollowersChanged(self._followers))
         self._effects.has_dormant_groups = not standby.shard.is_active
@@ -341,34 +344,27 @@ class ShardDriver:
 
     def _step(self, event: Input) -> None:
         if self.shard is not None:
-            self._take(self.shard.step(event, self._now_ms))
+            self.shard.step(event, self._now_ms, self._effects)
+            self._take()
 
-    def _take(self, outbox: Outbox) -> None:
+    def _take(self) -> None:
+        """Take out what the driver does itself, after each step of the shard."""
         effects = self._effects
-        if outbox.replies:
-            for call_id, _ in outbox.replies:
-                self._requests.pop(call_id, None)
-            effects.replies = _joined(effects.replies, outbox.replies)
-        if outbox.fetched:
-            for call_id, _ in outbox.fetched:
-                self._fetches.pop(call_id, None)
-            effects.fetched = _joined(effects.fetched, outbox.fetched)
-        if outbox.wakes:
-            effects.wakes = _joined(effects.wakes, outbox.wakes)
-        if outbox.ended:
-            effects.ended = _joined(effects.ended, outbox.ended)
-        if outbox.events:
-            effects.events = _joined(effects.events, outbox.events)
-        if outbox.in_sync is not None:
-            effects.in_sync = outbox.in_sync
-        self._deadline_ms = outbox.next_deadline_ms
-        if outbox.computes:
-            jobs = [Compute(ask) for ask in outbox.computes]
+        for call_id, _ in effects.replies:
+            self._requests.pop(call_id, None)
+        for call_id, _ in effects.fetched:
+            self._fetches.pop(call_id, None)
+        self._deadline_ms = effects.next_deadline_ms
+        if effects.computes:
+            jobs = [Compute(ask) for ask in effects.computes]
+            effects.computes.clear()
             self._computes.update(jobs)
-            effects.jobs = _joined(effects.jobs, jobs)
-        if outbox.append is not None:
-            self._write(outbox.append)
-        if outbox.unloaded and self._phase is not DriverPhase.ENDED:
+            effects.jobs += jobs
+        append, effects.append = effects.append, None
+        if append is not None:
+            self._write(append)
+        self._whole = effects.mark()
+        if effects.unloaded and self._phase is not DriverPhase.ENDED:
             self._tell(Problem("the log has refused this node"))
             self._let_go(ErrorCode.NOT_COORDINATOR)
             self._load_again()
@@ -388,7 +384,7 @@ class ShardDriver:
             self._snapshot = WriteSnapshot(
                 self._fence, append.sequence, next_offset, self.shard.records()
             )
-            self._effects.jobs = _joined(self._effects.jobs, [self._snapshot])
+            self._effects.jobs.append(self._snapshot)
 
     def _append_failed(self, append: Append, failed: LogFailed) -> None:
         if failed.failure in (AppendFailure.UNAVAILABLE, AppendFailure.AMBIGUOUS):
@@ -434,7 +430,8 @@ class ShardDriver:
         if self._phase is DriverPhase.STARTING:
             self._phase = DriverPhase.STARTED
         self._standby = None
-        self._effects.jobs = ()
+        self._effects.cut(self._whole)
+        self._effects.jobs.clear()
         self._let_go(
             ErrorCode.NOT_COORDINATOR
             if self._phase is DriverPhase.ENDED
@@ -446,7 +443,7 @@ class ShardDriver:
         """Drop the shard, refuse every call that waits for it, and end the streams of members."""
         if self.shard is not None:
             ended = [(stream_id, unloaded(error)) for stream_id in self.shard.streams()]
-            self._effects.ended = _joined(self._effects.ended, ended)
+            self._effects.ended += ended
         self.shard = self._job = self._snapshot = self._later = self._deadline_ms = None
         self._computes.clear()
         effects, refused = self._effects, Refused(error)
@@ -454,8 +451,8 @@ class ShardDriver:
         replies = [(id_, request.refusal(refused)) for id_, request in self._requests.items()]
         fetched = [(id_, fetch.refusal(loading)) for id_, fetch in self._fetches.items()]
         self._requests, self._fetches = {}, {}
-        effects.replies = _joined(effects.replies, replies)
-        effects.fetched = _joined(effects.fetched, fetched)
+        effects.replies += replies
+        effects.fetched += fetched
 
     def _load_again(self) -> None:
         if self._patience.reloads and self._phase is not DriverPhase.ENDED:
@@ -470,10 +467,10 @@ class ShardDriver:
             self._later = (self._now_ms + after_ms, job)
         else:
             self._job = job
-            self._effects.jobs = _joined(self._effects.jobs, [job])
+            self._effects.jobs.append(job)
 
     def _tell(self, notice: Problem | Recovery) -> None:
-        self._effects.notices = _joined(self._effects.notices, [notice])
+        self._effects.notices.append(notice)
 
     def _report(self, reason: str) -> None:
         if reason != self._problem:
@@ -490,7 +487,3 @@ class ShardDriver:
         if later_ms is None or self._deadline_ms is None:
             return self._deadline_ms if later_ms is None else later_ms
         return min(later_ms, self._deadline_ms)
-
-
-def _joined(before: Sequence[T], more: Sequence[T]) -> Sequence[T]:
-    return [*before, *more] if before else more

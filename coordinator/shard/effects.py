@@ -1,27 +1,24 @@
 """Effects that a driver returns to its host, and inputs by which the host reports their results.
 
 A job takes time: the host carries it out and tells the driver once that it is done, was refused
-by the log, found damage, or broke. Everything else in `Effects` is carried out at once.
+by the log, found damage, or broke. Everything else in `HostEffects` is carried out at once.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, field
 from typing import Any
 
 from coordinator.core.errors import ErrorCode
-from coordinator.core.events import Event
-from coordinator.core.ids import CallId, ShardId
+from coordinator.core.ids import ShardId
 from coordinator.core.records import Record
-from coordinator.core.replies import Reply
 from coordinator.core.session_values.commands import ComputePlan
-from coordinator.core.session_values.requests import StreamEnd
-from coordinator.shard.followers import FetchedEntries
-from coordinator.shard.outbox import Append, AppendFailure, Input
+from coordinator.shard.inputs import Append, AppendFailure, Input, ShardEffects
 from coordinator.shard.shard import Shard
 from coordinator.shard.snapshots import SnapshotPolicy
 
+Mark = tuple[int, int, int, int, int, frozenset[int] | None]
 Fence = Any  # The log's fencing token, with its `fence_epoch`; else opaque to the driver.
 Loaded = Any  # The result of a read of the log; opaque to the driver.
 
@@ -179,24 +176,41 @@ class Recovery:
 
 
 @dataclass(slots=True)
-class Effects:
+class HostEffects(ShardEffects):
     """Actions that follow from one input, to be carried out in this order.
 
     1. `jobs` are begun. 2. `replies` go to their callers, each call once, and 3. `fetched` to
-    followers; streams of session members in `wakes` are told what there is, and those in `ended`
-    their last. 4. The set of nodes `in_sync` goes to the controller; 5. `events` go to watchers,
-    6. `told` to the log. 7. The driver is given a Tick at `wake_at_ms` (None: no deadline).
-    8. If it `has_dormant_groups`, the driver is given Activate repeatedly, with lower priority than
-    other inputs, until all groups are active.
+    followers; streams of session members in `wakes` are sent what there is, and those in `ended`
+    their last message. 4. The set of nodes `in_sync` goes to the controller; 5. `events` go to
+    watchers, 6. `notices` to the log. 7. The driver is given a Tick at `wake_at_ms` (None: no
+    deadline). 8. If it `has_dormant_groups`, the driver is given Activate repeatedly, with lower
+    priority than other inputs, until all groups are active. The driver has taken the others.
     """
 
-    jobs: Sequence[Job] = ()
-    replies: Sequence[tuple[CallId, Reply]] = ()
-    fetched: Sequence[tuple[CallId, FetchedEntries]] = ()
-    wakes: Sequence[CallId] = ()
-    ended: Sequence[tuple[CallId, StreamEnd]] = ()
-    in_sync: frozenset[int] | None = None
-    events: Sequence[Event] = ()
-    notices: Sequence[Problem | Recovery] = ()
+    jobs: list[Job] = field(default_factory=list)
+    notices: list[Problem | Recovery] = field(default_factory=list)
     wake_at_ms: int | None = None
     has_dormant_groups: bool = False
+
+    def mark(self) -> Mark:
+        """How far the effects have come, for `cut`."""
+        return (
+            len(self.replies),
+            len(self.fetched),
+            len(self.wakes),
+            len(self.ended),
+            len(self.events),
+            self.in_sync,
+        )
+
+    def cut(self, mark: Mark) -> None:
+        """Take back what a step that has raised added after the mark."""
+        replies, fetched, wakes, ended, events, self.in_sync = mark
+        del self.replies[replies:], self.fetched[fetched:], self.wakes[wakes:]
+        del self.ended[ended:], self.events[events:]
+        self.computes.clear()
+        self.append, self.unloaded = None, False
+        self.clear_internal()
+
+
+NOTHING = HostEffects().mark()

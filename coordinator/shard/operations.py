@@ -20,9 +20,7 @@ from coordinator.core.commands import (
     SessionExpired,
     SyncPhaseExpired,
 )
-from coordinator.core.group import GroupState
-from coordinator.core.machine import GroupMachine
-from coordinator.core.outcome import (
+from coordinator.core.effects import (
     Defer,
     DeferHeartbeat,
     DeferInitialJoin,
@@ -39,6 +37,8 @@ from coordinator.core.outcome import (
     SyncKey,
     WatchKey,
 )
+from coordinator.core.group import GroupState
+from coordinator.core.machine import GroupMachine
 from coordinator.core.session_values.commands import (
     LeaseExpired,
     LeaveOverdue,

@@ -17,7 +17,7 @@ from coordinator.shard.followers import (
     Tail,
     TailEntry,
 )
-from coordinator.shard.outbox import Appended, Outbox
+from coordinator.shard.inputs import Appended, ShardEffects
 from coordinator.shard.recurring import Recurring
 from coordinator.shard.waits import Wait, Waits
 from coordinator.shard.writes import SHARD_KEY, WriteQueue
@@ -111,23 +111,23 @@ class Replication:
             self._in_sync_changed = True
         self._advance()
 
-    def finish(self, outbox: Outbox) -> None:
-        """Add the answers to followers and a changed in-sync set to the outbox of the step."""
+    def finish(self, out: ShardEffects) -> None:
+        """Add the answers to followers and a changed in-sync set to the effects of the step."""
         while self._fetched:
             fetch = self._fetched.popleft()
-            outbox.fetched.append((fetch.call_id, self._found(fetch.offset)))
+            out.fetched.append((fetch.call_id, self._found(fetch.offset)))
         if self._lag_check.has_run:
             self._lag_check.arm(self._now_ms())
         if self._in_sync_changed:
             self._in_sync_changed = False
-            outbox.in_sync = self._followers.in_sync
+            out.in_sync = self._followers.in_sync
 
-    def refuse(self, error: ErrorCode, outbox: Outbox) -> None:
+    def refuse(self, error: ErrorCode, out: ShardEffects) -> None:
         """Refuse the fetches that are parked."""
         for operation in self.fetches.cancel_for_key(SHARD_KEY):
             assert isinstance(operation, DelayedFetch)
             refused = operation.fetch.refusal(Refused(error))
-            outbox.fetched.append((operation.fetch.call_id, refused))
+            out.fetched.append((operation.fetch.call_id, refused))
 
     def _found(self, offset: int) -> FetchedEntries:
         tail, end_offset = self._followers.tail, self._writes.end_offset

@@ -1,11 +1,11 @@
 """A shard: its groups, their timers and their writes, behind one deterministic function.
 
-    Shard.step(input, now_ms) -> Outbox
+    Shard.step(input, now_ms, out)
 
 It never waits. One step handles one input and then every follow-up that came of it, so that from
 outside they are the same instant:
 
-    input ─► GroupMachine.handle ─► Outcome ─► defers ─► checks ─► writes
+    input ─► GroupMachine.handle ─► Effects ─► defers ─► checks ─► writes
                   ▲                               │         │         │
                   └──────── inner queue ◄─────────┴─────────┴─────────┘
 
@@ -36,7 +36,6 @@ from coordinator.core.config import GroupConfig
 from coordinator.core.errors import ErrorCode, Refused
 from coordinator.core.ids import TOPICS_GROUP, CallId, IdSource
 from coordinator.core.machine import GroupMachine
-from coordinator.core.outcome import Outcome
 from coordinator.core.records import Record
 from coordinator.core.requests import Request
 from coordinator.core.session_values.commands import LeaseExpired
@@ -52,8 +51,16 @@ from coordinator.shard.followers import (
     Followers,
     FollowersChanged,
 )
+from coordinator.shard.inputs import (
+    Activate,
+    Appended,
+    AppendFailed,
+    Input,
+    ShardEffects,
+    Tick,
+    Unload,
+)
 from coordinator.shard.operations import GroupTimers
-from coordinator.shard.outbox import Activate, Appended, AppendFailed, Input, Outbox, Tick, Unload
 from coordinator.shard.recurring import Recurring
 from coordinator.shard.replication import Replication
 from coordinator.shard.stats import GroupStats, ShardStats, session_stats, shortest_lease_ms
@@ -143,7 +150,9 @@ class Shard:
         for record in records:
             self.machine.apply(record, now_ms)
 
-    def restore(self, now_ms: int, *, sequence: int, next_offset: int, raised: int = 0) -> Outbox:
+    def restore(
+        self, now_ms: int, out: ShardEffects, *, sequence: int, next_offset: int, raised: int = 0
+    ) -> None:
         """Second half of a load: serve. Groups are activated when they are first used, or by
         `Activate`, with full session time-outs from then.
 
@@ -155,17 +164,14 @@ class Shard:
         self._now_ms = now_ms
         self._writes.start_at(sequence, next_offset)
         self.followers.tail.start_at(next_offset)
-        outbox = Outbox()
         if raised:
-            first = Outcome()
-            first.persist((self.machine.raise_numbers(raised, now_ms),), Unawaited(""))
-            self._carry_out(first, outbox)
+            out.persist((self.machine.raise_numbers(raised, now_ms),), Unawaited(""))
+            self._carry_out(out)
         self.machine.restore()
-        self._activate_some(outbox)
-        out = Outcome()
+        self._activate_some(out)
         self.machine.restore_sessions(now_ms, out)
-        self._carry_out(out, outbox)
-        return self._finish(outbox)
+        self._carry_out(out)
+        self._finish(out)
 
     @property
     def is_active(self) -> bool:
@@ -184,13 +190,12 @@ class Shard:
         """
         return self.machine.records()
 
-    def step(self, event: Input, now_ms: int) -> Outbox:
-        """Handle one input and all follow-ups that it causes."""
+    def step(self, event: Input, now_ms: int, out: ShardEffects) -> None:
+        """Handle one input and all follow-ups that it causes; adds their effects to `out`."""
         self._now_ms = now_ms
-        outbox = Outbox()
         if self._unloaded is not None:
-            self._answer_unloaded(event, outbox)
-            return outbox
+            self._answer_unloaded(event, out)
+            return
         match event:
             case Tick():
                 self.machine.context.pauses = event.pauses
@@ -199,7 +204,7 @@ class Shard:
                 self.timer.advance_to(now_ms, ADVANCE_SLICE)
                 self._let_sessions_go_first()
             case Activate():
-                self._activate_some(outbox)
+                self._activate_some(out)
             case Appended():
                 self._replication.appended(event)
             case FetchEntries():
@@ -208,17 +213,17 @@ class Shard:
                 self._replication.expect(event)
             case AppendFailed():
                 if self._writes.append_failed(event):
-                    self._unload(ErrorCode.NOT_COORDINATOR, outbox)
+                    self._unload(ErrorCode.NOT_COORDINATOR, out)
             case Unload():
-                self._unload(event.error, outbox)
+                self._unload(event.error, out)
             case SessionHeartbeat() if self._renews(event):
-                outbox.wakes = [event.stream_id]
-                outbox.next_deadline_ms = self.timer.next_expiration_ms()
-                return outbox
+                out.wake(event.stream_id)
+                out.next_deadline_ms = self.timer.next_expiration_ms()
+                return
             case _:
-                self._handle(event, outbox)
-        self._drain(outbox)
-        return self._finish(outbox)
+                self._handle(event, out)
+        self._drain(out)
+        self._finish(out)
 
     def _renews(self, heartbeat: SessionHeartbeat) -> bool:
         """Short path of a session member's heartbeat: True if it moves the lease and no more."""
@@ -343,49 +348,43 @@ class Shard:
 
     # --- One step ---
 
-    def _handle(self, command: Command, outbox: Outbox) -> None:
-        out = Outcome()
+    def _handle(self, command: Command, out: ShardEffects) -> None:
         self.machine.handle(command, self._now_ms, out)
-        self._carry_out(out, outbox)
+        self._carry_out(out)
 
-    def _activate_some(self, outbox: Outbox) -> None:
+    def _activate_some(self, out: ShardEffects) -> None:
         if self.machine.dormant_groups:
-            out = Outcome()
             self.machine.activate_some(ACTIVATE_SLICE, self._now_ms, out)
-            self._carry_out(out, outbox)
+            self._carry_out(out)
 
-    def _drain(self, outbox: Outbox) -> None:
+    def _drain(self, out: ShardEffects) -> None:
         while self._inner:
             command = self._inner.popleft()
             if self.timer.is_behind and isinstance(command, PHASE_ENDS):
                 self._held.append(command)
             else:
-                self._handle(command, outbox)
+                self._handle(command, out)
 
-    def _carry_out(self, out: Outcome, outbox: Outbox) -> None:
+    def _carry_out(self, out: ShardEffects) -> None:
+        """Take out what the shard does itself, after each command."""
         for defer in out.defers:
             self._group_timers.defer(defer)
         for key in out.checks:
             self._group_timers.check(key)
         for write in out.writes:
             self._writes.add(write, self._now_ms)
-        outbox.computes += out.computes
-        outbox.replies += out.replies
-        outbox.events += out.events
-        outbox.wakes += out.wakes
-        outbox.ended += out.ended
+        out.clear_internal()
 
-    def _finish(self, outbox: Outbox) -> Outbox:
+    def _finish(self, out: ShardEffects) -> None:
         # Forming an entry may complete a wait at once, which may write again.
-        outbox.append = self._writes.next_append()
+        out.append = self._writes.next_append()
         while self._inner:
-            self._drain(outbox)
-            outbox.append = outbox.append or self._writes.next_append()
+            self._drain(out)
+            out.append = out.append or self._writes.next_append()
         if self._offset_check.has_run:
             self._offset_check.arm(self._now_ms)
-        self._replication.finish(outbox)
-        outbox.next_deadline_ms = self.timer.next_expiration_ms()
-        return outbox
+        self._replication.finish(out)
+        out.next_deadline_ms = self.timer.next_expiration_ms()
 
     def _let_sessions_go_first(self) -> None:
         if not self.timer.is_behind:
@@ -399,19 +398,18 @@ class Shard:
 
     # --- The end ---
 
-    def _unload(self, error: ErrorCode, outbox: Outbox) -> None:
+    def _unload(self, error: ErrorCode, out: ShardEffects) -> None:
         self._writes.close(error)
-        self._drain(outbox)
-        self._replication.refuse(error, outbox)
-        out = Outcome()
+        self._drain(out)
+        self._replication.refuse(error, out)
         self.machine.unload(error, out)
-        outbox.replies += out.replies
-        outbox.ended += [(stream_id, unloaded(error)) for stream_id in self.streams()]
+        out.clear_internal()
+        out.ended += [(stream_id, unloaded(error)) for stream_id in self.streams()]
         self.machine.context.streams.clear()
-        outbox.unloaded = True
+        out.unloaded = True
         self._unloaded = error
 
-    def _answer_unloaded(self, event: Input, outbox: Outbox) -> None:
+    def _answer_unloaded(self, event: Input, out: ShardEffects) -> None:
         if isinstance(event, Tick):
             # Remaining timers expire without effect.
             self.timer.advance_to(self._now_ms, ADVANCE_SLICE)
@@ -419,11 +417,11 @@ class Shard:
         assert self._unloaded is not None
         refused = Refused(self._unloaded)
         if isinstance(event, FetchEntries):
-            outbox.fetched.append((event.call_id, event.refusal(refused)))
+            out.fetched.append((event.call_id, event.refusal(refused)))
         if isinstance(event, Request):
             try:
                 admission.check_group_id(event)
             except Refused as invalid:
                 refused = invalid
-            outbox.replies.append((event.call_id, event.refusal(refused)))
-        outbox.unloaded = True
+            out.replies.append((event.call_id, event.refusal(refused)))
+        out.unloaded = True

@@ -21,13 +21,13 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from coordinator.core.commands import Command
+from coordinator.core.effects import Write
 from coordinator.core.errors import ErrorCode
-from coordinator.core.outcome import Write
 from coordinator.core.records import Record
 from coordinator.core.session_values.records import PartitionsGranted
 from coordinator.core.sessions.holdings import size_of
 from coordinator.core.written import ReplacementOverdue, Resume
-from coordinator.shard.outbox import Append, AppendFailed, AppendFailure
+from coordinator.shard.inputs import Append, AppendFailed, AppendFailure
 from coordinator.shard.waits import Wait, Waits
 from timer.purgatory import Purgatory
 from timer.task import TimerTask
@@ -65,8 +65,8 @@ class DelayedProduce(Wait):
     """
 
     __slots__ = (
+        "_follow_up",
         "_queue",
-        "_settled",
         "_then",
         "error",
         "is_carrier",
@@ -82,7 +82,7 @@ class DelayedProduce(Wait):
         self.is_retried = write.is_retried
         self.required_offset: int | None = None
         self._then = write.then
-        self._settled = write.settled
+        self._follow_up = write.follow_up
         # Error on a time-out; replaced by the result of the append.
         self.error = (
             ErrorCode.NOT_COORDINATOR
@@ -115,13 +115,13 @@ class DelayedProduce(Wait):
             self.error = ErrorCode.NONE if self._only_waits and not is_final else error
             self.force_complete()
 
-    def settle(self, error: ErrorCode) -> None:
-        """Post the `settled` follow-up with the result of the append.
+    def resolve(self, error: ErrorCode) -> None:
+        """Post the follow-up with the result of the append.
 
         With NONE the records are durable. It may come after a time-out, and before the nodes in
         sync have the records.
         """
-        follow_up, self._settled = self._settled, None
+        follow_up, self._follow_up = self._follow_up, None
         if follow_up is not None:
             self._queue.post(replace(follow_up, error=error))
 
@@ -252,7 +252,7 @@ class WriteQueue:
             self._apply(record)
         self.end_offset = append.base_offset + len(append.records)
         for operation in operations:
-            operation.settle(ErrorCode.NONE)
+            operation.resolve(ErrorCode.NONE)
 
     def advance(self, high_watermark: int) -> None:
         """Move the high watermark forward and complete the operations that waited for it."""
@@ -400,7 +400,7 @@ class WriteQueue:
         records, operation.records = operation.records, ()
         for record in records:
             self._drop(record)
-        operation.settle(error)
+        operation.resolve(error)
 
 
 def _records_in(record: Record) -> int:

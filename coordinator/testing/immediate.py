@@ -19,14 +19,14 @@ from coordinator.shard.effects import (
     Compute,
     Done,
     DriverInput,
-    Effects,
+    HostEffects,
     Job,
     Load,
     TakeOver,
     WriteEntry,
     WriteSnapshot,
 )
-from coordinator.shard.outbox import Tick
+from coordinator.shard.inputs import Tick
 from coordinator.shard.shard import Shard
 from coordinator.shard.snapshots import Encoded
 from coordinator.storage.log import Entry, Fence, Loaded, ShardSnapshot
@@ -49,7 +49,7 @@ class ImmediateHost:
         log: MemoryLog,
         clock: Clock,
         new_shard: Callable[[], Shard],
-        on_effects: Callable[[Effects], None],
+        on_effects: Callable[[HostEffects], None],
         patience: Patience,
     ) -> None:
         self.driver = ShardDriver(SHARD, patience)

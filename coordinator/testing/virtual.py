@@ -29,8 +29,8 @@ from coordinator.runtime.payloads import PAYLOADS
 from coordinator.service.grpc import translate
 from coordinator.settings import Settings
 from coordinator.shard.driver import Patience
-from coordinator.shard.effects import DriverInput, Effects, Problem, Start
-from coordinator.shard.outbox import Activate
+from coordinator.shard.effects import DriverInput, HostEffects, Problem, Start
+from coordinator.shard.inputs import Activate
 from coordinator.shard.shard import Shard
 from coordinator.storage.log import Loaded
 from coordinator.storage.memory import MemoryLog
@@ -259,7 +259,7 @@ class VirtualCoordinator:
             self.settings.groups, self._ids, PAYLOADS, now_ms=self.now_ms, wheel_size=_WHEEL_SIZE
         )
 
-    def _carry_out(self, effects: Effects) -> None:
+    def _carry_out(self, effects: HostEffects) -> None:
         for notice in effects.notices:
             if isinstance(notice, Problem) and notice.error is not None:
                 raise notice.error

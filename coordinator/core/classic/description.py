@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from coordinator.core.classic.group import ClassicGroup
 from coordinator.core.classic.member import ClassicMember
+from coordinator.core.effects import Effects
 from coordinator.core.group import GroupState
 from coordinator.core.ids import NO_TIME
-from coordinator.core.outcome import Outcome
 from coordinator.core.replies import (
     AwaitedMember,
     DescribedMember,
@@ -20,7 +20,7 @@ from coordinator.core.replies import (
 from coordinator.core.requests import DescribeGroup, DescribePhase, ListRebalances
 
 
-def describe_group(group: ClassicGroup, command: DescribeGroup, out: Outcome) -> None:
+def describe_group(group: ClassicGroup, command: DescribeGroup, out: Effects) -> None:
     """Answer with the group and its members; metadata and assignments in Stable only."""
     stable = group.state is GroupState.STABLE
     members = tuple(
@@ -50,7 +50,7 @@ def describe_group(group: ClassicGroup, command: DescribeGroup, out: Outcome) ->
 
 
 def list_rebalances(
-    group: ClassicGroup, command: ListRebalances, now_ms: int, out: Outcome
+    group: ClassicGroup, command: ListRebalances, now_ms: int, out: Effects
 ) -> None:
     """Answer with the group's journal, newest first, when what is on its way is in it."""
     group.check_journal(command.has_waited, now_ms)
@@ -59,7 +59,7 @@ def list_rebalances(
     out.reply(command.call_id, reply)
 
 
-def describe_phase(group: ClassicGroup, command: DescribePhase, now_ms: int, out: Outcome) -> None:
+def describe_phase(group: ClassicGroup, command: DescribePhase, now_ms: int, out: Effects) -> None:
     """Answer with the members that the current phase waits for; in a Stable group, with those whose
     heartbeat is late, until their sessions end."""
     awaited: list[AwaitedMember] = []

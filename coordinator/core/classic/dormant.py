@@ -19,10 +19,10 @@ from coordinator.core.classic.member import ClassicMember, Protocols
 from coordinator.core.classic.membership import excuse
 from coordinator.core.classic.subscriptions import TopicReader, subscribed_topics
 from coordinator.core.config import GroupConfig
+from coordinator.core.effects import Effects
 from coordinator.core.events import RebalanceCause
 from coordinator.core.group import GroupState
 from coordinator.core.ids import NO_TIME
-from coordinator.core.outcome import Outcome
 from coordinator.core.records import GroupMetadata
 
 
@@ -50,7 +50,7 @@ class DormantGroups:
             _recall(group, generation_floor)
             self.by_id[group.group_id] = group
 
-    def wake(self, group_id: str, now_ms: int, out: Outcome) -> None:
+    def wake(self, group_id: str, now_ms: int, out: Effects) -> None:
         """Activate a group, if it is dormant."""
         group = self.by_id.pop(group_id, None)
         if group is not None and group.committed is not None:
@@ -58,13 +58,13 @@ class DormantGroups:
         if not self.by_id:
             self._same = {}
 
-    def activate_some(self, count: int, now_ms: int, out: Outcome) -> None:
+    def activate_some(self, count: int, now_ms: int, out: Effects) -> None:
         """Activate up to `count` more groups."""
         for group_id in list(islice(self.by_id, count)):
             self.wake(group_id, now_ms, out)
 
     def _add_members(
-        self, group: ClassicGroup, committed: GroupMetadata, now_ms: int, out: Outcome
+        self, group: ClassicGroup, committed: GroupMetadata, now_ms: int, out: Effects
     ) -> None:
         """Create the members of the last durable generation."""
         name = committed.protocol_name

@@ -17,11 +17,11 @@ from coordinator.core.classic.identity import check_not_replaced, identify
 from coordinator.core.classic.member import ClassicMember
 from coordinator.core.classic.membership import evict, fail_join, note_joined
 from coordinator.core.config import NEW_MEMBER_JOIN_TIMEOUT_MS, GroupConfig
+from coordinator.core.effects import DeferHeartbeat, Effects, JoinKey, MemberKey
 from coordinator.core.errors import ErrorCode, Refused, advice
 from coordinator.core.events import EvictionCause, RebalanceCause
 from coordinator.core.group import GroupState
 from coordinator.core.ids import IdSource
-from coordinator.core.outcome import DeferHeartbeat, JoinKey, MemberKey, Outcome
 from coordinator.core.replies import JoinReply
 from coordinator.core.requests import JoinGroup
 from coordinator.core.written import JoinDurable
@@ -31,7 +31,7 @@ def join_group(
     group: ClassicGroup,
     command: JoinGroup,
     now_ms: int,
-    out: Outcome,
+    out: Effects,
     *,
     config: GroupConfig,
     ids: IdSource,
@@ -92,7 +92,7 @@ def admits(group: ClassicGroup, command: JoinGroup, config: GroupConfig) -> bool
             raise AssertionError("a classic group is in no state of sessions")
 
 
-def join_durable(command: JoinDurable, out: Outcome) -> None:
+def join_durable(command: JoinDurable, out: Effects) -> None:
     """Answer a JoinGroup whose generation floor is durable, or refused."""
     reply = command.reply
     if command.error is not ErrorCode.NONE:
@@ -107,7 +107,7 @@ def _join_unknown(
     group: ClassicGroup,
     command: JoinGroup,
     now_ms: int,
-    out: Outcome,
+    out: Effects,
     *,
     config: GroupConfig,
     ids: IdSource,
@@ -126,7 +126,7 @@ def _join_unknown(
 
 
 def _hand_out_id(
-    group: ClassicGroup, command: JoinGroup, member_id: str, now_ms: int, out: Outcome
+    group: ClassicGroup, command: JoinGroup, member_id: str, now_ms: int, out: Effects
 ) -> None:
     """First call: return a pending member id, valid for one session timeout."""
     group.pending_member_ids[member_id] = None
@@ -141,7 +141,7 @@ def _add_member(
     command: JoinGroup,
     member_id: str,
     now_ms: int,
-    out: Outcome,
+    out: Effects,
     *,
     config: GroupConfig,
 ) -> None:
@@ -170,7 +170,7 @@ def _add_member(
 
 
 def _join_known(
-    group: ClassicGroup, command: JoinGroup, now_ms: int, out: Outcome, *, config: GroupConfig
+    group: ClassicGroup, command: JoinGroup, now_ms: int, out: Effects, *, config: GroupConfig
 ) -> None:
     if command.member_id in group.pending_member_ids:
         if command.instance_id is not None:
@@ -217,7 +217,7 @@ def _calls_for_rebalance(group: ClassicGroup, member: ClassicMember) -> bool:
     return member.member_id == group.leader_id or group.generation < group.generation_floor
 
 
-def _rejoin(group: ClassicGroup, member: ClassicMember, command: JoinGroup, out: Outcome) -> None:
+def _rejoin(group: ClassicGroup, member: ClassicMember, command: JoinGroup, out: Effects) -> None:
     """Update the member by its request, and park the call in place of an older one."""
     fail_join(group, member, ErrorCode.REBALANCE_IN_PROGRESS, out, member_id=member.member_id)
     group.set_protocols(member, command.protocols)
@@ -229,7 +229,7 @@ def _rejoin(group: ClassicGroup, member: ClassicMember, command: JoinGroup, out:
     note_joined(group, member, out)
 
 
-def _refuse_seat(group: ClassicGroup, command: JoinGroup, now_ms: int, out: Outcome) -> None:
+def _refuse_seat(group: ClassicGroup, command: JoinGroup, now_ms: int, out: Effects) -> None:
     """Refuse a joiner beyond `group_max_size`; if it was a member, it is evicted."""
     member_id = command.member_id
     error = ErrorCode.GROUP_MAX_SIZE_REACHED

@@ -15,6 +15,7 @@ from coordinator.core.classic import last_work, moves, returns
 from coordinator.core.classic.group import ClassicGroup
 from coordinator.core.classic.idle_spans import FailOver, PartitionReaders
 from coordinator.core.classic.trace import Trace
+from coordinator.core.effects import Effects
 from coordinator.core.errors import ErrorCode
 from coordinator.core.events import (
     Event,
@@ -32,7 +33,6 @@ from coordinator.core.events import (
     StaticMemberReplaced,
 )
 from coordinator.core.ids import NO_TIME
-from coordinator.core.outcome import Outcome
 from coordinator.core.records import (
     RebalanceMember,
     RebalanceRecord,
@@ -52,23 +52,27 @@ REFUSED_MAX = 16
 
 
 def follow_all(
-    groups: Mapping[str, ClassicGroup], now_ms: int, out: Outcome, read: PartitionReaders
+    groups: Mapping[str, ClassicGroup],
+    events: Iterable[Event],
+    now_ms: int,
+    out: Effects,
+    read: PartitionReaders,
 ) -> None:
     """Update the traces of all groups by the events of one command."""
     by_group: dict[str, list[Event]] = {}
-    for event in out.events:
+    for event in events:
         by_group.setdefault(event.group_id, []).append(event)
-    for group_id, events in by_group.items():
+    for group_id, of_group in by_group.items():
         group = groups.get(group_id)
         if group is not None:
-            follow(group, events, now_ms, out, read)
+            follow(group, of_group, now_ms, out, read)
 
 
 def follow(
     group: ClassicGroup,
     events: Iterable[Event],
     now_ms: int,
-    out: Outcome,
+    out: Effects,
     read: PartitionReaders,
 ) -> None:
     """Update the trace of a group by its events; write its record at the end of a rebalance."""
@@ -128,7 +132,7 @@ def _note(
 
 
 def _note_return(
-    group: ClassicGroup, event: Event, now_ms: int, out: Outcome, read: PartitionReaders
+    group: ClassicGroup, event: Event, now_ms: int, out: Effects, read: PartitionReaders
 ) -> None:
     """Follow what returns without a rebalance; write its record at the end."""
     match event:
@@ -145,7 +149,7 @@ def _note_return(
 
 
 def _write_return(
-    group: ClassicGroup, work_cost: tuple[Trace, moves.Cost] | None, now_ms: int, out: Outcome
+    group: ClassicGroup, work_cost: tuple[Trace, moves.Cost] | None, now_ms: int, out: Effects
 ) -> None:
     if work_cost is not None:
         trace, cost = work_cost
@@ -181,7 +185,7 @@ def _finish(
     trace: Trace,
     outcome: str,
     now_ms: int,
-    out: Outcome,
+    out: Effects,
     read: PartitionReaders,
 ) -> None:
     group.trace = None
@@ -191,7 +195,7 @@ def _finish(
 
 
 def _write(
-    group: ClassicGroup, trace: Trace, outcome: str, cost: moves.Cost, now_ms: int, out: Outcome
+    group: ClassicGroup, trace: Trace, outcome: str, cost: moves.Cost, now_ms: int, out: Effects
 ) -> None:
     started = trace.started
     outage = trace.taken_over or NO_OUTAGE
@@ -261,7 +265,7 @@ def note_refused_join(
     group.refused_joins = known
 
 
-def rebalance_written(command: RebalanceWritten, out: Outcome) -> None:
+def rebalance_written(command: RebalanceWritten, out: Effects) -> None:
     """Emit the event of a rebalance once its record is durable."""
     if command.error is ErrorCode.NONE:
         out.note(RebalanceJournaled(command.record))

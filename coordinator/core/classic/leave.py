@@ -14,14 +14,14 @@ from coordinator.core.classic.group import ClassicGroup
 from coordinator.core.classic.identity import check_not_replaced, identify
 from coordinator.core.classic.member import ClassicMember
 from coordinator.core.classic.membership import evict, remove
+from coordinator.core.effects import Effects, JoinKey, MemberKey
 from coordinator.core.errors import ErrorCode, Refused
 from coordinator.core.events import EvictionCause, MemberLeft, RebalanceCause
-from coordinator.core.outcome import JoinKey, MemberKey, Outcome
 from coordinator.core.replies import LeaveReply, LeaveResult
 from coordinator.core.requests import LeaveGroup, LeavingMember
 
 
-def leave_group(group: ClassicGroup, command: LeaveGroup, now_ms: int, out: Outcome) -> None:
+def leave_group(group: ClassicGroup, command: LeaveGroup, now_ms: int, out: Effects) -> None:
     """Remove members, in the order of the request.
 
     Raises:
@@ -54,7 +54,7 @@ def leave_group(group: ClassicGroup, command: LeaveGroup, now_ms: int, out: Outc
         out.check(JoinKey(group.group_id))
 
 
-def leave_no_group(command: LeaveGroup, out: Outcome) -> None:
+def leave_no_group(command: LeaveGroup, out: Effects) -> None:
     """Answer for a group that does not exist: UNKNOWN_MEMBER_ID for each member.
 
     Raises:
@@ -68,7 +68,7 @@ def leave_no_group(command: LeaveGroup, out: Outcome) -> None:
 
 
 def _leave(
-    group: ClassicGroup, leaving: LeavingMember, by_operator: bool, out: Outcome
+    group: ClassicGroup, leaving: LeavingMember, by_operator: bool, out: Effects
 ) -> ClassicMember | None:
     """Remove one member and return it; None if it was only a pending id. Raises `Refused`."""
     member_id = leaving.member_id

@@ -22,11 +22,11 @@ from coordinator.core.classic.identity import check_generation, identify
 from coordinator.core.classic.member import SILENCE_MIN_MS, ClassicMember
 from coordinator.core.classic.membership import evict, note_seen, reset_session
 from coordinator.core.commands import CallCancelled, SessionExpired
+from coordinator.core.effects import DeferHeartbeat, Effects, JoinKey
 from coordinator.core.errors import ErrorCode, advice
 from coordinator.core.events import EvictionCause, RebalanceCause
 from coordinator.core.group import GroupState
 from coordinator.core.ids import NO_TIME
-from coordinator.core.outcome import DeferHeartbeat, JoinKey, Outcome
 from coordinator.core.pauses import Pause, paused_since
 from coordinator.core.replies import HeartbeatReply
 from coordinator.core.requests import Heartbeat
@@ -37,7 +37,7 @@ _REBALANCE = HeartbeatReply(
 )
 
 
-def heartbeat(group: ClassicGroup, command: Heartbeat, now_ms: int, out: Outcome) -> None:
+def heartbeat(group: ClassicGroup, command: Heartbeat, now_ms: int, out: Effects) -> None:
     """Extend the session, and answer whether a rebalance is in progress.
 
     Raises:
@@ -96,7 +96,7 @@ def expire_session(
     group: ClassicGroup,
     command: SessionExpired,
     now_ms: int,
-    out: Outcome,
+    out: Effects,
     pauses: Sequence[Pause] = (),
 ) -> None:
     """Handle a passed deadline: drop a pending id, evict a silent member, or arm it again.
@@ -125,7 +125,7 @@ def expire_session(
 
 
 def cancel_call(
-    group: ClassicGroup, member: ClassicMember, command: CallCancelled, now_ms: int, out: Outcome
+    group: ClassicGroup, member: ClassicMember, command: CallCancelled, now_ms: int, out: Effects
 ) -> None:
     """Remove a parked call whose client has disconnected, without an answer.
 

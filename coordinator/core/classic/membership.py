@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from coordinator.core.classic.group import ClassicGroup
 from coordinator.core.classic.member import ClassicMember
+from coordinator.core.effects import DeferHeartbeat, Effects, MemberKey
 from coordinator.core.errors import ErrorCode, advice
 from coordinator.core.events import (
     EvictionCause,
@@ -13,12 +14,11 @@ from coordinator.core.events import (
 )
 from coordinator.core.group import GroupState
 from coordinator.core.ids import NO_TIME
-from coordinator.core.outcome import DeferHeartbeat, MemberKey, Outcome
 from coordinator.core.replies import JoinReply, SyncReply
 
 
 def note_seen(
-    group: ClassicGroup, member: ClassicMember, now_ms: int, out: Outcome, *, beats: bool
+    group: ClassicGroup, member: ClassicMember, now_ms: int, out: Effects, *, beats: bool
 ) -> None:
     """Tell of a heartbeat or commit after a silence: the first one since this node took the group
     over and the second heartbeat, or one that is late."""
@@ -31,25 +31,25 @@ def note_seen(
         out.note(MemberSeenAgain(group.group_id, member.member_id, *member.last_sign()))
 
 
-def reset_session(group: ClassicGroup, member: ClassicMember, now_ms: int, out: Outcome) -> None:
+def reset_session(group: ClassicGroup, member: ClassicMember, now_ms: int, out: Effects) -> None:
     """Extend the session of a member that was heard to one session timeout from now."""
     member.last_call_ms = now_ms
     _defer_session(group, member, now_ms, out)
 
 
-def excuse(group: ClassicGroup, member: ClassicMember, now_ms: int, out: Outcome) -> None:
+def excuse(group: ClassicGroup, member: ClassicMember, now_ms: int, out: Effects) -> None:
     """Extend the session of a member that was not heard to one session timeout from now."""
     member.excused_ms = now_ms
     _defer_session(group, member, now_ms, out)
 
 
-def _defer_session(group: ClassicGroup, member: ClassicMember, now_ms: int, out: Outcome) -> None:
+def _defer_session(group: ClassicGroup, member: ClassicMember, now_ms: int, out: Effects) -> None:
     deadline_ms = now_ms + member.session_timeout_ms
     out.defer(DeferHeartbeat(group.group_id, member.member_id, deadline_ms))
 
 
 def fail_join(
-    group: ClassicGroup, member: ClassicMember, error: ErrorCode, out: Outcome, *, member_id: str
+    group: ClassicGroup, member: ClassicMember, error: ErrorCode, out: Effects, *, member_id: str
 ) -> None:
     """Answer the member's parked JoinGroup, if there is one, with an error."""
     call_id = group.unpark_join(member)
@@ -57,14 +57,14 @@ def fail_join(
         out.reply(call_id, JoinReply(error, advice(error), member_id=member_id))
 
 
-def fail_sync(group: ClassicGroup, member: ClassicMember, error: ErrorCode, out: Outcome) -> None:
+def fail_sync(group: ClassicGroup, member: ClassicMember, error: ErrorCode, out: Effects) -> None:
     """Answer the member's parked SyncGroup, if there is one, with an error."""
     call_id = group.unpark_sync(member)
     if call_id is not None:
         out.reply(call_id, SyncReply(error, advice(error)))
 
 
-def note_joined(group: ClassicGroup, member: ClassicMember, out: Outcome) -> None:
+def note_joined(group: ClassicGroup, member: ClassicMember, out: Effects) -> None:
     """Emit the event that a member has joined or re-joined."""
     out.note(
         MemberJoined(
@@ -78,7 +78,7 @@ def note_joined(group: ClassicGroup, member: ClassicMember, out: Outcome) -> Non
     )
 
 
-def give_up(group: ClassicGroup, error: ErrorCode, out: Outcome) -> None:
+def give_up(group: ClassicGroup, error: ErrorCode, out: Effects) -> None:
     """Answer every parked call of an unloaded group with `error`."""
     for member in group.members.values():
         fail_join(group, member, error, out, member_id=member.member_id)
@@ -86,7 +86,7 @@ def give_up(group: ClassicGroup, error: ErrorCode, out: Outcome) -> None:
     group.state = GroupState.DEAD
 
 
-def remove(group: ClassicGroup, member: ClassicMember, out: Outcome) -> None:
+def remove(group: ClassicGroup, member: ClassicMember, out: Effects) -> None:
     """Remove a member and its deadline; its parked calls get UNKNOWN_MEMBER_ID."""
     fail_join(group, member, ErrorCode.UNKNOWN_MEMBER_ID, out, member_id="")
     fail_sync(group, member, ErrorCode.UNKNOWN_MEMBER_ID, out)
@@ -94,7 +94,7 @@ def remove(group: ClassicGroup, member: ClassicMember, out: Outcome) -> None:
     out.check(MemberKey(group.group_id, member.member_id))
 
 
-def evict(group: ClassicGroup, member: ClassicMember, cause: EvictionCause, out: Outcome) -> None:
+def evict(group: ClassicGroup, member: ClassicMember, cause: EvictionCause, out: Effects) -> None:
     """Remove a member that did not leave by itself, and emit the cause."""
     remove(group, member, out)
     out.note(

@@ -8,14 +8,14 @@ from coordinator.core.classic.identity import check_generation, check_not_replac
 from coordinator.core.classic.member import ClassicMember
 from coordinator.core.classic.membership import note_seen, reset_session
 from coordinator.core.config import GroupConfig
+from coordinator.core.effects import Effects
 from coordinator.core.errors import ErrorCode, Refused
 from coordinator.core.group import GroupState
-from coordinator.core.outcome import Outcome
 from coordinator.core.requests import CommitOffsets, ReportLogEnds
 
 
 def commit_offsets(
-    group: ClassicGroup, command: CommitOffsets, now_ms: int, out: Outcome, *, config: GroupConfig
+    group: ClassicGroup, command: CommitOffsets, now_ms: int, out: Effects, *, config: GroupConfig
 ) -> None:
     """Write offsets, and answer when they are durable.
 
@@ -60,7 +60,7 @@ def _check_committer(group: ClassicGroup, command: CommitOffsets) -> ClassicMemb
     return member
 
 
-def report_log_ends(group: ClassicGroup, command: ReportLogEnds, now_ms: int, out: Outcome) -> None:
+def report_log_ends(group: ClassicGroup, command: ReportLogEnds, now_ms: int, out: Effects) -> None:
     """Store reported log ends.
 
     Raises:

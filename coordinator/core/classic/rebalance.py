@@ -28,6 +28,14 @@ from coordinator.core.classic.subscriptions import TopicReader, subscribed_topic
 from coordinator.core.classic.takeover import take_over_early
 from coordinator.core.commands import CompleteJoinPhase, InitialDelayElapsed, SyncPhaseExpired
 from coordinator.core.config import GroupConfig
+from coordinator.core.effects import (
+    DeferInitialJoin,
+    DeferJoin,
+    DeferSync,
+    Effects,
+    JoinKey,
+    SyncKey,
+)
 from coordinator.core.errors import ErrorCode
 from coordinator.core.events import (
     EvictionCause,
@@ -38,14 +46,6 @@ from coordinator.core.events import (
 )
 from coordinator.core.group import GroupState
 from coordinator.core.ids import CallId
-from coordinator.core.outcome import (
-    DeferInitialJoin,
-    DeferJoin,
-    DeferSync,
-    JoinKey,
-    Outcome,
-    SyncKey,
-)
 from coordinator.core.records import GenerationFloor
 from coordinator.core.replies import JoinedMember, JoinReply
 from coordinator.core.written import Unawaited
@@ -55,7 +55,7 @@ def request(
     group: ClassicGroup,
     cause: RebalanceCause,
     now_ms: int,
-    out: Outcome,
+    out: Effects,
     *,
     member: ClassicMember,
     reason: str = "",
@@ -77,7 +77,7 @@ def prepare(
     group: ClassicGroup,
     cause: RebalanceCause,
     now_ms: int,
-    out: Outcome,
+    out: Effects,
     *,
     member: ClassicMember | None = None,
     reason: str = "",
@@ -128,7 +128,7 @@ def extend_initial_delay(
     group: ClassicGroup,
     command: InitialDelayElapsed,
     now_ms: int,
-    out: Outcome,
+    out: Effects,
     config: GroupConfig,
     read_topics: TopicReader,
 ) -> None:
@@ -157,7 +157,7 @@ def complete_join_phase(
     group: ClassicGroup,
     command: CompleteJoinPhase,
     now_ms: int,
-    out: Outcome,
+    out: Effects,
     read_topics: TopicReader,
 ) -> None:
     """Close an ordinary join phase, unless the group has moved on."""
@@ -175,7 +175,7 @@ def sync_phase_is_complete(group: ClassicGroup, generation: int) -> bool:
 
 
 def expire_sync_phase(
-    group: ClassicGroup, command: SyncPhaseExpired, now_ms: int, out: Outcome
+    group: ClassicGroup, command: SyncPhaseExpired, now_ms: int, out: Effects
 ) -> None:
     """Remove the members that never fetched their assignment, and rebalance without them.
 
@@ -196,7 +196,7 @@ def join_reply(group: ClassicGroup, member: ClassicMember) -> JoinReply:
 
 
 def repeat_join_reply(
-    group: ClassicGroup, member: ClassicMember, call_id: CallId, out: Outcome
+    group: ClassicGroup, member: ClassicMember, call_id: CallId, out: Effects
 ) -> None:
     """Answer a JoinGroup of the current generation again: the first answer may have been lost."""
     _promise_generation(group, out)
@@ -210,7 +210,7 @@ def _is_in_phase(group: ClassicGroup, generation: int) -> bool:
     return group.state is GroupState.PREPARING_REBALANCE and group.generation == generation
 
 
-def _complete(group: ClassicGroup, now_ms: int, out: Outcome, read_topics: TopicReader) -> None:
+def _complete(group: ClassicGroup, now_ms: int, out: Effects, read_topics: TopicReader) -> None:
     """Close the join phase and start the next generation.
 
     Dynamic members that did not join are dropped; every parked join gets one reply,
@@ -234,7 +234,7 @@ def _complete(group: ClassicGroup, now_ms: int, out: Outcome, read_topics: Topic
         _become_empty(group, now_ms, out)
 
 
-def _become_empty(group: ClassicGroup, now_ms: int, out: Outcome) -> None:
+def _become_empty(group: ClassicGroup, now_ms: int, out: Effects) -> None:
     group.protocol_name = None
     group.subscribed_topics = frozenset()
     group.transition_to(GroupState.EMPTY, now_ms)
@@ -244,7 +244,7 @@ def _become_empty(group: ClassicGroup, now_ms: int, out: Outcome) -> None:
 
 
 def _start_generation(
-    group: ClassicGroup, now_ms: int, out: Outcome, read_topics: TopicReader
+    group: ClassicGroup, now_ms: int, out: Effects, read_topics: TopicReader
 ) -> None:
     group.protocol_name = protocols.select(group)
     group.subscribed_topics = subscribed_topics(group, read_topics)
@@ -279,14 +279,14 @@ def _is_promised(group: ClassicGroup) -> bool:
     return group.generation <= group.durable_generation + 1
 
 
-def _promise_generation(group: ClassicGroup, out: Outcome) -> None:
+def _promise_generation(group: ClassicGroup, out: Effects) -> None:
     """Write a `GenerationFloor` if the log does not cover the generation: see decision 0001."""
     if not _is_promised(group):
         floor = GenerationFloor(group.group_id, group.generation - 1)
         out.persist([floor], Unawaited(group.group_id))
 
 
-def _answer_join(group: ClassicGroup, call_id: CallId, reply: JoinReply, out: Outcome) -> None:
+def _answer_join(group: ClassicGroup, call_id: CallId, reply: JoinReply, out: Effects) -> None:
     if _is_promised(group):
         out.reply(call_id, reply)
     else:
@@ -316,13 +316,13 @@ def _member_list(group: ClassicGroup) -> tuple[JoinedMember, ...]:
     )
 
 
-def _defer_join(group: ClassicGroup, now_ms: int, out: Outcome) -> None:
+def _defer_join(group: ClassicGroup, now_ms: int, out: Effects) -> None:
     deadline_ms = now_ms + group.rebalance_timeout_ms
     out.defer(DeferJoin(group.group_id, group.generation, deadline_ms))
 
 
 def _defer_initial_join(
-    group: ClassicGroup, delay_ms: int, remaining_ms: int, now_ms: int, out: Outcome
+    group: ClassicGroup, delay_ms: int, remaining_ms: int, now_ms: int, out: Effects
 ) -> None:
     out.defer(
         DeferInitialJoin(

@@ -27,10 +27,10 @@ from coordinator.core.classic.membership import fail_join, fail_sync, reset_sess
 from coordinator.core.classic.replacement import Replacement
 from coordinator.core.classic.takeover import member_replaced, take_over, welcome
 from coordinator.core.config import GroupConfig
+from coordinator.core.effects import Effects, JoinKey
 from coordinator.core.errors import ErrorCode, InvariantViolated, advice
 from coordinator.core.events import RebalanceCause
 from coordinator.core.group import GroupState
-from coordinator.core.outcome import JoinKey, Outcome
 from coordinator.core.records import GroupMetadata
 from coordinator.core.replies import JoinReply
 from coordinator.core.requests import JoinGroup
@@ -42,7 +42,7 @@ def replace(
     command: JoinGroup,
     member_id: str,
     now_ms: int,
-    out: Outcome,
+    out: Effects,
     config: GroupConfig,
 ) -> None:
     """Let the joining process take over its instance id, under a new `member_id`."""
@@ -67,7 +67,7 @@ def replacement_resolved(
     group: ClassicGroup,
     command: StaticMemberResolved,
     now_ms: int,
-    out: Outcome,
+    out: Effects,
     config: GroupConfig,
 ) -> None:
     """Finish a replacement at the result of its write, and begin the next one.
@@ -94,7 +94,7 @@ def replacement_resolved(
 
 
 def replacement_written(
-    group: ClassicGroup, command: StaticMemberWritten, now_ms: int, out: Outcome
+    group: ClassicGroup, command: StaticMemberWritten, now_ms: int, out: Effects
 ) -> None:
     """Answer the new process: its id is durable or refused, or the write has timed out."""
     member = group.members.get(group.static_members.get(command.instance_id, ""))
@@ -121,7 +121,7 @@ def replacement_written(
 
 
 def replacement_overdue(
-    group: ClassicGroup, command: ReplacementOverdue, now_ms: int, out: Outcome
+    group: ClassicGroup, command: ReplacementOverdue, now_ms: int, out: Effects
 ) -> None:
     """Refuse a replacement that has waited too long for the one before it."""
     if command.error is ErrorCode.NONE:
@@ -158,7 +158,7 @@ def _keeps_protocol(group: ClassicGroup, member: ClassicMember, command: JoinGro
 
 
 def _take_over_now(
-    group: ClassicGroup, replacement: Replacement, now_ms: int, out: Outcome
+    group: ClassicGroup, replacement: Replacement, now_ms: int, out: Effects
 ) -> None:
     """Replace the member without a record, and rebalance unless a join phase is running."""
     member = take_over(group, replacement, now_ms, out)
@@ -184,7 +184,7 @@ def _write(
     member: ClassicMember,
     replacement: Replacement,
     now_ms: int,
-    out: Outcome,
+    out: Effects,
     config: GroupConfig,
 ) -> None:
     command = replacement.command
@@ -220,7 +220,7 @@ def _record(
 
 
 def _refuse(
-    group: ClassicGroup, member: ClassicMember, error: ErrorCode, now_ms: int, out: Outcome
+    group: ClassicGroup, member: ClassicMember, error: ErrorCode, now_ms: int, out: Effects
 ) -> None:
     call_id = group.unpark_join(member)
     assert call_id is not None

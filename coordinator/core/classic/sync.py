@@ -19,6 +19,7 @@ from coordinator.core.classic.group import ClassicGroup
 from coordinator.core.classic.identity import check_generation, identify
 from coordinator.core.classic.member import ClassicMember
 from coordinator.core.classic.membership import fail_sync, reset_session
+from coordinator.core.effects import Effects, SyncKey
 from coordinator.core.errors import ErrorCode, Refused
 from coordinator.core.events import (
     MemberSynced,
@@ -27,13 +28,12 @@ from coordinator.core.events import (
     RebalanceFailed,
 )
 from coordinator.core.group import GroupState
-from coordinator.core.outcome import Outcome, SyncKey
 from coordinator.core.replies import SyncReply
 from coordinator.core.requests import SyncGroup
 from coordinator.core.written import AssignmentWritten
 
 
-def sync_group(group: ClassicGroup, command: SyncGroup, now_ms: int, out: Outcome) -> None:
+def sync_group(group: ClassicGroup, command: SyncGroup, now_ms: int, out: Effects) -> None:
     """Answer or park a SyncGroup.
 
     Raises:
@@ -65,7 +65,7 @@ def sync_group(group: ClassicGroup, command: SyncGroup, now_ms: int, out: Outcom
 
 
 def assignment_written(
-    group: ClassicGroup, command: AssignmentWritten, now_ms: int, out: Outcome
+    group: ClassicGroup, command: AssignmentWritten, now_ms: int, out: Effects
 ) -> None:
     """Answer all parked SyncGroups at the result of the assignment's write."""
     record = command.record

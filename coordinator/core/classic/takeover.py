@@ -11,12 +11,12 @@ from coordinator.core.classic.group import ClassicGroup
 from coordinator.core.classic.member import ClassicMember
 from coordinator.core.classic.membership import note_joined, reset_session
 from coordinator.core.classic.replacement import Replacement
+from coordinator.core.effects import Effects, MemberKey
 from coordinator.core.events import StaticMemberReplaced
-from coordinator.core.outcome import MemberKey, Outcome
 
 
 def take_over(
-    group: ClassicGroup, replacement: Replacement, now_ms: int, out: Outcome
+    group: ClassicGroup, replacement: Replacement, now_ms: int, out: Effects
 ) -> ClassicMember:
     """Give the static member's place to the new process before any record of it is written."""
     old_id = group.static_members[replacement.instance_id]
@@ -26,7 +26,7 @@ def take_over(
 
 
 def welcome(
-    group: ClassicGroup, replacement: Replacement, old_id: str, now_ms: int, out: Outcome
+    group: ClassicGroup, replacement: Replacement, old_id: str, now_ms: int, out: Effects
 ) -> ClassicMember:
     """Set up a new process that has taken the place; the old one is fenced from now on."""
     member = group.members[replacement.successor.member_id]
@@ -45,7 +45,7 @@ def welcome(
     return member
 
 
-def take_over_early(group: ClassicGroup, now_ms: int, out: Outcome) -> None:
+def take_over_early(group: ClassicGroup, now_ms: int, out: Effects) -> None:
     """Complete waiting replacements at once, because the group leaves Stable.
 
     A replacement without a parked call is not completed: the old member id stays.

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from coordinator.core.effects import Effects
 from coordinator.core.ids import TopicPartition
-from coordinator.core.outcome import Outcome
 from coordinator.core.session_values.events import PartitionRefused
 from coordinator.core.session_values.records import Phase
 from coordinator.core.session_values.requests import AckKind, PartitionAck, SessionAck
@@ -81,7 +81,7 @@ def _forget_row(group: SessionGroup, partition: TopicPartition) -> None:
         group.drop_if_empty(partition)
 
 
-def _tell(group: SessionGroup, partition: TopicPartition, out: Outcome) -> None:
+def _tell(group: SessionGroup, partition: TopicPartition, out: Effects) -> None:
     refusals = group.partition_state(partition).refusals
     if refusals is not None and not refusals.in_a_row and refusals.back_off is not None:
         # It was the last of a row.

@@ -13,9 +13,9 @@ from dataclasses import replace
 
 from coordinator.core import admission, offsets
 from coordinator.core.config import GroupConfig
+from coordinator.core.effects import Effects
 from coordinator.core.errors import ErrorCode, Refused, session_refused
 from coordinator.core.group import GroupState
-from coordinator.core.outcome import Outcome
 from coordinator.core.replies import CommitReply, CommitResult
 from coordinator.core.requests import CommitOffsets, PartitionCommit
 from coordinator.core.session_values.events import SessionCommitFenced
@@ -27,7 +27,7 @@ DECISIONS_TOPIC = "__manifests"
 
 
 def commit_offsets(
-    group: SessionGroup, command: CommitOffsets, now_ms: int, out: Outcome, *, config: GroupConfig
+    group: SessionGroup, command: CommitOffsets, now_ms: int, out: Effects, *, config: GroupConfig
 ) -> None:
     """Write the offsets of partitions that the member holds; refuse the others, each by itself.
 
@@ -76,7 +76,7 @@ def commit_offsets(
         return
     part = replace(command, partitions=accepted)
     offsets.check_commit(group, part, config)
-    inner = Outcome()
+    inner = Effects()
     offsets.commit(group, part, now_ms, inner, config)
     _with(refused, inner, out)
 
@@ -121,7 +121,7 @@ def _refused(group: SessionGroup, commit: PartitionCommit) -> CommitResult:
     )
 
 
-def _with(refused: dict[tuple[str, int], CommitResult], inner: Outcome, out: Outcome) -> None:
+def _with(refused: dict[tuple[str, int], CommitResult], inner: Effects, out: Effects) -> None:
     """Answer with the refused partitions too."""
     for call_id, reply in inner.replies:
         assert isinstance(reply, CommitReply)
@@ -130,4 +130,4 @@ def _with(refused: dict[tuple[str, int], CommitResult], inner: Outcome, out: Out
         then = write.then
         assert isinstance(then, OffsetsWritten)
         then = replace(then, results=(*then.results, *refused.values()))
-        out.persist(write.records, then, follow_up=write.settled)
+        out.persist(write.records, then, follow_up=write.follow_up)

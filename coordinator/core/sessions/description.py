@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from coordinator.core.config import GroupConfig
+from coordinator.core.effects import Effects
 from coordinator.core.group import GroupState
 from coordinator.core.ids import NO_OFFSET, NO_TIME, TopicPartition
-from coordinator.core.outcome import Outcome
 from coordinator.core.replies import (
     AwaitedMember,
     DescribedMember,
@@ -74,7 +74,7 @@ def describe(group: SessionGroup, command: DescribeSessionGroup, step: Step) -> 
     step.out.reply(command.call_id, reply)
 
 
-def describe_as_group(group: SessionGroup, command: DescribeGroup, out: Outcome) -> None:
+def describe_as_group(group: SessionGroup, command: DescribeGroup, out: Effects) -> None:
     """Answer DescribeGroups: members with what they hold, as of a consumer group."""
     members = tuple(
         DescribedMember(
@@ -96,7 +96,7 @@ def describe_as_group(group: SessionGroup, command: DescribeGroup, out: Outcome)
     out.reply(command.call_id, reply)
 
 
-def list_journal(group: SessionGroup, command: ListRebalances, now_ms: int, out: Outcome) -> None:
+def list_journal(group: SessionGroup, command: ListRebalances, now_ms: int, out: Effects) -> None:
     """Answer ListRebalances: plans and hand-offs, newest first.
 
     Raises:
@@ -111,7 +111,7 @@ def list_journal(group: SessionGroup, command: ListRebalances, now_ms: int, out:
 
 
 def describe_phase(
-    group: SessionGroup, command: DescribePhase, _now_ms: int, out: Outcome, *, config: GroupConfig
+    group: SessionGroup, command: DescribePhase, _now_ms: int, out: Effects, *, config: GroupConfig
 ) -> None:
     """Answer DescribePhase: the members whose word is awaited, or the time of the next plan."""
     state = group.current_state()

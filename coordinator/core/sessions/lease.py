@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from coordinator.core import log_ends
+from coordinator.core.effects import DeferLease, Effects
 from coordinator.core.errors import ErrorCode
 from coordinator.core.ids import NO_TIME, TopicPartition
-from coordinator.core.outcome import DeferLease, Outcome
 from coordinator.core.session_values.journal import TriggerCause
 from coordinator.core.session_values.policy import OnStall
 from coordinator.core.session_values.requests import SessionHeartbeat, StreamRefused
@@ -120,7 +120,7 @@ def heartbeat(
     step.out.wake(member.stream_id)
 
 
-def _note_lease_received(group: SessionGroup, member: SessionMember, out: Outcome) -> None:
+def _note_lease_received(group: SessionGroup, member: SessionMember, out: Effects) -> None:
     """A heartbeat on its newest stream shows that a member has heard of a shorter lease."""
     if not member.notified_lease_ms:
         return

@@ -9,9 +9,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from coordinator.core.config import GroupConfig
+from coordinator.core.effects import Effects
 from coordinator.core.errors import ErrorCode, MustWait, Refused
 from coordinator.core.group import Group
-from coordinator.core.outcome import Outcome
 from coordinator.core.session_values.operators import PolicyReply, SetGroupPolicy
 from coordinator.core.session_values.policy import Policy
 from coordinator.core.session_values.records import PolicyStored
@@ -22,7 +22,7 @@ _DEFAULTS = Policy.defaults()
 
 
 def set_policy(
-    group: Group, command: SetGroupPolicy, now_ms: int, out: Outcome, *, config: GroupConfig
+    group: Group, command: SetGroupPolicy, now_ms: int, out: Effects, *, config: GroupConfig
 ) -> None:
     """Change some settings of a policy; the others stay.
 
@@ -39,7 +39,7 @@ def set_policy(
     out.persist((record,), reply, follow_up=PolicyWritten(group.group_id))
 
 
-def note_written(group: Group, _: PolicyWritten, _out: Outcome) -> None:
+def note_written(group: Group, _: PolicyWritten, _out: Effects) -> None:
     """The record of a policy is settled."""
     group.policy_writes -= 1
 

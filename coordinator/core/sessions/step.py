@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 from coordinator.core.config import GroupConfig
 from coordinator.core.context import ShardContext
+from coordinator.core.effects import Effects
 from coordinator.core.ids import CallId, IdSource
 from coordinator.core.numbers import Numbers
-from coordinator.core.outcome import Outcome
 
 
 @dataclass(slots=True)
@@ -20,7 +20,7 @@ class Step:
     """
 
     now_ms: int
-    out: Outcome
+    out: Effects
     context: ShardContext
 
     @property

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from coordinator.core.effects import Effects
 from coordinator.core.group import Group
 from coordinator.core.ids import CallId
-from coordinator.core.outcome import Outcome
 from coordinator.core.session_values.messages import ToMember
 from coordinator.core.session_values.requests import (
     SessionAck,
@@ -113,7 +113,7 @@ def _member(group: SessionGroup, stream_id: CallId, streams: Streams) -> Session
 
 
 def _speaker(
-    group: SessionGroup, stream_id: CallId, out: Outcome, streams: Streams
+    group: SessionGroup, stream_id: CallId, out: Effects, streams: Streams
 ) -> SessionMember | None:
     """The member that speaks on its newest stream, unless its end is decided."""
     member = _member(group, stream_id, streams)

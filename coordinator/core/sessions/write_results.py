@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from coordinator.core.effects import DeferReservation, DeferRetry, Effects
 from coordinator.core.errors import ErrorCode, session_refused
 from coordinator.core.ids import TopicPartition
-from coordinator.core.outcome import DeferReservation, DeferRetry, Outcome
 from coordinator.core.session_values.commands import WriteRetry
 from coordinator.core.session_values.journal import TriggerCause
 from coordinator.core.session_values.written import (
@@ -81,7 +81,7 @@ def session_admitted(group: SessionGroup, done: SessionAdmitted, step: Step) -> 
         phases.reconsider(group, done.member_id, step)
 
 
-def admitted_too_late(done: SessionAdmitted, out: Outcome) -> None:
+def admitted_too_late(done: SessionAdmitted, out: Effects) -> None:
     """Refuse a process that was admitted to a group which is gone, or of the other kind."""
     error = done.error or ErrorCode.UNKNOWN_MEMBER_ID
     out.reply(done.command.call_id, done.command.refusal(session_refused(error)))

@@ -28,11 +28,12 @@ from coordinator.runtime import codec
 from coordinator.runtime.clock import RandomIds
 from coordinator.runtime.payloads import PAYLOADS
 from coordinator.shard.followers import AckPolicy
-from coordinator.shard.outbox import Tick
+from coordinator.shard.inputs import Tick
 from coordinator.shard.shard import Shard
 from coordinator.storage import entry
 from coordinator.storage.chain import Chain
 from coordinator.storage.log import Damaged, Entry
+from tests.kit.steps import restored, stepped
 
 NOW_MS = 1_700_000_000_000
 SHARD, SEQUENCE = ShardId(3), 1
@@ -64,8 +65,8 @@ def _load_record(data: bytes) -> None:
     shard = Shard(GroupConfig(), RandomIds(), PAYLOADS, now_ms=NOW_MS, acks=AckPolicy())
     try:
         shard.replay([record], NOW_MS)
-        shard.restore(NOW_MS, sequence=1, next_offset=1)
-        shard.step(Tick(), NOW_MS + 60_000)
+        restored(shard, NOW_MS, sequence=1, next_offset=1)
+        stepped(shard, Tick(), NOW_MS + 60_000)
     except InvariantViolated:  # Understood, and impossible: no shard has written that.
         return
     for kept in shard.records():

@@ -9,7 +9,7 @@ from coordinator.core.classic.group import TRANSITIONS, ClassicGroup, ClassicMem
 from coordinator.core.commands import CompleteJoinPhase
 from coordinator.core.errors import InvariantViolated, Refused
 from coordinator.core.group import GroupState
-from coordinator.shard.outbox import Tick
+from coordinator.shard.inputs import Tick
 from tests.protocol.classic.kit import GROUP, SUPERSET, Scenario, code
 
 

@@ -8,18 +8,26 @@ from typing import Any
 
 from coordinator.core.commands import CallCancelled
 from coordinator.core.config import GroupConfig
+from coordinator.core.effects import Effects
 from coordinator.core.errors import ErrorCode, InvariantViolated
 from coordinator.core.group import GroupState
 from coordinator.core.ids import CallId
-from coordinator.core.outcome import Outcome
 from coordinator.core.records import Record
 from coordinator.core.replies import JoinReply
 from coordinator.core.requests import Heartbeat, JoinGroup, LeaveGroup, LeavingMember, SyncGroup
 from coordinator.runtime.codec import decode, encode
 from coordinator.runtime.payloads import PAYLOADS
-from coordinator.shard.outbox import Append, Appended, AppendFailed, AppendFailure, Outbox, Tick
+from coordinator.shard.inputs import (
+    Append,
+    Appended,
+    AppendFailed,
+    AppendFailure,
+    ShardEffects,
+    Tick,
+)
 from coordinator.shard.shard import Shard
 from coordinator.testing.virtual import CountingIds
+from tests.kit.steps import restored, stepped
 from tests.simulation.model.digest import Digest
 
 GROUP = "g"
@@ -70,7 +78,7 @@ class ClassicSpace:
         self.shard = Shard(self.config, self.ids, PAYLOADS, now_ms=self.now, wheel_size=20)
         handle = self.shard.machine.handle
 
-        def counted(command: Any, now_ms: int, out: Outcome) -> None:
+        def counted(command: Any, now_ms: int, out: Effects) -> None:
             self.handled += 1
             handle(command, now_ms, out)
 
@@ -79,7 +87,7 @@ class ClassicSpace:
         self.append, self.written, self.is_lost = None, [], False
         for client in self.clients:
             client.call = None
-        self._carry_out(self.shard.restore(self.now, sequence=0, next_offset=0))
+        self._carry_out(restored(self.shard, self.now, sequence=0, next_offset=0))
 
     # --- What may happen ---
 
@@ -201,12 +209,12 @@ class ClassicSpace:
     # --- What comes of it ---
 
     def _step(self, event: Any) -> None:
-        outbox = self.shard.step(event, self.now)
+        outbox = stepped(self.shard, event, self.now)
         if self.is_checked:
             self.shard.check()
         self._carry_out(outbox)
 
-    def _carry_out(self, outbox: Outbox) -> None:
+    def _carry_out(self, outbox: ShardEffects) -> None:
         self.due = outbox.next_deadline_ms
         self.is_lost = self.is_lost or outbox.unloaded
         if outbox.append is not None:
@@ -254,8 +262,8 @@ class ClassicSpace:
                 for op in purgatory.waiting(key)
             ],
             None if self.append is None else self.append.records,
-            [(op.records, op._then, op._settled, op.deadline_ms) for op in writes._queued],
-            [(op._then, op._settled, op.deadline_ms) for op in writes._under_way],
+            [(op.records, op._then, op._follow_up, op.deadline_ms) for op in writes._queued],
+            [(op._then, op._follow_up, op.deadline_ms) for op in writes._under_way],
             sorted(shard.machine._waiting),
             (self.written, self.faults, self.is_lost),
         )

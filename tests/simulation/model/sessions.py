@@ -11,9 +11,9 @@ import itertools
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from coordinator.core.effects import Effects
 from coordinator.core.errors import ErrorCode, InvariantViolated
 from coordinator.core.ids import CallId
-from coordinator.core.outcome import Outcome
 from coordinator.core.records import Record
 from coordinator.core.session_values.messages import Order
 from coordinator.core.session_values.policy import Mode
@@ -21,8 +21,16 @@ from coordinator.core.session_values.records import PolicyStored, SessionMemberS
 from coordinator.core.session_values.requests import Standing, StreamEnded, StreamRefused
 from coordinator.core.sessions.group import SessionGroup
 from coordinator.runtime.codec import decode, encode
-from coordinator.shard.outbox import Append, Appended, AppendFailed, AppendFailure, Outbox, Tick
+from coordinator.shard.inputs import (
+    Append,
+    Appended,
+    AppendFailed,
+    AppendFailure,
+    ShardEffects,
+    Tick,
+)
 from coordinator.shard.shard import Shard
+from tests.kit.steps import stepped
 from tests.simulation.model.digest import Digest
 from tests.unit.core.sessions.kit import GROUP, NO_STREAM, Member, World, with_policy
 from tests.unit.core.sessions.own_clock import OwnClock
@@ -73,7 +81,7 @@ class SessionSpace(World):
         shard = super()._new_shard()
         handle = shard.machine.handle
 
-        def counted(command: Any, now_ms: int, out: Outcome) -> None:
+        def counted(command: Any, now_ms: int, out: Effects) -> None:
             self.handled += 1
             handle(command, now_ms, out)
 
@@ -117,8 +125,8 @@ class SessionSpace(World):
             {name: _facts_of(group) for name, group in shard.machine.groups.items()},
             pending,
             [append.records for append in self.held or ()],
-            [(op.records, op._then, op._settled, op.deadline_ms) for op in writes._queued],
-            [(op._then, op._settled, op.deadline_ms) for op in writes._under_way],
+            [(op.records, op._then, op._follow_up, op.deadline_ms) for op in writes._queued],
+            [(op._then, op._follow_up, op.deadline_ms) for op in writes._under_way],
             (self.unacknowledged, writes._is_reached),
             shard.machine.numbers.last_token,
             sorted(shard.machine._waiting),
@@ -327,12 +335,12 @@ class SessionSpace(World):
     def _step(self, event: Any) -> None:
         self._first: Append | None = None
         self.witness.before(self.shard, event)
-        outbox = self.shard.step(event, self.now)
+        outbox = stepped(self.shard, event, self.now)
         if self.is_checked:
             self.witness.after(self.shard)
         self._carry_out(outbox)
 
-    def _carry_out(self, outbox: Outbox) -> None:
+    def _carry_out(self, outbox: ShardEffects) -> None:
         self.is_lost = self.is_lost or outbox.unloaded
         self._first = outbox.append
         deaf = {self.members[n].stream for n, is_deaf in enumerate(self.is_unseen) if is_deaf}

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from coordinator.core.commands import Command
-from coordinator.shard.outbox import AppendFailed, Input, Outbox
+from coordinator.shard.inputs import AppendFailed, Input, ShardEffects
 from coordinator.shard.shard import Shard
 from coordinator.testing.engine.story import Story
 from tests.simulation.worlds.checkers.history import Line
@@ -73,19 +73,20 @@ class WatchedShard(Shard):
 
         self.machine.handle = counted  # type: ignore[method-assign]
 
-    def restore(self, now_ms: int, *, sequence: int, next_offset: int, raised: int = 0) -> Outbox:
+    def restore(
+        self, now_ms: int, out: ShardEffects, *, sequence: int, next_offset: int, raised: int = 0
+    ) -> None:
         if self._watch.is_broken("restore"):
             raise InjectedBug("restore is broken")
-        outbox = super().restore(now_ms, sequence=sequence, next_offset=next_offset, raised=raised)
+        super().restore(now_ms, out, sequence=sequence, next_offset=next_offset, raised=raised)
         self._serves = True
-        return outbox
 
-    def step(self, event: Input, now_ms: int) -> Outbox:
+    def step(self, event: Input, now_ms: int, out: ShardEffects) -> None:
         self._note()
         try:
             if isinstance(event, AppendFailed) and self._watch.is_broken("append_failed"):
                 raise InjectedBug("the handling of AppendFailed is broken")
-            outbox = super().step(event, now_ms)
+            super().step(event, now_ms, out)
             if self._watch.is_broken("step"):
                 raise InjectedBug("a step is broken")
             self._steps += 1
@@ -94,7 +95,6 @@ class WatchedShard(Shard):
         except BaseException:
             self._serves = self._is_told = False
             raise
-        return outbox
 
     def beat(
         self, group_id: str, member_id: str, instance_id: str | None, generation: int, now_ms: int

@@ -12,10 +12,10 @@ import pytest
 from coordinator.core import machine
 from coordinator.core.classic import group
 from coordinator.core.classic.group import TRANSITIONS
+from coordinator.core.effects import Effects
 from coordinator.core.errors import ADVICE, ErrorCode
 from coordinator.core.group import GroupState
-from coordinator.core.outcome import Outcome
-from coordinator.shard import outbox
+from coordinator.shard import inputs
 from coordinator.v1 import errors_pb2
 
 ROOT = Path(__file__).parents[3]
@@ -75,17 +75,17 @@ def test_the_door_of_the_core_says_what_it_takes():
 
 def test_the_map_names_the_ways_to_speak_through_out():
     (listed,) = re.findall(r"says the rest through `out`: (.*?)\.\n", MAP)
-    methods = {name for name in vars(Outcome) if not name.startswith("_")}
-    assert set(re.findall(r"`(\w+)`", listed)) == methods - set(Outcome.__slots__)
+    methods = {name for name in vars(Effects) if not name.startswith("_")}
+    assert set(re.findall(r"`(\w+)`", listed)) == methods - set(Effects.__slots__)
 
 
-def test_an_outbox_has_its_parts_in_the_order_of_handling():
-    parts = [field.name for field in fields(outbox.Outbox)]
-    said = re.findall(r"`(\w+)`", inspect.getdoc(outbox.Outbox))
-    assert said == parts
-    (line,) = re.findall(r"Outbox: (.*)", MAP)
+def test_effects_of_a_step_are_named_in_the_order_of_handling():
+    parts = {field.name for field in fields(inputs.ShardEffects)}
+    said = re.findall(r"`(\w+)`", inspect.getdoc(inputs.ShardEffects))
+    assert {*said} == parts - {"writes", "defers", "checks", "opened"}, "these are the shard's own"
+    (line,) = re.findall(r"ShardEffects: (.*)", MAP)
     short = [name for name in line.split(", ") if name != "deadline"]
-    assert [name for name in parts if name in short] == short
+    assert [name for name in said if name in short] == short
 
 
 def test_what_is_parked_is_said_below_its_name():

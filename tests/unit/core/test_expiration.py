@@ -6,9 +6,9 @@ from collections import Counter
 
 from coordinator.core.classic.group import ClassicGroup
 from coordinator.core.config import GroupConfig
+from coordinator.core.effects import Effects
 from coordinator.core.events import ExpirationHeld, GroupRemoved, OffsetsExpired
 from coordinator.core.expiration import expire_offsets
-from coordinator.core.outcome import Outcome
 from coordinator.core.records import OffsetCommitted
 from tests.protocol.classic.kit import GROUP, Scenario
 
@@ -34,7 +34,7 @@ def test_what_would_expire_is_told_until_it_does():
     config = GroupConfig()
     told = []
     for now_ms in (8 * DAY_MS, 8 * DAY_MS + HOUR_MS - 1, 8 * DAY_MS + HOUR_MS):
-        out = Outcome()
+        out = Effects()
         expire_offsets([group], now_ms, out, config=config, loaded_at_ms=8 * DAY_MS)
         told.append((tuple(out.events), bool(out.writes)))
     held = ExpirationHeld("g", 1, 1, 8 * DAY_MS + HOUR_MS)

@@ -14,7 +14,7 @@ from coordinator.core.requests import (
     PutDocument,
     PutDocuments,
 )
-from coordinator.shard.outbox import AppendFailure
+from coordinator.shard.inputs import AppendFailure
 from tests.unit.core.sessions.kit import GROUP, World
 from tests.unit.core.sessions.test_kinds import join
 from tests.unit.core.sessions.test_snapshots import compacted

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from coordinator.core.classic.group import ClassicGroup
+from coordinator.core.effects import Effects
 from coordinator.core.errors import MustWait
 from coordinator.core.offsets import fetch_offsets
-from coordinator.core.outcome import Outcome
 from coordinator.core.requests import FetchOffsets
 
 
@@ -25,7 +25,7 @@ def test_a_stable_fetch_looks_up_what_is_asked_for_among_what_is_pending():
     for partition in range(100):
         group.await_offset(("t", partition), 5_000)
     absent = Unsearchable(("u", partition) for partition in range(100))
-    out = Outcome()
+    out = Effects()
     fetch_offsets(
         group, FetchOffsets(call_id=1, group_id="g", partitions=absent, require_stable=True), out
     )
@@ -35,5 +35,5 @@ def test_a_stable_fetch_looks_up_what_is_asked_for_among_what_is_pending():
         fetch_offsets(
             group,
             FetchOffsets(call_id=2, group_id="g", partitions=both, require_stable=True),
-            Outcome(),
+            Effects(),
         )

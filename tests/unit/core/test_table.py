@@ -9,9 +9,9 @@ import pytest
 from coordinator.core import commands, machine
 from coordinator.core.commands import SessionExpired
 from coordinator.core.config import GroupConfig
+from coordinator.core.effects import Effects
 from coordinator.core.group import GroupState
 from coordinator.core.machine import GroupMachine
-from coordinator.core.outcome import Outcome
 from coordinator.core.requests import (
     CommitOffsets,
     DeleteGroup,
@@ -38,8 +38,8 @@ def groups() -> GroupMachine:
     return GroupMachine(GroupConfig(), CountingIds(), PAYLOADS)
 
 
-def handle(groups: GroupMachine, command: commands.Command) -> Outcome:
-    out = Outcome()
+def handle(groups: GroupMachine, command: commands.Command) -> Effects:
+    out = Effects()
     groups.handle(command, 0, out)
     return out
 

@@ -13,12 +13,13 @@ from coordinator.core.ids import ShardId
 from coordinator.runtime.payloads import PAYLOADS
 from coordinator.runtime.recording import RecordingShard
 from coordinator.shard.followers import AckPolicy
-from coordinator.shard.outbox import Unload
+from coordinator.shard.inputs import Unload
 from coordinator.testing.virtual import VirtualCoordinator
 from coordinator.testing.virtual_session import VirtualSession
 from coordinator.v1 import admin_pb2 as admin
 from coordinator.v1 import group_pb2 as group
 from coordinator.v1 import session_pb2 as pb
+from tests.kit.steps import stepped
 
 POLICY = pb.GroupPolicy(lease_ms=4_000, join_quiet_ms=0, initial_delay_ms=0, mode="WARM")
 HEARTBEAT_MS = 1_000
@@ -160,7 +161,7 @@ def record(path: Path) -> Recorded:
     """Write the story as a recording, with the hash of its end."""
     c = Recorded(path)
     play(c)
-    c.shard.step(Unload(), c.now_ms)
+    stepped(c.shard, Unload(), c.now_ms)
     return c
 
 

@@ -25,10 +25,11 @@ from coordinator.runtime.payloads import PAYLOADS
 from coordinator.runtime.recording import RecordingShard
 from coordinator.runtime.replaying import NoRecording, replay
 from coordinator.shard.followers import AckPolicy
-from coordinator.shard.outbox import Unload
+from coordinator.shard.inputs import Unload
 from coordinator.shard.shard import Shard
 from coordinator.testing.virtual import CountingIds
 from coordinator.v1 import group_pb2 as pb
+from tests.kit.steps import stepped
 from tests.unit.runtime import session_story
 from tests.unit.runtime.session_story import Recorded
 
@@ -194,7 +195,7 @@ def record_heartbeats(path: Path) -> Recorded:
     assert c.state("g") is GroupState.STABLE
     c.advance(6_001)
     assert c.state("g") is GroupState.EMPTY
-    c.shard.step(Unload(), c.now_ms)
+    stepped(c.shard, Unload(), c.now_ms)
     return c
 
 

@@ -18,7 +18,7 @@ from coordinator.runtime.payloads import PAYLOADS
 from coordinator.runtime.shard_runner import RELEASE_SLICE, ShardRunner
 from coordinator.runtime.watchers import Watchers
 from coordinator.shard.followers import AckPolicy, FetchEntries
-from coordinator.shard.outbox import Tick
+from coordinator.shard.inputs import Tick
 from coordinator.shard.shard import Shard
 from coordinator.storage.log import Damaged
 from coordinator.storage.memory import MemoryLog

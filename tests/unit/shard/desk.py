@@ -16,9 +16,9 @@ from coordinator.core.requests import (
 )
 from coordinator.runtime.payloads import PAYLOADS
 from coordinator.shard.driver import Patience
-from coordinator.shard.effects import Effects, Start
+from coordinator.shard.effects import HostEffects, Start
 from coordinator.shard.followers import AckPolicy, FetchEntries
-from coordinator.shard.outbox import Append, Tick
+from coordinator.shard.inputs import Append, Tick
 from coordinator.shard.shard import Shard
 from coordinator.storage.memory import MemoryLog
 from coordinator.testing.immediate import ImmediateHost
@@ -161,7 +161,7 @@ class Desk:
         answer = self.answers.get(call)
         return None if answer is None else answer.results[0].error.name
 
-    def _receive(self, effects: Effects) -> None:
+    def _receive(self, effects: HostEffects) -> None:
         for call_id, answer in (*effects.replies, *effects.fetched):
             assert call_id not in self.answers, "a call is answered once"
             self.answers[call_id] = answer

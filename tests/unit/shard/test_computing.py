@@ -22,14 +22,14 @@ from coordinator.shard.effects import (
     Compute,
     Done,
     DriverInput,
-    Effects,
+    HostEffects,
     Load,
     Start,
     Stop,
     TakeOver,
     WriteEntry,
 )
-from coordinator.shard.outbox import Tick
+from coordinator.shard.inputs import Tick
 from coordinator.shard.shard import Shard
 from coordinator.storage.log import Fence, Loaded
 from coordinator.testing.virtual import CountingIds
@@ -46,7 +46,7 @@ class Host:
         self.events: list[object] = []
         self.now_ms = 0
 
-    def handle(self, event: DriverInput) -> Effects:
+    def handle(self, event: DriverInput) -> HostEffects:
         effects = self.driver.handle(event, self.now_ms)
         self.events += effects.events
         for job in effects.jobs:

@@ -20,8 +20,8 @@ from coordinator.shard.effects import (
     Broken,
     Build,
     Done,
-    Effects,
     FoundDamage,
+    HostEffects,
     Load,
     LogFailed,
     Problem,
@@ -32,7 +32,7 @@ from coordinator.shard.effects import (
     WriteSnapshot,
 )
 from coordinator.shard.followers import FetchEntries
-from coordinator.shard.outbox import Activate, AppendFailure, Tick
+from coordinator.shard.inputs import Activate, AppendFailure, Tick
 from coordinator.shard.shard import Shard
 from coordinator.shard.snapshots import ENTRIES
 from coordinator.storage.log import Damaged, Entry, Fence, Loaded
@@ -65,17 +65,18 @@ class BrokenShard(Shard):
             self._plan[name] -= 1
             raise Bug(name)
 
-    def step(self, event, now_ms):
+    def step(self, event, now_ms, out):
         self._fail_if_planned(type(event).__name__)
-        return super().step(event, now_ms)
+        super().step(event, now_ms, out)
+        self._fail_if_planned(f"after {type(event).__name__}")
 
     def replay(self, records, now_ms):
         self._fail_if_planned("replay")
         super().replay(records, now_ms)
 
-    def restore(self, now_ms, **more):
+    def restore(self, now_ms, out, **more):
         self._fail_if_planned("restore")
-        return super().restore(now_ms, **more)
+        super().restore(now_ms, out, **more)
 
 
 class Bench:
@@ -94,7 +95,7 @@ class Bench:
         )
         self.host.handle(Start())
 
-    def _receive(self, effects: Effects) -> None:
+    def _receive(self, effects: HostEffects) -> None:
         for call_id, answer in (*effects.replies, *effects.fetched):
             assert call_id not in self.answers, "a call is answered once"
             self.answers[call_id] = answer
@@ -166,19 +167,21 @@ CAUSES = {
 
 
 @pytest.mark.parametrize("step", CAUSES)
-def test_a_bug_in_a_step_answers_everybody_and_loads_the_shard_again(bench, step):
+@pytest.mark.parametrize("when", ["", "after "])
+def test_a_bug_in_a_step_answers_everybody_and_loads_the_shard_again(bench, step, when):
+    """`after`: what the step has added to the effects is taken back."""
     waiting = FetchEntries(
         call_id=bench.new_call(), follower=3, offset=1, min_bytes=1, max_wait_ms=10**9
     )
     assert bench.ask(waiting) is None
     last = next(bench._calls) - 1
-    bench.plan[step] = 1
+    bench.plan[when + step] = 1
     CAUSES[step](bench)
     assert not bench.is_serving
     assert bench.answers[waiting.call_id].error is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
     unanswered = set(range(1, max(bench.answers) + 1)) - set(bench.answers) - {last + 1}
     assert step == "CallCancelled" or not unanswered
-    assert bench.tracebacks() == [step]
+    assert bench.tracebacks() == [when + step]
     assert bench.fetch().error is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
     bench.pass_time(999)
     assert not bench.is_serving
@@ -186,7 +189,7 @@ def test_a_bug_in_a_step_answers_everybody_and_loads_the_shard_again(bench, step
     bench.pass_time(1)
     assert bench.commit(9).results[0].error is ErrorCode.NONE
     assert bench.fetch().offsets[0].offset == 9
-    assert bench.tracebacks() == [step], "it is told once"
+    assert bench.tracebacks() == [when + step], "it is told once"
 
 
 @pytest.mark.parametrize("step", ["replay", "restore"])
@@ -234,10 +237,9 @@ def test_a_bug_in_the_codec_leaves_no_append_pending(bench, monkeypatch):
 def test_a_request_that_has_two_answers_is_a_bug_of_the_step(bench, monkeypatch):
     step = Shard.step
 
-    def twice(self, event, now_ms):
-        outbox = step(self, event, now_ms)
-        outbox.replies *= 2
-        return outbox
+    def twice(self, event, now_ms, out):
+        step(self, event, now_ms, out)
+        out.replies *= 2
 
     beat = Heartbeat(call_id=bench.new_call(), group_id="g", generation=1, member_id="m")
     with monkeypatch.context() as patch:
@@ -289,7 +291,7 @@ NOTHING = Loaded(None, [])
 ASKED = FetchOffsets(call_id=CallId(1), group_id="g")
 
 
-def only_job(effects: Effects):
+def only_job(effects: HostEffects):
     (job,) = effects.jobs
     return job
 
@@ -336,18 +338,18 @@ def test_a_load_that_ends_after_the_stop_serves_nobody():
     assert not driver.is_wanted(job)
     effects = driver.handle(Done(job, build(new_shard(), NOTHING, 0)), 0)
     assert driver.shard is None
-    assert effects == Effects()
-    assert driver.handle(Start(), 0) == Effects(), "nor a start that comes too late"
+    assert effects == HostEffects()
+    assert driver.handle(Start(), 0) == HostEffects(), "nor a start that comes too late"
 
 
 def test_what_comes_of_a_job_of_an_earlier_life_is_not_heard():
     driver, build_job = loading()
     driver.handle(Broken(Bug("load"), build_job), 0)
     late = driver.handle(Done(build_job, build(new_shard(), NOTHING, 0)), 0)
-    assert (driver.shard, late.jobs) == (None, ())
-    assert driver.handle(Broken(Bug("late"), build_job), 0).notices == ()
-    assert driver.handle(FoundDamage(build_job, Damaged("late")), 0).notices == ()
-    assert driver.handle(LogFailed(build_job, AppendFailure.FENCED), 0).jobs == ()
+    assert (driver.shard, late.jobs) == (None, [])
+    assert driver.handle(Broken(Bug("late"), build_job), 0).notices == []
+    assert driver.handle(FoundDamage(build_job, Damaged("late")), 0).notices == []
+    assert driver.handle(LogFailed(build_job, AppendFailure.FENCED), 0).jobs == []
 
 
 def test_an_earlier_attempt_of_the_same_node_does_not_stop_a_load():
@@ -356,7 +358,7 @@ def test_an_earlier_attempt_of_the_same_node_does_not_stop_a_load():
     load = only_job(driver.handle(Done(job, FENCE), 0))
     again = driver.handle(LogFailed(load, AppendFailure.FENCED), 0)
     assert isinstance(only_job(again), TakeOver)
-    assert again.notices == ()
+    assert again.notices == []
 
 
 def test_a_later_epoch_does():
@@ -396,7 +398,7 @@ def test_a_log_that_is_away_while_it_loads_is_asked_again_and_told_once(stage, w
 def test_damage_ends_the_first_load_and_is_looked_at_again_by_later_ones():
     driver, job = loading()
     damage = Damaged("entry 7")
-    assert driver.handle(FoundDamage(job, damage), 0).jobs == ()
+    assert driver.handle(FoundDamage(job, damage), 0).jobs == []
     assert driver.damage is damage
     assert not driver.is_starting
 
@@ -442,8 +444,8 @@ def test_an_entry_of_which_nobody_knows_is_written_again_after_a_back_off_that_g
     now_ms, job = 0, first
     for attempt in range(2, 5):
         effects = driver.handle(LogFailed(job, AppendFailure.AMBIGUOUS), now_ms)
-        assert effects.jobs == ()
-        assert driver.handle(Tick(), now_ms + 50 * attempt - 1).jobs == ()
+        assert effects.jobs == []
+        assert driver.handle(Tick(), now_ms + 50 * attempt - 1).jobs == []
         now_ms += 50 * attempt
         job = only_job(driver.handle(Tick(), now_ms))
         assert (job.append.sequence, job.append.attempt) == (first.append.sequence, attempt)
@@ -457,7 +459,7 @@ def test_an_entry_that_waits_to_be_written_again_is_not_once_the_shard_is_given_
     driver.handle(LogFailed(committing(driver), AppendFailure.AMBIGUOUS), 0)
     effects = driver.handle(Stop(ErrorCode.NOT_COORDINATOR), 0)
     assert [reply.results[0].error for _, reply in effects.replies] == [ErrorCode.NOT_COORDINATOR]
-    assert driver.handle(Tick(), 100_000) == Effects()
+    assert driver.handle(Tick(), 100_000) == HostEffects()
 
 
 def test_a_node_that_the_log_refuses_answers_everybody_and_asks_again():
@@ -508,7 +510,7 @@ def test_a_snapshot_that_fails_is_told_of_and_stops_nobody(ended, words):
     assert [words in problem.reason for problem in told] == ([] if words is None else [True])
     assert driver.shard is not None
     assert driver._snapshot is None
-    assert driver.handle(ended(snapshot), 0).notices == (), "heard once"
+    assert driver.handle(ended(snapshot), 0).notices == [], "heard once"
 
 
 def test_the_driver_never_raises(monkeypatch):

@@ -14,9 +14,10 @@ from coordinator.runtime.recording import RecordingShard
 from coordinator.runtime.replaying import replay
 from coordinator.shard import shard as shards
 from coordinator.shard.followers import AckPolicy
-from coordinator.shard.outbox import Activate, Tick, Unload
+from coordinator.shard.inputs import Activate, Tick, Unload
 from coordinator.shard.shard import ADVANCE_SLICE, Shard
 from coordinator.testing.virtual import CountingIds
+from tests.kit.steps import restored, stepped
 
 SESSION_MS, REBALANCE_MS = 10_000, 15_000
 MEMBERS = 3 * ADVANCE_SLICE
@@ -38,15 +39,15 @@ class World:
     def __init__(self, shard: Shard | None = None, **groups: int) -> None:
         self.shard = shard or Shard(GroupConfig(), CountingIds(), PAYLOADS, now_ms=0)
         self.shard.replay([group(*item) for item in groups.items()], 0)
-        self.shard.restore(START_MS, sequence=1, next_offset=len(groups))
+        restored(self.shard, START_MS, sequence=1, next_offset=len(groups))
         while not self.shard.is_active:
-            self.shard.step(Activate(), START_MS)
+            stepped(self.shard, Activate(), START_MS)
         self.calls = 0
         self.events = []
         self.replies = {}
 
     def step(self, event, now_ms):
-        outbox = self.shard.step(event, now_ms)
+        outbox = stepped(self.shard, event, now_ms)
         self.events += outbox.events
         self.replies.update(outbox.replies)
         return outbox

@@ -9,7 +9,7 @@ from coordinator.core.ids import CallId
 from coordinator.core.pauses import Pause
 from coordinator.core.requests import Heartbeat
 from coordinator.runtime.inputs import from_json, to_json
-from coordinator.shard.outbox import Tick
+from coordinator.shard.inputs import Tick
 from tests.unit.shard.desk import Desk
 
 SESSION_MS = 30_000  # Session timeout of the desk's members.

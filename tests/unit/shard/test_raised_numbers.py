@@ -9,7 +9,7 @@ from coordinator.core.session_values.records import NumbersRaised
 from coordinator.observe.explain import explain
 from coordinator.runtime import codec
 from coordinator.shard.effects import Start
-from coordinator.shard.outbox import Tick
+from coordinator.shard.inputs import Tick
 from tests.unit.shard.desk import Desk
 
 RAISED = 100_000

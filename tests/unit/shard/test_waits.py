@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from coordinator.shard.outbox import Tick
+from coordinator.shard.inputs import Tick
 from coordinator.shard.stats import BOUNDS_MS, WaitStats
 from tests.unit.shard.desk import Desk
 

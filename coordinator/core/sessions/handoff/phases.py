@@ -14,9 +14,9 @@ A drain that was ordered is never taken back. No change of successor gives a pha
 
 from __future__ import annotations
 
+from coordinator.core.effects import DeferPhase, DeferRetry, Effects
 from coordinator.core.ids import NO_TIME, TopicPartition
 from coordinator.core.numbers import Numbers
-from coordinator.core.outcome import DeferPhase, DeferRetry, Outcome
 from coordinator.core.records import Record
 from coordinator.core.session_values.commands import PhaseOverdue
 from coordinator.core.session_values.journal import HandoffOutcome
@@ -51,7 +51,7 @@ def open_one(
     _write(group, partition, record, step.out)
 
 
-def redirect(group: SessionGroup, partition: TopicPartition, successor: str, out: Outcome) -> None:
+def redirect(group: SessionGroup, partition: TopicPartition, successor: str, out: Effects) -> None:
     """Give a partition that is being drained another successor. Its time stays as it is.
 
     Not back to its holder: that one may get it under a new token, after its release.
@@ -315,7 +315,7 @@ def entered(group: SessionGroup, partition: TopicPartition, step: Step) -> None:
 
 
 def _arm(
-    group: SessionGroup, partition: TopicPartition, handoff: Handoff, deadline_ms: int, out: Outcome
+    group: SessionGroup, partition: TopicPartition, handoff: Handoff, deadline_ms: int, out: Effects
 ) -> None:
     handoff.deadline_ms = deadline_ms
     out.defer(
@@ -337,7 +337,7 @@ def remaining_ms(handoff: Handoff, now_ms: int) -> int:
 
 
 def _write(
-    group: SessionGroup, partition: TopicPartition, record: HandoffDecision, out: Outcome
+    group: SessionGroup, partition: TopicPartition, record: HandoffDecision, out: Effects
 ) -> None:
     receiver = record.successor if isinstance(record, PhaseEntered) else record.member_id
     group.note_write_pending((partition,), receiver)

@@ -12,9 +12,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from coordinator.core.effects import DeferLease, MemberKey
 from coordinator.core.errors import SESSION_ENDED, ErrorCode
 from coordinator.core.ids import NO_TIME
-from coordinator.core.outcome import DeferLease, MemberKey
 from coordinator.core.pauses import Pause
 from coordinator.core.records import Record
 from coordinator.core.session_values.commands import LeaseExpired

@@ -12,8 +12,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from coordinator.core.effects import Effects
 from coordinator.core.errors import ErrorCode, Refused
-from coordinator.core.outcome import Outcome
 from coordinator.core.session_values.operators import EvictMember, EvictReply
 from coordinator.core.session_values.records import EndCause, ReservationFreed
 from coordinator.core.session_values.written import SessionWritten
@@ -58,7 +58,7 @@ def _find(group: SessionGroup, command: EvictMember) -> SessionMember | None:
     return None if member is None or member.is_ended else member
 
 
-def _free_reserved(group: SessionGroup, command: EvictMember, out: Outcome) -> None:
+def _free_reserved(group: SessionGroup, command: EvictMember, out: Effects) -> None:
     name = command.member_name
     if not name or name not in group.reserved_names:
         raise Refused(ErrorCode.UNKNOWN_MEMBER_ID, _unknown(command))

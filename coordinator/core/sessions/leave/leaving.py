@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from coordinator.core.effects import DeferLeave, DeferReservation
 from coordinator.core.errors import ErrorCode
 from coordinator.core.ids import NO_TIME
-from coordinator.core.outcome import DeferLeave, DeferReservation
 from coordinator.core.session_values.commands import LeaveOverdue
 from coordinator.core.session_values.records import EndCause
 from coordinator.core.session_values.requests import (

@@ -16,8 +16,8 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice, repeat
 
+from coordinator.core.effects import Effects
 from coordinator.core.ids import TopicPartition
-from coordinator.core.outcome import Outcome
 from coordinator.core.session_values.plans import NOBODY, Numbered, Plan, Range
 from coordinator.core.session_values.records import Grant, PartitionsGranted
 from coordinator.core.session_values.written import SessionWritten
@@ -192,7 +192,7 @@ def _redirect(
     ranges: tuple[Range, ...],
     member: SessionMember,
     looking: Iterable[int],
-    out: Outcome,
+    out: Effects,
 ) -> int:
     """Name a member as the successor of what is drained, of `ranges`; returns of how many."""
     count = 0

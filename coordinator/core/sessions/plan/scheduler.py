@@ -12,9 +12,9 @@ Until that is done no other plan runs; requests that come meanwhile are planned 
 from __future__ import annotations
 
 from coordinator.core.config import GroupConfig
+from coordinator.core.effects import DeferPlan
 from coordinator.core.events import PlanFailed
 from coordinator.core.ids import NO_TIME, TopicPartition
-from coordinator.core.outcome import DeferPlan
 from coordinator.core.session_values.commands import PlanComputed, PlanDue
 from coordinator.core.session_values.plans import MoveReason, Numbered, Plan
 from coordinator.core.sessions.group import SessionGroup

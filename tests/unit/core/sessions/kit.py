@@ -29,9 +29,17 @@ from coordinator.core.sessions.group import SessionGroup
 from coordinator.core.sessions.plan import allocator
 from coordinator.runtime.codec import decode, encode
 from coordinator.runtime.payloads import PAYLOADS
-from coordinator.shard.outbox import Append, Appended, AppendFailed, AppendFailure, Outbox, Tick
+from coordinator.shard.inputs import (
+    Append,
+    Appended,
+    AppendFailed,
+    AppendFailure,
+    ShardEffects,
+    Tick,
+)
 from coordinator.shard.shard import Shard
 from coordinator.testing.virtual import CountingIds
+from tests.kit.steps import restored, stepped
 from tests.simulation.worlds.witness import Witness
 from tests.unit.core.sessions.own_clock import OwnClock
 
@@ -206,7 +214,7 @@ class World:
         self.events: list[Event] = []
         self.deaf: set[CallId] = set()  # Streams whose transport takes nothing.
         self._calls = itertools.count(1)
-        self._carry_out(self.shard.restore(now_ms, sequence=0, next_offset=0))
+        self._carry_out(restored(self.shard, now_ms, sequence=0, next_offset=0))
 
     def _new_shard(self) -> Shard:
         return Shard(self.config, self.ids, PAYLOADS, now_ms=self.now, wheel_size=20)
@@ -288,7 +296,7 @@ class World:
         for member in self.members:
             member.stream = NO_STREAM
         self.streams.clear()
-        begun = self.shard.restore(self.now, sequence=1_000, next_offset=1_000, raised=raised)
+        begun = restored(self.shard, self.now, sequence=1_000, next_offset=1_000, raised=raised)
         self._carry_out(begun)
 
     # --- Time ---
@@ -333,11 +341,11 @@ class World:
 
     def _step(self, event: Any) -> None:
         self.witness.before(self.shard, event)
-        outbox = self.shard.step(event, self.now)
+        outbox = stepped(self.shard, event, self.now)
         self.witness.after(self.shard)
         self._carry_out(outbox)
 
-    def _carry_out(self, outbox: Outbox) -> None:
+    def _carry_out(self, outbox: ShardEffects) -> None:
         self.due = outbox.next_deadline_ms
         self.events += outbox.events
         self.computing += [(self.now + self.compute_ms, ask) for ask in outbox.computes]

@@ -7,8 +7,8 @@ from collections.abc import Callable
 import pytest
 
 from coordinator.core.context import ShardContext
+from coordinator.core.effects import Effects
 from coordinator.core.ids import NO_TIME
-from coordinator.core.outcome import Outcome
 from coordinator.core.session_values.plans import Numbered, Plan, Unplaced
 from coordinator.core.session_values.records import PartitionsGranted
 from coordinator.core.sessions.holdings import cut, size_of
@@ -109,7 +109,7 @@ def test_a_slice_grants_nothing_that_is_on_its_way() -> None:
     group = world.group
     assert {each.writes_pending for each in group.partition_states.values()} == {1}
     numbered = Numbered((world.members[0].member_id,), ("t-a",))
-    late, out = Plan({0: {0: ((0, 30),)}}, (), {}), Outcome()
+    late, out = Plan({0: {0: ((0, 30),)}}, (), {}), Effects()
     context = ShardContext(world.config, CountingIds())
     rest = applying.begin(group, late, numbered, world.now)
     assert not applying.go_on(group, rest, Step(world.now, out, context))

@@ -13,6 +13,7 @@ from coordinator.core.session_values import requests as q
 from coordinator.core.session_values.messages import Order
 from coordinator.core.sessions.group import SessionGroup
 from coordinator.core.sessions.handoff import successors
+from tests.kit.steps import stepped
 from tests.unit.core.sessions.kit import GROUP, Member, World
 
 RULES = str(Path(successors.__file__).parents[1])
@@ -77,7 +78,7 @@ def heartbeat(world: World, member: Member, **fields: Any) -> q.SessionHeartbeat
 
 
 def step(world: World, command: Any) -> int:
-    calls = calls_of(lambda: world.shard.step(command, world.now))
+    calls = calls_of(lambda: stepped(world.shard, command, world.now))
     world.shard.take(getattr(command, "stream_id", 0), world.now)
     return calls
 
@@ -137,7 +138,7 @@ def test_a_return_costs_the_same_in_groups_of_all_sizes():
             topics=tuple(member.topics.items()),
             held=member.held,
         )
-        world.shard.step(q.StreamEnded(stream_id=member.stream, group_id=GROUP), world.now)
+        stepped(world.shard, q.StreamEnded(stream_id=member.stream, group_id=GROUP), world.now)
         counts.append(step(world, attach))
     small, large = counts
     assert large < 2 * small

@@ -7,7 +7,7 @@ from coordinator.core.records import GroupDeleted
 from coordinator.core.requests import DeleteGroup, JoinGroup
 from coordinator.core.session_values.operators import SetGroupPolicy
 from coordinator.core.sessions.group import SessionGroup
-from coordinator.shard.outbox import AppendFailure
+from coordinator.shard.inputs import AppendFailure
 from tests.unit.core.sessions.kit import GROUP, World, g1, g2
 
 

@@ -16,7 +16,7 @@ from coordinator.core.session_values.records import PolicyStored, SessionMemberS
 from coordinator.core.session_values.requests import StreamRefused
 from coordinator.core.sessions import lease
 from coordinator.core.sessions.handoff.phases import RETRY_MS
-from coordinator.shard.outbox import AppendFailure
+from coordinator.shard.inputs import AppendFailure
 from tests.unit.core.sessions.kit import GROUP, Member, World, g2, handing_over, with_policy
 
 

@@ -17,7 +17,7 @@ from coordinator.core.session_values.records import (
 )
 from coordinator.core.session_values.requests import GoAway, GoAwayReason, Standing
 from coordinator.core.sessions import restart_backoff
-from coordinator.shard.outbox import AppendFailure
+from coordinator.shard.inputs import AppendFailure
 from tests.unit.core.sessions.kit import GROUP, Member, World, g1, g2, handing_over, with_policy
 
 SUPERSEDED = GoAway(GoAwayReason.SUPERSEDED)

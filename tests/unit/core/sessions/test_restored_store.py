@@ -10,7 +10,7 @@ from coordinator.core.session_values.records import (
     PartitionSwitched,
     SessionMemberEnded,
 )
-from coordinator.shard.outbox import AppendFailure
+from coordinator.shard.inputs import AppendFailure
 from tests.unit.core.sessions.kit import World, g2, with_policy
 
 

@@ -10,7 +10,7 @@ from coordinator.core.session_values.records import SessionMemberEnded
 from coordinator.core.session_values.requests import StreamRefused
 from coordinator.core.sessions.handoff.phases import RETRY_MS
 from coordinator.shard.followers import AckPolicy
-from coordinator.shard.outbox import AppendFailure
+from coordinator.shard.inputs import AppendFailure
 from coordinator.shard.writes import BACKOFF_MS_MAX
 from tests.unit.core.sessions.kit import g2, handing_over, with_policy
 

@@ -1,14 +1,16 @@
-"""The effects of a handler: replies, writes, timers, checks and events.
+"""The effects of rules: replies, writes, timers, checks and events.
 
-A handler changes the group and adds everything else to `out`. The shard then acts in a fixed order:
-timers and watches first, then checks, then writes; replies and events leave with the Outbox.
+A rule changes the group and adds everything else to `out`, the one bag of its input: the shard and
+its driver add their parts to the same object (`ShardEffects`, `HostEffects`). After each command
+the shard takes out what is its own, in a fixed order: timers and watches first, then checks, then
+writes. Replies, events and ends of streams leave with the bag.
 Source: the `Ready` struct of etcd's raft.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from coordinator.core.events import Event
 from coordinator.core.ids import CallId
@@ -159,7 +161,7 @@ class Write:
 
     Without records it waits for the results of all earlier writes.
 
-    `settled` is posted at the result of the append, however late: with NONE the records are
+    `follow_up` is posted at the result of the append, however late: with NONE the records are
     durable, with an error they never will be. `then` may be posted before it, by a time-out.
     `deadline_ms` is the time-out, if it is to be earlier than the configured one. One that is not
     `is_retried` is refused as soon as the log is unavailable, unless it may be written.
@@ -167,36 +169,28 @@ class Write:
 
     records: tuple[Record, ...]
     then: WriteFollowUp
-    settled: WriteFollowUp | None = None
+    follow_up: WriteFollowUp | None = None
     deadline_ms: int | None = None
     is_retried: bool = True
 
 
-class Outcome:
-    """Collector of effects, passed to every handler."""
+@dataclass(slots=True)
+class Effects:
+    """Collector of effects, passed to every rule.
 
-    __slots__ = (
-        "checks",
-        "computes",
-        "defers",
-        "ended",
-        "events",
-        "opened",
-        "replies",
-        "wakes",
-        "writes",
-    )
+    `writes`, `defers`, `checks` and streams that were `opened` are those of one command, for the
+    shard; the others are those of all commands of the input.
+    """
 
-    def __init__(self) -> None:
-        self.replies: list[tuple[CallId, Reply]] = []
-        self.writes: list[Write] = []
-        self.defers: list[Defer] = []
-        self.checks: list[WatchKey] = []
-        self.computes: list[ComputePlan] = []
-        self.events: list[Event] = []
-        self.opened: list[tuple[CallId, str, str]] = []
-        self.wakes: list[CallId] = []
-        self.ended: list[tuple[CallId, StreamEnd]] = []
+    replies: list[tuple[CallId, Reply]] = field(default_factory=list)
+    events: list[Event] = field(default_factory=list)
+    wakes: list[CallId] = field(default_factory=list)
+    ended: list[tuple[CallId, StreamEnd]] = field(default_factory=list)
+    writes: list[Write] = field(default_factory=list)
+    defers: list[Defer] = field(default_factory=list)
+    checks: list[WatchKey] = field(default_factory=list)
+    computes: list[ComputePlan] = field(default_factory=list)
+    opened: list[tuple[CallId, str, str]] = field(default_factory=list)
 
     def reply(self, call_id: CallId, reply: Reply) -> None:
         """Answer a call now."""
@@ -210,7 +204,7 @@ class Outcome:
         follow_up: WriteFollowUp | None = None,
         is_retried: bool = True,
     ) -> None:
-        """Write `records`, all or none. See `Write` for `then`, `settled` and `is_retried`."""
+        """Write `records`, all or none. See `Write` for `then`, `follow_up` and `is_retried`."""
         self.writes.append(Write(tuple(records), then, follow_up, is_retried=is_retried))
 
     def join_when_durable(self, call_id: CallId, reply: JoinReply) -> None:

@@ -1,4 +1,4 @@
-"""Inputs of a shard's step besides commands, and its result, the `Outbox`."""
+"""Inputs of a shard's step besides commands, and its effects."""
 
 from __future__ import annotations
 
@@ -6,14 +6,11 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from coordinator.core.commands import Command
+from coordinator.core.effects import Effects
 from coordinator.core.errors import ErrorCode
-from coordinator.core.events import Event
 from coordinator.core.ids import CallId
 from coordinator.core.pauses import Pause
 from coordinator.core.records import Record
-from coordinator.core.replies import Reply
-from coordinator.core.session_values.commands import ComputePlan
-from coordinator.core.session_values.requests import StreamEnd
 from coordinator.shard.followers import FetchedEntries, FetchEntries, FollowersChanged
 
 
@@ -93,24 +90,26 @@ class Append:
 
 
 @dataclass(slots=True)
-class Outbox:
-    """Result of one step, in the order of handling.
+class ShardEffects(Effects):
+    """Effects of one step, beside those of its rules.
 
     1. `append` goes to the log, and `computes` to whoever makes plans. 2. `replies` go to their
     callers, each call once, and 3. `fetched` to followers. 4. The new set of nodes `in_sync`
     (None: unchanged) goes to the controller, and 5. `events` to watchers. Streams in `wakes` have
-    something to be told (`Shard.take`), and those in `ended` are told their last. 6. If it
+    something to be sent (`Shard.take`), and those in `ended` are sent their last message. 6. If it
     has `unloaded`, the shard is not stepped again. 7. Else the next Tick is due at
     `next_deadline_ms` (None: no deadline).
     """
 
     append: Append | None = None
-    computes: list[ComputePlan] = field(default_factory=list)
-    replies: list[tuple[CallId, Reply]] = field(default_factory=list)
     fetched: list[tuple[CallId, FetchedEntries]] = field(default_factory=list)
     in_sync: frozenset[int] | None = None
-    events: list[Event] = field(default_factory=list)
-    wakes: list[CallId] = field(default_factory=list)
-    ended: list[tuple[CallId, StreamEnd]] = field(default_factory=list)
     unloaded: bool = False
     next_deadline_ms: int | None = None
+
+    def clear_internal(self) -> None:
+        """Forget the effects of a command that the shard itself has taken."""
+        self.writes.clear()
+        self.defers.clear()
+        self.checks.clear()
+        self.opened.clear()
