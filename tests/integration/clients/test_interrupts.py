@@ -148,7 +148,7 @@ def interrupt_once_it_waits():
     main = threading.main_thread().ident
     def waits():
         frame = sys._current_frames()[main]
-        return frame.f_code.co_qualname == "Reply.result"
+        return frame.f_code.co_qualname == "InterruptibleFuture.result"
     while not waits():
         time.sleep(0.01)
     os.kill(os.getpid(), signal.SIGINT)
