@@ -14,7 +14,7 @@ from coordinator.core.errors import ErrorCode, MustWait, Refused
 from coordinator.core.events import GroupCreated
 from coordinator.core.group_table import GroupTable
 from coordinator.core.requests import DeleteGroup, JoinGroup
-from coordinator.core.rows import Refuse, settled
+from coordinator.core.rows import Refuse, reconciled
 from coordinator.core.session_values.operators import SetGroupPolicy
 from coordinator.core.session_values.requests import Attach
 from coordinator.core.sessions.arrive import attach
@@ -25,7 +25,7 @@ from coordinator.core.written import OffsetsWritten
 IS_CLASSIC = Refuse(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, "the group is classic")
 IS_OF_SESSIONS = Refuse(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, "the group is one of sessions")
 
-_attach = settled(attach.attach)
+_attach = reconciled(attach.attach)
 
 
 def attach_to_classic(

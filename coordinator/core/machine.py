@@ -64,7 +64,7 @@ from coordinator.core.rows import (
     ShardCommandRow,
     configured,
     groupless,
-    settled,
+    reconciled,
     timed,
     timeless,
     without,
@@ -149,16 +149,16 @@ TABLE: dict[type, Row | ShardCommandRow] = {
         lambda machine, command, _, out: admin.list_groups(machine.groups.values(), command, out)
     ),
     # --- Requests about session groups, and what their members send on streams ---
-    sq.Attach: Row(kinds.attach_to_classic, settled(attach.attach), kinds.attach_to_none),
-    o.DescribeSessionGroup: Row(IS_CLASSIC, settled(session_description.describe), NOT_FOUND),
-    o.EvictMember: Row(IS_CLASSIC, settled(evict.evict), NOT_FOUND),
+    sq.Attach: Row(kinds.attach_to_classic, reconciled(attach.attach), kinds.attach_to_none),
+    o.DescribeSessionGroup: Row(IS_CLASSIC, reconciled(session_description.describe), NOT_FOUND),
+    o.EvictMember: Row(IS_CLASSIC, reconciled(evict.evict), NOT_FOUND),
     o.SetGroupPolicy: Row(
         kinds.set_policy_of_classic, configured(policies.set_policy), kinds.set_policy_of_none
     ),
-    sq.SessionHeartbeat: Row(IGNORE, settled(streams.heartbeat), IGNORE),
-    sq.SessionAck: Row(IGNORE, settled(streams.ack), IGNORE),
-    sq.SessionLeave: Row(IGNORE, settled(streams.leave_group), IGNORE),
-    sq.StreamEnded: Row(IGNORE, settled(streams.stream_ended), IGNORE),
+    sq.SessionHeartbeat: Row(IGNORE, reconciled(streams.heartbeat), IGNORE),
+    sq.SessionAck: Row(IGNORE, reconciled(streams.ack), IGNORE),
+    sq.SessionLeave: Row(IGNORE, reconciled(streams.leave_group), IGNORE),
+    sq.StreamEnded: Row(IGNORE, reconciled(streams.stream_ended), IGNORE),
     # --- A delayed operation completed ---
     c.CompleteJoinPhase: Row(
         lambda table, group, command, now_ms, out: rebalance.complete_join_phase(
@@ -182,13 +182,13 @@ TABLE: dict[type, Row | ShardCommandRow] = {
         IGNORE,
         IGNORE,
     ),
-    sc.LeaseExpired: Row(IGNORE, settled(ends.expire), IGNORE),
-    sc.PhaseOverdue: Row(IGNORE, settled(phases.phase_overdue), IGNORE),
-    sc.PlanDue: Row(IGNORE, settled(scheduler.run), IGNORE),
-    sc.PlanComputed: Row(IGNORE, settled(scheduler.computed), IGNORE),
-    sc.ReservationOver: Row(IGNORE, settled(session_admission.reservation_over), IGNORE),
-    sc.LeaveOverdue: Row(IGNORE, settled(leaving.overdue), IGNORE),
-    sc.WriteRetry: Row(IGNORE, settled(write_results.write_again), IGNORE),
+    sc.LeaseExpired: Row(IGNORE, reconciled(ends.expire), IGNORE),
+    sc.PhaseOverdue: Row(IGNORE, reconciled(phases.phase_overdue), IGNORE),
+    sc.PlanDue: Row(IGNORE, reconciled(scheduler.run), IGNORE),
+    sc.PlanComputed: Row(IGNORE, reconciled(scheduler.computed), IGNORE),
+    sc.ReservationOver: Row(IGNORE, reconciled(session_admission.reservation_over), IGNORE),
+    sc.LeaveOverdue: Row(IGNORE, reconciled(leaving.overdue), IGNORE),
+    sc.WriteRetry: Row(IGNORE, reconciled(write_results.write_again), IGNORE),
     c.ExpireOffsets: ShardCommandRow(
         lambda machine, _, now_ms, out: machine.expire_offsets(now_ms, out)
     ),
@@ -203,16 +203,16 @@ TABLE: dict[type, Row | ShardCommandRow] = {
         without(offsets.offsets_written),
     ),
     sw.PolicyWritten: Row(
-        timeless(policies.note_written), settled(write_results.policy_written), IGNORE
+        timeless(policies.note_written), reconciled(write_results.policy_written), IGNORE
     ),
-    sw.SessionWritten: Row(IGNORE, settled(write_results.session_written), IGNORE),
+    sw.SessionWritten: Row(IGNORE, reconciled(write_results.session_written), IGNORE),
     sw.SessionAdmitted: Row(
         groupless(write_results.admitted_too_late),
-        settled(write_results.session_admitted),
+        reconciled(write_results.session_admitted),
         without(write_results.admitted_too_late),
     ),
-    sw.SessionEnded: Row(IGNORE, settled(write_results.session_ended), IGNORE),
-    sw.LogAnswered: Row(IGNORE, settled(ends.log_answered), IGNORE),
+    sw.SessionEnded: Row(IGNORE, reconciled(write_results.session_ended), IGNORE),
+    sw.LogAnswered: Row(IGNORE, reconciled(ends.log_answered), IGNORE),
     w.AnswerDurable: ShardCommandRow(without(admin.answer_durable)),
     w.JoinDurable: ShardCommandRow(without(join.join_durable)),
     w.RebalanceWritten: ShardCommandRow(without(journal.rebalance_written)),

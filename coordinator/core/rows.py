@@ -1,7 +1,7 @@
 """Rows of the table of commands: what a command does to a group of each kind, and without one.
 
 Every handler is called as `handle(table, group, command, now_ms, out)`. Most need less: `timed`,
-`timeless`, `configured` and `settled` adapt those that say so by their arguments.
+`timeless`, `configured` and `reconciled` adapt those that say so by their arguments.
 """
 
 from __future__ import annotations
@@ -113,10 +113,10 @@ def without(answer: Callable[[Any, Effects], None]) -> HandlerWithoutGroup:
     return lambda _table, command, _now_ms, out: answer(command, out)
 
 
-def settled(
+def reconciled(
     handle: reconciling.SessionHandler,
 ) -> Handler[SessionGroup]:
-    """Adapt a handler of session groups, which settles the group, and forgets it if it is unused.
+    """Adapt a handler of session groups, which reconciles the group, and drops it if it is unused.
 
     See `reconciling.handle`.
     """

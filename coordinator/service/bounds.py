@@ -1,4 +1,4 @@
-"""Limits of requests: numbers of items, lengths of texts, values that make sense.
+"""Validation of commands: numbers of items, lengths of texts, ranges of values.
 
 `Bounds.check` applies them to commands of any transport; a transport also counts the items of a
 message, by the same values. They are the contract's (`core/limits.py`).
@@ -70,7 +70,7 @@ class TextLimit:
 
 @dataclass(frozen=True, slots=True)
 class Elsewhere:
-    """Limit that is checked elsewhere: the setting or number, and the answer beyond it."""
+    """A limit that is checked elsewhere: the setting or number, and the error beyond it."""
 
     limit: str
     answer: str

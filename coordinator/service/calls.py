@@ -124,7 +124,7 @@ class CallingPeer:
 
 
 class Call:
-    """One call, or a stream of messages. A transport makes a class of its own of it.
+    """One call, or a stream of messages. Each transport has a subclass.
 
     Most calls are not asked who calls, or which groups they name: a transport says so when the
     pipeline asks.
@@ -166,7 +166,7 @@ class Call:
         return None
 
     def pause(self, seconds: float) -> None:
-        """Read no more of the caller's connection for so long, after this call is answered."""
+        """After this call is answered, stop reading from the caller's connection for this long."""
         raise NotImplementedError
 
     def trace(self) -> Mapping[str, str]:

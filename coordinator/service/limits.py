@@ -142,7 +142,7 @@ class ServiceLimits:
 
 
 def stored_bytes(attach: Attach) -> int:
-    """Bytes of an Attach that are stored for its member, roughly: an item counts 8 besides."""
+    """Approximate bytes that an Attach stores for its member; each item counts 8 extra."""
     texts = (attach.name, attach.client_id, attach.rack, attach.revision, attach.deployment)
     return sum(len(name) + 8 for name, _ in attach.topics) + sum(map(len, texts))
 

@@ -183,7 +183,7 @@ class DelayedLease(DelayedOperation):
 
 
 class DelayedCommand(DelayedOperation):
-    """A command whose time comes: the end of a phase, a plan, the end of a kept name.
+    """A command with a deadline: end of a phase, next plan, end of a reservation.
 
     The rule that gets it looks whether it still has something to do.
     """
@@ -275,7 +275,7 @@ class GroupTimers:
                 self.sessions.check_and_complete(key.member_id)
 
     def pending(self, group_id: str) -> list[Command]:
-        """Commands of a session group whose time is still to come; plans and leases are not in."""
+        """Pending commands of a session group, without plans and leases."""
         operations = self.handoffs.waiting(group_id)
         return [
             operation.command for operation in operations if isinstance(operation, DelayedCommand)

@@ -226,7 +226,7 @@ class Shard:
         self._finish(out)
 
     def _renews(self, heartbeat: SessionHeartbeat) -> bool:
-        """Short path of a session member's heartbeat: True if it moves the lease and no more."""
+        """Fast path of a session heartbeat: True if it only moved the lease."""
         member = self.machine.session_beat(heartbeat, self._now_ms)
         operation = None if member is None else self._sessions.find(member.member_id)
         if member is None or operation is None:
@@ -254,7 +254,7 @@ class Shard:
         return True
 
     def take(self, stream_id: CallId, now_ms: int) -> ToMember | None:
-        """Take what there is to tell on the stream of a session member; None: nothing."""
+        """Take the pending message of a session member's stream; None: nothing is pending."""
         return self.machine.take(stream_id, now_ms)
 
     def streams(self) -> list[CallId]:
@@ -308,7 +308,7 @@ class Shard:
         return len(self.machine.groups)
 
     def shortest_lease_ms(self) -> int:
-        """The shortest lease that a member of a session group was told; 0: there is none."""
+        """The shortest lease of a member of a session group; 0: there is none."""
         return shortest_lease_ms(self._session_groups())
 
     def members_of(self, client_host: str) -> int:

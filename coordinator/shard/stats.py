@@ -93,7 +93,7 @@ class ClusterStats:
 
 
 def shortest_lease_ms(groups: Iterable[SessionGroup]) -> int:
-    """The shortest lease that a member was told; 0: there is no member."""
+    """The shortest lease that a member was sent; 0: there is no member."""
     leases = (
         member.notified_lease_ms or member.lease_ms
         for group in groups

@@ -31,7 +31,7 @@ class NotifyRevoking:
 
 @dataclass(frozen=True, slots=True)
 class CancelRun:
-    """Cancel a coroutine; a thread hears of it with its next call."""
+    """Cancel a run: a coroutine at once, a thread with its next call of the library."""
 
     run: Run
 

@@ -1,4 +1,4 @@
-"""All decisions of a worker, without I/O; it is told the time.
+"""All decisions of a worker, without I/O or a clock.
 
 The executor (`worker_run.py`) reports what happens and carries out `next_action` until there is
 none, then asks again at `next_deadline`.
@@ -70,7 +70,7 @@ class MemberAnswers(Protocol):
 
 
 class WorkerCore:
-    """Scopes of a worker: one per holding, and the runs that are left over from former ones."""
+    """State machine of a worker: a scope for each holding, and runs left over from former ones."""
 
     def __init__(self, handlers: Handlers, limits: Limits) -> None:
         self._handlers = handlers
@@ -110,7 +110,7 @@ class WorkerCore:
     # --- The member ---
 
     def receive(self, event: MemberEvent, now_ms: int) -> None:
-        """Take in an event of the member. One of a holding that is over here changes nothing."""
+        """Handle an event of the member; ignored if its holding has ended here."""
         match event:
             case Granted(holdings):
                 for holding in holdings:
@@ -149,7 +149,7 @@ class WorkerCore:
         return None
 
     def _grant(self, holding: Holding, now_ms: int) -> None:
-        """A holding begins; what has been prepared for it counts."""
+        """A holding begins, with the preparation that was made for it."""
         key = holding.partition
         assert key not in self.scopes, f"{key} is held already"
         token = holding.token or next(self._tokens)
@@ -169,7 +169,7 @@ class WorkerCore:
             self._revoke(scope, self._stop_until_ms, now_ms)
 
     def _revoke(self, scope: Scope, until_ms: int, now_ms: int) -> None:
-        """A holding is to end: its handler has until `until_ms` to finish and commit."""
+        """A partition is being revoked: its handler may finish and commit until `until_ms`."""
         scope.ends_ms = min(scope.ends_ms, until_ms)
         if scope.is_revoking:
             return
@@ -180,7 +180,7 @@ class WorkerCore:
         self._give_back_if_ended(scope, now_ms)
 
     def _resume(self, scope: Scope, now_ms: int) -> None:
-        """A holding goes on. The time meanwhile counts for no stall."""
+        """A suspended holding resumes; the suspension does not count as a stall."""
         scope.is_suspended = False
         scope.progress_ms = now_ms
         for run in scope.runs:
@@ -231,7 +231,7 @@ class WorkerCore:
         self._at(self._stop_until_ms, self._end_of_grace)
 
     def _hand_over(self, now_ms: int) -> None:
-        """Give everything back, whether or not somebody asks for it."""
+        """Give all partitions back, whether or not another member needs them."""
         for scope in list(self.scopes.values()):
             self._revoke(scope, self._stop_until_ms, now_ms)
 
@@ -313,7 +313,7 @@ class WorkerCore:
             self._begin(scope, now_ms)
 
     def forgot_await(self, scope: Scope) -> None:
-        """A handler made a commit that it never awaited; told once for each handler."""
+        """A handler did not await a commit; warned of once for each handler."""
         if scope.handler not in self._forgetful:
             self._forgetful.append(scope.handler)
             self._say(
@@ -344,8 +344,7 @@ class WorkerCore:
         return self._timers[0][0] if self._timers else None
 
     def unwanted(self, now_ms: int) -> frozenset[TopicPartition]:
-        """Partitions that another member had better have: they were released a short while ago, or
-        a run here does not end."""
+        """Partitions that this member avoids: released recently, or with an overdue run."""
         self._unwanted = {key: ends for key, ends in self._unwanted.items() if now_ms < ends}
         overdue = {run.scope.key for run in self.left_over if run.is_overdue}
         return frozenset(self._unwanted.keys() | overdue)
@@ -361,7 +360,7 @@ class WorkerCore:
     # --- Starting ---
 
     def _begin(self, scope: Scope, now_ms: int) -> None:
-        """Have the handler called as soon as its position is known and nothing is in the way."""
+        """Call the handler as soon as its position is known and a slot is free."""
         if scope.is_located:
             self._queue_up(scope, now_ms)
             return
@@ -481,7 +480,7 @@ class WorkerCore:
         return self.member is not None and self.member.releases_cost_nothing
 
     def _give_back(self, scope: Scope, refused: str = "") -> None:
-        """Give a scope that has ended back once nothing of it runs, or is waited for."""
+        """Give an ended scope back once none of its runs is left or awaited."""
         self._owed[scope] = refused
         self._settle(scope)
 
@@ -521,7 +520,7 @@ class WorkerCore:
         self._ending.append((now_ms + ENDING_MS, run))
 
     def _wait_no_more(self, run: Run, now_ms: int) -> None:
-        """Go on although a run has not ended that was told to."""
+        """Stop waiting for a run that did not end in time."""
         if run.is_overdue:
             return
         run.is_overdue = True
@@ -530,7 +529,7 @@ class WorkerCore:
         self._settle(run.scope)
 
     def _still_run(self, now_ms: int) -> None:
-        """Tell of the runs that have had `ENDING_MS` to end: one line for each reason."""
+        """Log the runs that did not end within `ENDING_MS`, one line for each reason."""
         late: dict[tuple[RunKind, str], list[Run]] = {}
         while self._ending and self._ending[0][0] <= now_ms:
             run = self._ending.popleft()[1]
@@ -606,7 +605,7 @@ class WorkerCore:
     # --- Preparing ---
 
     def _warm(self, holding: Holding, now_ms: int) -> None:
-        """A partition will be this process's: prepare it."""
+        """Prepare a partition that this process will get."""
         key = holding.partition
         if key in self.warming:
             self._drop(self.warming[key], now_ms)
@@ -622,7 +621,7 @@ class WorkerCore:
             self._actions.append(actions.Ready(scope))
 
     def _drop(self, scope: Scope, now_ms: int) -> None:
-        """A partition that is being prepared will not be this process's."""
+        """Drop the preparation of a partition that goes to another process."""
         del self.warming[scope.key]
         self._leave_over(scope, now_ms)
         for run in [run for run in self.left_over if run.scope is scope]:
@@ -638,7 +637,7 @@ class WorkerCore:
             self._refuse_warming(scope, f"{type(error).__name__}: {error}", now_ms)
 
     def _leave_over(self, scope: Scope, now_ms: int) -> None:
-        """Runs of a scope that is prepared no more block the holding of its partition."""
+        """Make left-over runs of a dropped preparation block the partition's next holding."""
         self.left_over += scope.runs
         scope.runs = []
         scope.enter(Stage.ENDED, now_ms)
@@ -652,7 +651,7 @@ class WorkerCore:
     def _fail(
         self, scope: Scope, error: BaseException, now_ms: int, *, may_retry: bool = True
     ) -> None:
-        """Do what the error policy says."""
+        """Apply the error policy to a failed run."""
         policy = scope.handler.policy
         self._note_failure(scope, error, now_ms)
         decision = self._decision(scope, error)
@@ -689,7 +688,7 @@ class WorkerCore:
                 self._stop_because_of(error, now_ms)
 
     def _nobody_else_takes(self, scope: Scope, now_ms: int) -> bool:
-        """True if a partition has come back soon after its release, and may rest here.
+        """True if a released partition came straight back: no other member takes it.
 
         Another release would be another rebalance of everybody, with the same result. One that
         costs nothing is made: the coordinator finds out by it.
@@ -734,7 +733,7 @@ class WorkerCore:
                     self._watch(run, now_ms)
 
     def _watch(self, run: Run, now_ms: int) -> None:
-        """Look whether a handler has stalled, now and whenever it may have."""
+        """Check for a stall now, and schedule the next check."""
         timeout_ms, scope = self._limits.progress_timeout_ms, run.scope
         if timeout_ms is None or run.is_watched or run.has_ended:
             return
@@ -761,7 +760,7 @@ class WorkerCore:
         self._watch(run, now_ms)
 
     def _give_up_stalled(self, run: Run, now_ms: int) -> None:
-        """The error policy decides although a stalled handler has not ended."""
+        """Apply the error policy to a stalled handler that has not ended."""
         if run.has_ended or run.scope.stage is not Stage.STALLED:
             return
         assert run.verdict is not None

@@ -95,7 +95,7 @@ class Environment:
         serve: Callable[[], Coroutine[Any, Any, None]],
         stop: Callable[[str, int | None], None],
     ) -> bool:
-        """Carry out `worker.run()`; False: it does so itself, as in production.
+        """Run `worker.run()` for it; False: the worker runs itself, as in production.
 
         Args:
             stop: what a signal is to call: with the reason, and the time to finish.
@@ -103,7 +103,7 @@ class Environment:
         return False
 
     def failed(self, name: str, error: BaseException) -> None:
-        """Hear that a run of a handler or hook has failed, before the error policy decides."""
+        """Called when a run of a handler or hook failed, before the error policy decides."""
 
     def result_of(self, future: Future[T]) -> T:
         """Block the calling thread until the future is done, and return its result."""

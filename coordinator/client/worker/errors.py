@@ -21,7 +21,7 @@ class HandlerStillRuns(Exception):
 
 
 class HandlerCancelled(Exception):
-    """A handler ended by a cancellation that the worker did not ask for."""
+    """A handler was cancelled, but not by the worker."""
 
 
 class WrongHandler(TypeError):

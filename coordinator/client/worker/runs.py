@@ -35,13 +35,13 @@ STACK_FRAMES = 12
 
 
 class RunsOwner(Calls, Protocol):
-    """The run of a worker that functions belong to; it hears from them on any thread."""
+    """Receiver of the results of runs, called on any thread."""
 
     is_over: bool
     """True if handlers have no time left: none starts any more, and an end is no failure."""
 
     def ended(self, run: Run, error: BaseException | None) -> None:
-        """Hear that a run has ended, and what it raised."""
+        """A run has ended; `error`: what it raised."""
 
     def stop(self, reason: str, grace_ms: int) -> None:
         """Have the handlers finish, then leave."""
@@ -70,7 +70,7 @@ class Runs:
         self._threads: dict[Run, threading.Thread] = {}
 
     def start(self, run: Run) -> None:
-        """Call the function of a run; its owner hears of its end."""
+        """Call the function of a run, and report its end to the owner."""
         key = run.scope.key
         run.name = f"{self._group_id} {key} {run.kind}"
         function: Function | None = run.scope.handler
@@ -121,7 +121,7 @@ class Runs:
         return stack_of_thread(thread.ident) if thread is not None else ""
 
     def current_on_loop(self) -> str:
-        """Name of the run whose turn it is on the handlers' loop."""
+        """Name of the run that executes on the handlers' loop now."""
         task = asyncio.current_task(self._loop)
         for run, other in list(self._tasks.items()):
             if other is task:
@@ -210,7 +210,7 @@ class Runs:
     # --- Inside ---
 
     def _end(self, run: Run, error: BaseException | None) -> None:
-        """Report the end of a run; errors that follow from the end of its holding are none."""
+        """Report the end of a run, without errors caused by the end of its holding."""
         scope = run.scope
         is_expected = run.is_cancelled or scope.has_ended
         if isinstance(error, PartitionRevoked | EndNow) or (

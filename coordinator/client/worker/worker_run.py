@@ -133,7 +133,7 @@ class WorkerRun:
             self.finished.set_result(None)
 
     async def _take(self, member: Member, topics: Mapping[str, int]) -> None:
-        """Work for a member from now on. One that is lent tells anew what its owner was told."""
+        """Start working for a member. A borrowed one repeats the events its owner has received."""
         self.member = self.core.member = member
         self._owner_on_change, member.on_change = member.on_change, self._wake
         await member.start()
@@ -146,14 +146,14 @@ class WorkerRun:
             await self._declare(member, topics)
 
     async def _declare(self, member: Member, topics: Mapping[str, int]) -> None:
-        """Declare topics. The owner of a member that is lent may have told it of more."""
+        """Declare topics, unless a borrowed member already knows of more."""
         known = member.machine.part.topics if self._plan.is_lent else {}
         more = {name: max(count, known.get(name, 0)) for name, count in topics.items()}
         if not more.items() <= known.items():
             await member.subscribe({**known, **more})
 
     async def _let_go(self, member: Member) -> None:
-        """Close the member; one that is lent is returned to its owner."""
+        """Close the member, or return a borrowed one to its owner."""
         if self._plan.is_lent:
             member.set_unwanted(tuple)
             member.on_change = self._owner_on_change
@@ -161,7 +161,7 @@ class WorkerRun:
             await member.close(self._reason)
 
     async def _unless_stopped(self, work: Coroutine[Any, Any, T]) -> T | None:
-        """The result of work; None: the worker was stopped meanwhile."""
+        """The result of `work`; None: the worker was stopped meanwhile."""
         working = asyncio.ensure_future(work)
         assert self._left is not None
         left = asyncio.ensure_future(self._left.wait())
@@ -190,8 +190,7 @@ class WorkerRun:
         return member, topics
 
     async def _is_of_classic_group(self, member: Member) -> bool:
-        """Start a session member, and wait for the coordinator's first word; True: it is refused,
-        and closed."""
+        """Start a session member and await the first reply; True: it was refused, and is closed."""
         changed = asyncio.Event()
         member.on_change = changed.set
         try:
@@ -365,7 +364,7 @@ class WorkerRun:
         self._runs.end_if_revoked(commits)
 
     async def _crossing(self, work: Coroutine[Any, Any, T]) -> T:
-        """Run work of the protocol's loop for a handler on its own."""
+        """Run a coroutine on the protocol's loop, for a handler on another loop."""
         if asyncio.get_running_loop() is self._loop:
             return await work
         answer = asyncio.wrap_future(self._submit(work))
@@ -491,7 +490,7 @@ class WorkerRun:
         self._wake()
 
     async def _watch_handlers(self) -> None:
-        """Watch the loop of the handlers; without it nobody works on the partitions."""
+        """Stop the worker if the handlers' loop ends: nobody would work on its partitions."""
         await self._watch.run()
         self._stop("the event loop of the handlers was closed", 0)
 

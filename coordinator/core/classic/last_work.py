@@ -20,7 +20,7 @@ consumer list the partitions that it holds as it joins; with an eager assignor t
 metadata cannot be parsed, the members of a protocol that calls itself cooperative hold everything.
 
 A rest ends when the assignment that gives the partition to somebody is durable: members that have
-asked for theirs by then are answered at once. IdleSpans are soft state: a fail-over forgets them.
+asked for theirs by then are answered at once. Idle spans are soft state: a fail-over forgets them.
 
 Source: ours; KIP-429 for the partitions that a member holds.
 """

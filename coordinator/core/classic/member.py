@@ -102,27 +102,27 @@ class ClassicMember:
         """Last sign of life, as events have it: last seen, due, interval; see `MemberEvicted`."""
         measured_ms = self._measured_ms()
         interval_ms = measured_ms if measured_ms > 0 else self.session_timeout_ms // BEATS_A_SESSION
-        heard_ms = self.last_seen_ms
-        since_ms = self.excused_ms if heard_ms == NO_TIME else heard_ms
+        seen_ms = self.last_seen_ms
+        since_ms = self.excused_ms if seen_ms == NO_TIME else seen_ms
         due_ms = self.last_beat_ms + interval_ms
         if due_ms < since_ms or self.last_beat_ms == NO_TIME:
             due_ms = since_ms + interval_ms
-        return heard_ms, due_ms, measured_ms if measured_ms > 0 else NO_TIME
+        return seen_ms, due_ms, measured_ms if measured_ms > 0 else NO_TIME
 
     def is_silent(self, now_ms: int) -> bool:
         """True if its heartbeat is late by a quarter of its interval, and no call of it waits."""
         if self.parked_join is not None or self.parked_sync is not None:
             return False
-        heard_ms, due_ms, _ = self.last_sign()
-        since_ms = self.excused_ms if heard_ms == NO_TIME else heard_ms
+        seen_ms, due_ms, _ = self.last_sign()
+        since_ms = self.excused_ms if seen_ms == NO_TIME else seen_ms
         return due_ms + (due_ms - since_ms) // LATENESS < now_ms
 
     def is_back_late(self, now_ms: int) -> bool:
         """True if what is heard now of it is so late that its silence is told."""
         if self.parked_join is not None or self.parked_sync is not None:
             return False
-        heard_ms, due_ms, _ = self.last_sign()
-        return heard_ms != NO_TIME and now_ms - due_ms >= SILENCE_MIN_MS
+        seen_ms, due_ms, _ = self.last_sign()
+        return seen_ms != NO_TIME and now_ms - due_ms >= SILENCE_MIN_MS
 
     def _measured_ms(self) -> int:
         if self.beat_before_ms == NO_TIME:

@@ -144,19 +144,19 @@ def silent(
     stored = [m for m in record.members if m.member_id == event.member_id] if record else []
     if group.state is not GroupState.STABLE or not stored:
         return None
-    heard_ms, kind = event.last_seen_ms, StopKnownBy.SILENT
+    seen_ms, kind = event.last_seen_ms, StopKnownBy.SILENT
     idle_spans = {
         partition: idle_span
-        for partition, idle_span in _committed(group, stored[0], heard_ms, kind, read)
+        for partition, idle_span in _committed(group, stored[0], seen_ms, kind, read)
         if partition not in (group.idle_spans.of if group.idle_spans is not None else {})
     }
     if not idle_spans:
         return None
     for idle_span in idle_spans.values():
-        idle_span.earliest_ms, idle_span.latest_ms = heard_ms, now_ms
+        idle_span.earliest_ms, idle_span.latest_ms = seen_ms, now_ms
     cause = RebalanceCause.MEMBER_SEEN_AGAIN
     trace = _trace(group, event.member_id, group.committed, now_ms, cause)
-    trace.started_at_ms, trace.synced[event.member_id] = heard_ms, now_ms
+    trace.started_at_ms, trace.synced[event.member_id] = seen_ms, now_ms
     return trace, _cost_of(group, trace, now_ms, idle_spans)
 
 
@@ -191,13 +191,13 @@ def _note_outage(
 def _committed(
     group: ClassicGroup,
     record: MemberRecord,
-    heard_ms: int,
+    seen_ms: int,
     kind: StopKnownBy,
     read: PartitionReaders,
 ) -> Iterator[tuple[Partition, ClassicIdleSpan]]:
     """Partitions of a member that had rows: it committed them in the minute before a time."""
     name, member_id = last_work.owner_of(record)
-    since_ms = max(0, heard_ms - last_work.DRAIN_MAX_MS)
+    since_ms = max(0, seen_ms - last_work.DRAIN_MAX_MS)
     for partition in read.assigned(record.assignment) or ():
         committed_ms = last_work.committed_ms(group, group.committed, partition)
         if committed_ms >= since_ms:

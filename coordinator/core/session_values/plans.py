@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 FREE = -1
 """Value in `PlanTopic.at`: nobody holds the partition."""
-KEPT = -2
+RESERVED = -2
 """Value in `PlanTopic.at`: reserved for the name of a member that has announced to return."""
 NOBODY = -1
 """Value in `Move.target`: the partition is given up, and nobody gets it."""
@@ -70,7 +70,7 @@ class PlanTopic:
     """A topic with `count` partitions, as its members declare.
 
     at: for each partition the member at which it counts: its holder, or the successor of its open
-        hand-off; FREE; KEPT. It is longer than `count` while surplus partitions are held.
+        hand-off; FREE; RESERVED. It is longer than `count` while surplus partitions are held.
     moving: partitions with an open hand-off, which is left alone unless a hard rule forbids it.
     """
 

@@ -28,7 +28,7 @@ class SessionWritten:
 
 @dataclass(frozen=True, slots=True)
 class PolicyWritten:
-    """The record of a policy is settled: what is open may follow another rule from now on."""
+    """The write of a policy is resolved: what is open may follow another rule from now on."""
 
     group_id: str
     error: ErrorCode = ErrorCode.NONE
@@ -36,7 +36,7 @@ class PolicyWritten:
 
 @dataclass(frozen=True, slots=True)
 class SessionAdmitted:
-    """The record of a member that attaches is settled: answer it."""
+    """The write of an admission is resolved: answer the Attach."""
 
     group_id: str
     command: Attach
@@ -48,7 +48,7 @@ class SessionAdmitted:
 
 @dataclass(frozen=True, slots=True)
 class LogAnswered:
-    """A record that changes nothing is settled: it asked whether the log is available again."""
+    """A write that changes nothing is resolved: it asked whether the log is available again."""
 
     group_id: str
     asked_ms: int
@@ -57,7 +57,7 @@ class LogAnswered:
 
 @dataclass(frozen=True, slots=True)
 class SessionEnded:
-    """The record that ends a session is settled: what it held is free, and its stream ends.
+    """The write that ends a session is resolved: what it held is free, and its stream ends.
 
     `reserved_name`: what it held is reserved for this name, for `keep_ms`. `queued_id`: the process
     that waited for its name, and is a member by the same write.

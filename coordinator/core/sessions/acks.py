@@ -16,7 +16,7 @@ from coordinator.core.sessions.step import Step
 
 
 def take_in(group: SessionGroup, member: SessionMember, ack: SessionAck, step: Step) -> None:
-    """Take in what a member has done, and decide what follows."""
+    """Apply a member's acknowledgement and reconcile its partition."""
     for partition in ack.partitions:
         is_news = {
             AckKind.RELEASED: _released,
@@ -33,7 +33,7 @@ def take_in(group: SessionGroup, member: SessionMember, ack: SessionAck, step: S
 
 
 def _released(group: SessionGroup, member: SessionMember, ack: PartitionAck, now_ms: int) -> bool:
-    """A fact about a token: it counts whatever hand-off is open."""
+    """A release ends its token, whichever hand-off is open."""
     partition = ack.topic_partition
     if group.holder(partition) != member.member_id or group.token(partition) != ack.token:
         return False
@@ -58,7 +58,7 @@ def _ready(group: SessionGroup, member: SessionMember, ack: PartitionAck, now_ms
 
 
 def _refused(group: SessionGroup, member: SessionMember, ack: PartitionAck, now_ms: int) -> bool:
-    """It will not have the partition: not asked again for a while, longer each time."""
+    """The successor refused the partition: it is not asked again until a growing back-off ends."""
     partition = ack.topic_partition
     if ack.token:
         if not _released(group, member, ack, now_ms):

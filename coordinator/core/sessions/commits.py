@@ -122,7 +122,7 @@ def _refused(group: SessionGroup, commit: PartitionCommit) -> CommitResult:
 
 
 def _with(refused: dict[tuple[str, int], CommitResult], inner: Effects, out: Effects) -> None:
-    """Answer with the refused partitions too."""
+    """Add the refused partitions to the reply."""
     for call_id, reply in inner.replies:
         assert isinstance(reply, CommitReply)
         out.reply(call_id, CommitReply((*reply.results, *refused.values()), reply.message))

@@ -50,7 +50,7 @@ class Declarations:
         self._by_topic: dict[str, dict[int, int]] = {}  # Declarations with each number.
 
     def add(self, topics: Topics) -> DeclaredTopics:
-        """A member declares these; returns the declaration of the first that declared the same."""
+        """Add a member's declaration; returns an equal one that is known already, to share it."""
         self._members[topics] += 1
         if topics in self._shared:
             return self._shared[topics]
@@ -62,7 +62,7 @@ class Declarations:
         return declaration
 
     def remove(self, topics: Topics) -> None:
-        """A member declares these no more."""
+        """Remove a member's declaration."""
         self._members[topics] -= 1
         if self._members[topics]:
             return
@@ -80,11 +80,11 @@ class Declarations:
                 self._set(name, 0)
 
     def total_with(self, topics: Topics) -> int:
-        """All partitions if another member declares these."""
+        """Number of partitions of the group if these topics were declared too."""
         return self.total + sum(max(0, count - self.counts.get(name, 0)) for name, count in topics)
 
     def partly(self, members: Iterable[tuple[str, DeclaredTopics]]) -> tuple[PartlyDeclared, ...]:
-        """The first few ranges of partitions that not all of these members declare.
+        """The first few ranges of partitions that only some of these members declare.
 
         Args:
             members: id and declaration of each; asked only if they do not declare the same.

@@ -166,7 +166,7 @@ def _member(
     group: SessionGroup, member: SessionMember, standing: Standing, waits_for: str = ""
 ) -> SessionMemberState:
     is_waiting = standing is Standing.WAITING
-    heard_ms = member.last_beat_ms
+    seen_ms = member.last_beat_ms
     old = group.members.get(waits_for)
     # A waiting process has no lease: what ends its wait is the end of the other one's.
     ends = old if is_waiting else member
@@ -176,7 +176,7 @@ def _member(
         standing=standing,
         is_suspect=member.is_suspect,
         lease_ms=member.lease_ms,
-        last_seen_ms=heard_ms,
+        last_seen_ms=seen_ms,
         lease_ends_ms=ends.last_beat_ms + ends.lease_ms if ends and is_leased else NO_TIME,
         partitions=group.count_held_by(member.member_id),
         is_ready=member.is_ready,

@@ -137,12 +137,12 @@ class SessionGroup(Group):
 
     @property
     def is_unused(self) -> bool:
-        """True if nothing came of the Attach that made it."""
+        """True if the group was made for an Attach that failed."""
         is_known = self.is_durable or self.is_policy_stored or bool(self.manifest)
         return not is_known and self.is_vacant
 
     def current_state(self) -> GroupState:
-        """The state that members, plans and hand-offs amount to."""
+        """The group's state, computed from members, plans and hand-offs."""
         if self.state is GroupState.DEAD or self.is_deserted:
             return self.state if self.state is GroupState.DEAD else GroupState.EMPTY
         if self.planning.requested_at_ms != NO_TIME or self.planning.is_busy:
@@ -162,7 +162,7 @@ class SessionGroup(Group):
         return member is None or member.is_ended
 
     def may_grant(self, now_ms: int) -> bool:
-        """False while holders may act whose grants a restored store does not know."""
+        """False while members may still hold grants that a restored store has forgotten."""
         return now_ms >= self.grants_from_ms
 
     def count_of(self, topic: str) -> int:
@@ -178,7 +178,7 @@ class SessionGroup(Group):
         return self.members.get(self.by_incarnation.get(incarnation, ""))
 
     def waiting_as(self, member_id: str) -> SessionMember | None:
-        """The process that waits for a name, and would be this member."""
+        """The queued process with this member id."""
         queued = (member for member in self.waiting.values() if member.member_id == member_id)
         return next(queued, None)
 
@@ -215,7 +215,7 @@ class SessionGroup(Group):
             self.partition_states.pop(partition, None)
 
     def idle_span(self, partition: TopicPartition) -> IdleSpan | None:
-        """The last stop of a partition that nobody works on."""
+        """The current idle span of a partition; None: it is worked on."""
         topic = self.topics.get(partition[0])
         return None if topic is None else topic.idle_spans.get(partition[1])
 
@@ -360,7 +360,7 @@ class SessionGroup(Group):
                 token += 1
 
     def _are_free(self, topic: TopicHoldings, grant: r.Grant) -> bool:
-        """True if nothing is known of these partitions, as of those of a first plan."""
+        """True if these partitions have no holder and no state, as in a first plan."""
         if topic.open or topic.reserved or topic.idle_spans:
             return False
         holders, size = topic.holders, len(topic.holders)
@@ -372,14 +372,14 @@ class SessionGroup(Group):
         return True
 
     def _grant_free(self, topic: TopicHoldings, grant: r.Grant) -> None:
-        """The short way: a fifth of the time for a first plan of 50,000 partitions."""
+        """Fast path for free partitions: a fifth of the time for a first plan of 50,000."""
         partitions = topic.grant(grant.partitions, grant.member_id, grant.first_token)
         self.held.setdefault(grant.member_id, {}).setdefault(grant.topic, set()).update(partitions)
         changed = self.changed_since_sent.setdefault(grant.member_id, set())
         changed.update(zip(repeat(grant.topic), partitions, strict=False))
 
     def with_start(self, record: r.PartitionSwitched) -> r.PartitionSwitched:
-        """A durable switch with the offset with which the next holder begins."""
+        """Complete a durable switch with the offset at which the next holder starts."""
         stored = self.offsets.get((record.topic, record.partition))
         if record.line is None or not record.member_id or stored is None:
             return record
@@ -439,7 +439,7 @@ class SessionGroup(Group):
         self.reserved_until_ms.pop(name, None)
 
     def _hold(self, record: r.HoldingsStored) -> None:
-        """Take in a part of a snapshot, whose members are those before it."""
+        """Apply a part of a snapshot; its members were applied before."""
         topic = self.topics.setdefault(record.topic, TopicHoldings(record.topic))
         topic.grow(record.first_partition + len(record.holders))
         member_ids = list(self.members)

@@ -65,7 +65,7 @@ class Reservation:
 
 @dataclass(frozen=True, slots=True)
 class IdleSpan:
-    """A partition that nobody works on since its last `holder` has stopped, a member of `name`."""
+    """A partition is idle since its last `holder`, a member of `name`, stopped."""
 
     holder: str
     name: str
@@ -92,14 +92,14 @@ class TopicHoldings:
     idle_spans: dict[int, IdleSpan] = field(default_factory=lambda: _NO_IDLE_SPANS)
 
     def grow(self, count: int) -> None:
-        """Have room for `count` partitions at least."""
+        """Extend the columns to at least `count` partitions."""
         more = count - len(self.holders)
         if more > 0:
             self.holders += [""] * more
             self.tokens.extend([NO_TOKEN] * more)
 
     def trim(self, count: int) -> int:
-        """Give back rows from `count` on, unless they are in use; returns how many are left."""
+        """Drop unused rows from `count` on; returns how many are left."""
         size = len(self.holders)
         while size > count and not (
             self.holders[size - 1] or size - 1 in self.open or size - 1 in self.reserved
@@ -111,13 +111,13 @@ class TopicHoldings:
         return size
 
     def note_idle_span(self, partition: int, idle_span: IdleSpan) -> None:
-        """Note that nobody works on a partition any more."""
+        """Record that a partition is idle."""
         if self.idle_spans is _NO_IDLE_SPANS:
             self.idle_spans = {}
         self.idle_spans[partition] = idle_span
 
     def set(self, partition: int, member_id: str, token: int) -> None:
-        """Give a partition to a member, or to nobody. Its hand-off has ended."""
+        """Set a partition's holder (empty: none), and end its hand-off."""
         self.grow(partition + 1)
         self.holders[partition] = member_id
         self.tokens[partition] = token

@@ -40,14 +40,14 @@ class Journal:
         self._later_count = 0
 
     def note(self, cause: TriggerCause, member_id: str = "") -> None:
-        """Note an event that the next plan has to answer."""
+        """Record an event that the next plan answers."""
         self._later_count += 1
         trigger = PlanTrigger(cause, member_id)
         if len(self._later) < TRIGGERS and trigger not in self._later:
             self._later.append(trigger)
 
     def plan(self) -> None:
-        """A plan is being made of what has happened by now; its result may come later."""
+        """Mark the events that the plan being computed answers."""
         self.triggers = (self.triggers + self._later)[:TRIGGERS]
         self.trigger_count += self._later_count
         self._later, self._later_count = [], 0
@@ -62,7 +62,7 @@ class Journal:
         self.planned()
 
     def ended(self, record: PartitionSwitched | PhaseEntered) -> None:
-        """Keep a hand-off that this record has ended."""
+        """Keep the hand-off that a record ended."""
         is_end = isinstance(record, PartitionSwitched) or record.phase is Phase.HELD
         if is_end and record.line is not None:
             self.handoffs.append(record)

@@ -1,7 +1,7 @@
 """Times between which holders stopped to work on their partitions.
 
 The table is in `session_values.journal`. A stop is noted when the end of a token is decided, and
-forgotten with the next grant of the partition: a plan tells how long it idle. If no plan makes
+forgotten with the next grant of the partition: a plan tells how long it was idle. If no plan makes
 the grant, the record of the next one tells it. Stops are soft state: a fail-over forgets them.
 
 Source: ours; the same question as in `core.classic.last_work`.
@@ -37,7 +37,7 @@ def release(
 
 
 def stop_by_force(group: SessionGroup, partition: TopicPartition, now_ms: int) -> WorkStop:
-    """The stop of a holder whose time is up now."""
+    """The stop of a holder whose deadline has passed."""
     stop = WorkStop(StoppedBy.FORCED, _told_ms(group, partition, now_ms), now_ms)
     return _until_its_commit(group, partition, stop)
 
@@ -74,22 +74,22 @@ def come_back(
     group: SessionGroup,
     member: SessionMember,
     lost: Collection[TopicPartition],
-    heard_ms: int,
+    seen_ms: int,
     now_ms: int,
 ) -> None:
     """Note how long the partitions of a member that is seen again were idle.
 
     Args:
         lost: partitions that it gets anew, because it does not claim them.
-        heard_ms: when it was heard before; NO_TIME: not known.
+        seen_ms: when it was seen before; NO_TIME: not known.
     """
-    unknown = heard_ms == NO_TIME
+    unknown = seen_ms == NO_TIME
     if unknown:
-        heard_ms = _last_sign_ms(group, member)
-    latest_ms = now_ms if unknown else min(now_ms, heard_ms + member.lease_ms)
-    stop = WorkStop(StoppedBy.LOST, heard_ms, latest_ms)
+        seen_ms = _last_sign_ms(group, member)
+    latest_ms = now_ms if unknown else min(now_ms, seen_ms + member.lease_ms)
+    stop = WorkStop(StoppedBy.LOST, seen_ms, latest_ms)
     idle_spans = {partition: _rest_of(group, partition, stop) for partition in lost}
-    if not unknown and now_ms - heard_ms >= -(-2 * member.lease_ms // 3):
+    if not unknown and now_ms - seen_ms >= -(-2 * member.lease_ms // 3):
         stop = replace(stop, known_by=StoppedBy.SUSPENDED)
         for partition in group.partitions_of(member.member_id):
             if group.partition_state(partition).release is None:
@@ -128,7 +128,7 @@ def _silence(group: SessionGroup, member: SessionMember, now_ms: int) -> WorkSto
 
 
 def _last_sign_ms(group: SessionGroup, member: SessionMember) -> int:
-    """Time at which a member that this owner of the shard has not heard is known to have worked."""
+    """Last known work of a member that has not been seen since the shard changed owners."""
     partitions = group.partitions_of(member.member_id)
     commits = (_committed_ms(group, partition) for partition in partitions)
     held_ms = max(NO_TIME, group.planning.last_record_ms - member.lease_ms)
@@ -136,7 +136,7 @@ def _last_sign_ms(group: SessionGroup, member: SessionMember) -> int:
 
 
 def _told_ms(group: SessionGroup, partition: TopicPartition, now_ms: int) -> int:
-    """Time at which a holder was told to stop, or stood still; without an order, its last commit.
+    """When a holder was ordered to stop or was suspended; without an order, its last commit.
 
     A partition that is given up without an order has failed, or stalled. With no commit of late,
     its member was at work when it was last seen.

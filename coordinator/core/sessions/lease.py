@@ -94,7 +94,7 @@ def heartbeat(
         return  # It went back, or came twice.
     member.number = beat.number
     _note_lease_received(group, member, step.out)
-    heard_ms = member.last_beat_ms
+    seen_ms = member.last_beat_ms
     renew(group, member, step)
     if _is_unread(member, step.now_ms):
         _suspect(member, step)
@@ -104,11 +104,11 @@ def heartbeat(
         mailbox.whole, mailbox.answers = True, beat.number
     received = member.receives
     member.is_ready, member.is_overloaded = beat.ready, beat.overloaded
-    _watch_progress(group, member, beat, heard_ms, step)
+    _watch_progress(group, member, beat, seen_ms, step)
     lost: list[TopicPartition] = []
     if beat.held is not None:
         lost = claims.compare(group, member, beat.held, beat.applied, step)
-    last_work.come_back(group, member, lost, heard_ms, step.now_ms)
+    last_work.come_back(group, member, lost, seen_ms, step.now_ms)
     scheduler.tell(group, step)
     if beat.log_ends:
         # Somebody else reads what it does not hold, and knows better.
@@ -147,16 +147,16 @@ def _watch_progress(
     group: SessionGroup,
     member: SessionMember,
     beat: SessionHeartbeat,
-    heard_ms: int,
+    seen_ms: int,
     step: Step,
 ) -> None:
     """Note whether the working side of a member gets on, and do what the policy says if not.
 
     Args:
-        heard_ms: when the member was heard before this heartbeat.
+        seen_ms: when the member was seen before this heartbeat.
     """
     if beat.progress != member.progress or member.progress_at_ms == NO_TIME:
-        member.got_on_after_ms = heard_ms
+        member.got_on_after_ms = seen_ms
         member.progress, member.progress_at_ms = beat.progress, step.now_ms
         member.is_stalled = member.must_drain = member.must_stop = False
         return

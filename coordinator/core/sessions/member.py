@@ -12,7 +12,7 @@ from coordinator.core.sessions.declared import NOTHING, DeclaredTopics
 
 @dataclass(slots=True)
 class Unsent:
-    """Orders of which a part was sent, and the partitions that are left, the next one last."""
+    """Orders sent in parts: the partitions still to be sent, the next one last."""
 
     version: int
     based_on: int
@@ -161,7 +161,7 @@ class SessionMember:
         )
 
     def lose_stream(self, now_ms: int) -> None:
-        """Its stream has ended: it is suspect until it has another one."""
+        """The stream has ended: the member is suspect until it opens another one."""
         self.stream_id, self.suspect_since_ms = None, now_ms
         self.mailbox.unread_since_ms = NO_TIME
 

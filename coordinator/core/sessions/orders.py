@@ -33,7 +33,7 @@ PART = 10_000
 
 
 def take(group: SessionGroup, member: SessionMember, now_ms: int) -> ToMember | None:
-    """Take what there is to say out of a member's mailbox; None: nothing."""
+    """Take the pending message out of a member's mailbox; None: nothing is pending."""
     mailbox = member.mailbox
     mailbox.unread_since_ms = NO_TIME
     if mailbox.is_empty:
@@ -113,7 +113,7 @@ def why_empty(group: SessionGroup, member: SessionMember) -> str:
 
 
 def notify_waiting(group: SessionGroup, step: Step) -> None:
-    """Tell members that wait for a plan that it has nothing for them."""
+    """Send empty orders to waiting members for which the plan had nothing."""
     planning = group.planning
     is_planned = planning.requested_at_ms == NO_TIME and not planning.is_busy
     if not planning.asked_to_wait or not is_planned or group.written_partitions:

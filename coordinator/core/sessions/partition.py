@@ -21,7 +21,7 @@ REFUSALS_IN_A_ROW = 3
 
 
 class RefusalBackOff(NamedTuple):
-    """Time for which somebody is not asked; `until_ms` NO_TIME: it is over.
+    """Back-off after a refusal; `until_ms` NO_TIME: it is over.
 
     Its length is remembered then, because the next one is twice as long.
     """
@@ -103,7 +103,7 @@ class TransientState:
 
     @property
     def is_empty(self) -> bool:
-        """True if there is nothing to be known of it."""
+        """True if nothing is remembered."""
         is_known = self.writes_pending or self.release or self.refusals
         return not is_known and self.not_before_ms == NO_TIME
 
@@ -114,7 +114,7 @@ class TransientState:
 
     @property
     def back_off(self) -> RefusalBackOff | None:
-        """After refusals by several members in a row, nobody is asked to have it."""
+        """Back-off of the partition after several members refused it in a row."""
         return None if self.refusals is None else self.refusals.back_off
 
     @property
@@ -134,7 +134,7 @@ class TransientState:
         self.refusals.note(name, now_ms)
 
     def end_row_of_refusals(self) -> None:
-        """Somebody was ready to have it, or had it."""
+        """A member became ready or got the partition: reset the count of refusals."""
         if self.refusals is not None:
             self.refusals.in_a_row = 0
             self._forget_no_refusals()

@@ -1,7 +1,7 @@
 """The journal's record of a plan: why it was made, what it moves, how long partitions were idle.
 
 It is drafted while the plan is taken, slice by slice, before what it grants is written: a partition
-that has a new holder idle_spans no more.
+that has a new holder is not idle any more.
 """
 
 from __future__ import annotations

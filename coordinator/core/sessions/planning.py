@@ -21,11 +21,11 @@ from coordinator.core.sessions.plan_journal import Draft
 
 @dataclass(slots=True)
 class PlanInProgress:
-    """IdleSpan of a plan's result, of which a slice is taken in each step.
+    """The rest of a plan's result; each step applies a slice of it.
 
     made_at_ms: when the result was there. next_ms: time of the next slice.
     grants: free partitions by member and topic; those that come next are the topics of `receiver`,
-        of which it may have `room` more.
+        of which it may have `capacity` more.
     is_stale: some of it was out of date, and has to be planned again.
     """
 
@@ -100,11 +100,11 @@ class Planning:
 
     @property
     def is_busy(self) -> bool:
-        """True if a plan is being computed or taken: no other one runs."""
+        """True while a plan is being computed or applied: no other one starts."""
         return self.computing is not None or self.applying is not None
 
     def take_draft(self) -> Draft:
-        """Take what has gone on without a plan, to be told."""
+        """Take the draft of a journal entry about grants without a plan."""
         taken, self.draft, self.tell_at_ms = self.draft, Draft(), NO_TIME
         return taken
 

@@ -40,7 +40,7 @@ def set_policy(
 
 
 def note_written(group: Group, _: PolicyWritten, _out: Effects) -> None:
-    """The record of a policy is settled."""
+    """The write of a policy is resolved."""
     group.policy_writes -= 1
 
 

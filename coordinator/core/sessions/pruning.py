@@ -7,7 +7,7 @@ from coordinator.core.sessions.group import SessionGroup
 
 
 def give_back(group: SessionGroup) -> None:
-    """Give back the rows of partitions that nobody declares, holds or keeps any more.
+    """Drop the rows of partitions that are not declared, held or reserved any more.
 
     Nothing may be in flight: a record on its way may name such a partition. Delays after an end
     without consent stay: who declares the partition next has to wait as well.

@@ -36,7 +36,7 @@ def handle(handler: SessionHandler, group: SessionGroup, command: Any, step: Ste
 
 
 def reconcile(group: SessionGroup, step: Step) -> None:
-    """Do what a change of a group calls for."""
+    """Carry out the consequences of a change: notify members, open hand-offs, end leavers."""
     for member_id in group.newcomers:
         if member_id in group.members:
             # The lease runs from now, even if the member has not been notified.

@@ -1,4 +1,4 @@
-"""Events that follow of records of session groups: what has become durable.
+"""Events of session groups, derived from records that became durable.
 
 Asked before a record is applied, since the end of a member removes what is told of it.
 """
@@ -57,7 +57,7 @@ def _ended(group: SessionGroup | None, record: r.SessionMemberEnded) -> e.Sessio
         return None
     stored = member.record
     # A new owner counts leases from when it began to serve, and has heard nothing by then.
-    heard_ms = member.last_beat_ms if member.stream_number >= 0 else NO_TIME
+    seen_ms = member.last_beat_ms if member.stream_number >= 0 else NO_TIME
     return e.SessionMemberEnded(
         record.group_id,
         record.member_id,
@@ -66,7 +66,7 @@ def _ended(group: SessionGroup | None, record: r.SessionMemberEnded) -> e.Sessio
         stored.client_host,
         record.cause,
         group.count_held_by(record.member_id),
-        heard_ms,
+        seen_ms,
     )
 
 

@@ -1,4 +1,4 @@
-"""A step of the session rules: its time, what is to be done, and what the shard shares."""
+"""Context of one step of the session rules: time, effects, and what the shard shares."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from coordinator.core.numbers import Numbers
 
 @dataclass(slots=True)
 class Step:
-    """Arguments of a rule beside the group and its subject. Decisions that are pure get less.
+    """Arguments of a rule beside the group and its command. Pure decisions get less.
 
     now_ms: the shard's clock; epoch milliseconds that never go back.
     out: takes replies, writes and timers.

@@ -1,4 +1,4 @@
-"""Streams of members: which member speaks on one, what it says, and what it is told.
+"""Streams of members: who uses one, its messages in, and its pending messages out.
 
 What is said on another stream than the newest of a member is not heard.
 """
@@ -31,7 +31,7 @@ Streams = Mapping[CallId, tuple[str, str]]
 def take(
     streams: Streams, groups: Mapping[str, Group], stream_id: CallId, now_ms: int
 ) -> ToMember | None:
-    """Take what there is to tell on a stream; None: nothing."""
+    """Take the pending message of a stream; None: nothing is pending."""
     group = groups.get(streams.get(stream_id, ("", ""))[0])
     if not isinstance(group, SessionGroup):
         return None
@@ -42,7 +42,7 @@ def take(
 def beat(
     streams: Streams, groups: Mapping[str, Group], heartbeat: SessionHeartbeat, now_ms: int
 ) -> SessionMember | None:
-    """Short path of a heartbeat; the member that it has renewed. None: nothing was done."""
+    """Fast path of a heartbeat: returns the renewed member; None: nothing was done."""
     group_id, member_id = streams.get(heartbeat.stream_id, ("", ""))
     group = groups.get(group_id)
     if not isinstance(group, SessionGroup):
@@ -69,14 +69,14 @@ def heartbeat(group: SessionGroup, command: SessionHeartbeat, step: Step) -> Non
 
 
 def ack(group: SessionGroup, command: SessionAck, step: Step) -> None:
-    """Take in what a member has done with partitions."""
+    """Handle a member's acknowledgements."""
     member = _speaker(group, command.stream_id, step.out, step.streams)
     if member is not None:
         acks.take_in(group, member, command, step)
 
 
 def leave_group(group: SessionGroup, command: SessionLeave, step: Step) -> None:
-    """A member leaves, or a process waits no more."""
+    """A member leaves, or a queued process gives up."""
     member = _speaker(group, command.stream_id, step.out, step.streams)
     if member is None:
         return
@@ -88,7 +88,7 @@ def leave_group(group: SessionGroup, command: SessionLeave, step: Step) -> None:
 
 
 def stream_ended(group: SessionGroup, command: StreamEnded, step: Step) -> None:
-    """The newest stream of a member has ended: it is suspect; who waits for a name has gone."""
+    """A member's newest stream has ended: it is suspect; a queued process is dropped."""
     member = _member(group, command.stream_id, step.streams)
     step.streams.pop(command.stream_id, None)
     if member is None:
@@ -115,7 +115,7 @@ def _member(group: SessionGroup, stream_id: CallId, streams: Streams) -> Session
 def _speaker(
     group: SessionGroup, stream_id: CallId, out: Effects, streams: Streams
 ) -> SessionMember | None:
-    """The member that speaks on its newest stream, unless its end is decided."""
+    """The member of its newest stream, unless the end of its session is decided."""
     member = _member(group, stream_id, streams)
     if member is None or not member.is_ended:
         return member

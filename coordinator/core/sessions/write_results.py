@@ -28,14 +28,14 @@ from coordinator.core.sessions.step import Step
 
 
 def session_written(group: SessionGroup, done: SessionWritten, step: Step) -> None:
-    """Records about partitions are settled."""
+    """A write about partitions is resolved."""
     group.note_write_resolved(done.partitions)
     is_refused = done.error is not ErrorCode.NONE
     if done.queued_id:
         group.arriving_names.discard(done.reserved_name)
         _inherited(group, done.queued_id, step)
     for partition in done.partitions:
-        phases.settled(group, partition, step, is_refused=is_refused)
+        phases.write_resolved(group, partition, step, is_refused=is_refused)
     if done.leaver:  # It gets nothing more, and no budget holds back what it hands over.
         phases.reconsider(group, done.leaver, step)
         for partition in list(group.partitions_of(done.leaver)):
@@ -53,7 +53,7 @@ def session_written(group: SessionGroup, done: SessionWritten, step: Step) -> No
 
 
 def policy_written(group: SessionGroup, done: PolicyWritten, step: Step) -> None:
-    """The record of a policy is settled: what is open may follow another rule from now on."""
+    """The write of a policy is resolved: reconcile what is open under the new policy."""
     policies.note_written(group, done, step.out)
     group.journal.note(TriggerCause.POLICY_CHANGED)
     for partition, _ in list(group.open_handoffs()):
@@ -62,7 +62,7 @@ def policy_written(group: SessionGroup, done: PolicyWritten, step: Step) -> None
 
 
 def write_again(group: SessionGroup, command: WriteRetry, step: Step) -> None:
-    """Decide again what the log has refused."""
+    """Retry decisions whose records the log refused."""
     phases.retry(group, step)
     failed, group.failed_ends = group.failed_ends, []
     for end in failed:
@@ -73,7 +73,7 @@ def write_again(group: SessionGroup, command: WriteRetry, step: Step) -> None:
 
 
 def session_admitted(group: SessionGroup, done: SessionAdmitted, step: Step) -> None:
-    """The record of a member that attaches is settled."""
+    """The write of an admission is resolved."""
     written = SessionWritten(group.group_id, done.partitions, error=done.error)
     session_written(group, written, step)
     admission.admitted(group, done, step)
@@ -88,13 +88,13 @@ def admitted_too_late(done: SessionAdmitted, out: Effects) -> None:
 
 
 def session_ended(group: SessionGroup, done: SessionEnded, step: Step) -> None:
-    """The record that ends a session is settled."""
+    """The write that ends a session is resolved."""
     group.note_write_resolved(done.partitions)
     if ends.is_taken_back(done):
         has_stream = group.members[done.member_id].stream_id in step.streams
         ends.take_back(group, done, step, has_stream=has_stream)
         for partition in done.partitions:
-            phases.settled(group, partition, step, is_refused=False)
+            phases.write_resolved(group, partition, step, is_refused=False)
         scheduler.request_plan(group, step)
         return
     if done.error is not ErrorCode.NONE:
@@ -104,12 +104,12 @@ def session_ended(group: SessionGroup, done: SessionEnded, step: Step) -> None:
         # were not looked at meanwhile.
         for partition in done.partitions:
             if group.holder(partition) != done.member_id:
-                phases.settled(group, partition, step, is_refused=False)
+                phases.write_resolved(group, partition, step, is_refused=False)
         return
     if done.stream_id in step.streams and done.last is not None:
         step.out.end_stream(done.stream_id, done.last)
     for partition in done.partitions:
-        phases.settled(group, partition, step, is_refused=False)
+        phases.write_resolved(group, partition, step, is_refused=False)
     phases.reconsider(group, done.member_id, step)
     if done.queued_id:
         _inherited(group, done.queued_id, step)
@@ -122,7 +122,7 @@ def session_ended(group: SessionGroup, done: SessionEnded, step: Step) -> None:
 
 
 def _inherited(group: SessionGroup, queued_id: str, step: Step) -> None:
-    """A process that waited is a member: its lease runs, and it is told so."""
+    """A queued process became a member: start its lease and notify it."""
     queued = name_takeover.inherit(group, queued_id, step.now_ms)
     if queued is None:
         return

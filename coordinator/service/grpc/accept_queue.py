@@ -1,4 +1,4 @@
-"""gRPC's accept queues, in which calls wait until the event loop takes them up: length and age.
+"""Length and age of gRPC's accept queues, where calls wait for the event loop.
 
 What gRPC does, as measured on grpcio 1.85. A call whose headers have been read waits in a queue of
 gRPC's own, in memory (7-13 KiB), first come first served, until `grpc.aio` asks for the next one.

@@ -1,4 +1,4 @@
-"""gRPC server whose calls all go through the pipeline, and whose refusals are gRPC's statuses.
+"""gRPC server that puts every call through the pipeline, and maps refusals to statuses.
 
 Handlers are wrapped once. Each is given a `GrpcCall` instead of gRPC's context, after the pipeline
 has admitted the call; a `CallRefused` from anywhere ends the call with its status. So a call that
@@ -51,7 +51,7 @@ _OURS = "coordinator.v1"
 
 @dataclass(frozen=True, slots=True)
 class _Refused:
-    """Takes the place of a request that is refused before its caller is authenticated."""
+    """Placeholder for a request that is refused before its caller is authenticated."""
 
     error: Malformed
 

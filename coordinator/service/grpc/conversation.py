@@ -16,7 +16,7 @@ class Conversation(Protocol[In_co, Out_contra]):
     """One stream. At most one task reads at a time, and at most one writes."""
 
     async def read(self) -> In_co | None:
-        """Return the next message, admitted by the pipeline; None: the client says no more.
+        """Return the next message that the pipeline admits; None: the client closed its side.
 
         Raises:
             CallRefused: the message is refused, and the stream has to end.

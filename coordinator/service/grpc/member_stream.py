@@ -70,7 +70,7 @@ class MemberStream:
         return translate.said(request, self.stream_id, self.group_id, self._epoch)
 
     def ended(self) -> StreamEnded:
-        """The command about the end of this stream, whoever ended it."""
+        """The command that reports the end of this stream."""
         return StreamEnded(stream_id=self.stream_id, group_id=self.group_id)
 
     def answered(self, reply: AttachReply, epoch: int) -> Iterator[pb.SessionResponse]:
@@ -79,10 +79,10 @@ class MemberStream:
         return translate.attached(reply, epoch)
 
     def outgoing(self, news: ToMember, epoch: int) -> Iterator[pb.SessionResponse]:
-        """Messages about what there is to say now."""
+        """Messages that are pending for the member now."""
         return translate.outgoing(news, self._reply, epoch)
 
 
 def refusal(malformed: Malformed) -> StreamRefused:
-    """The end of a stream on which something malformed was said."""
+    """The GoAway of a stream on which a malformed message was received."""
     return StreamRefused(ErrorCode.INVALID_REQUEST, str(malformed))

@@ -1,4 +1,4 @@
-"""Calls between nodes: followers fetch the end of a shard's log, and nodes tell topics."""
+"""Calls between nodes: followers fetch a shard's tail; nodes exchange topics and log ends."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class ReplicaService:
 
 
 class Peers:
-    """The asking side: a channel to each other node.
+    """Client side: a channel to each other node.
 
     Args:
         node_id: id of this node.

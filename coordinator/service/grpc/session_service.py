@@ -120,7 +120,7 @@ class _Stream:
     # --- Both ways ---
 
     async def serve(self) -> None:
-        """Tell the member everything that it is told, to the end of the stream."""
+        """Write to the member until the stream ends."""
         write = self._messages.write
         try:
             attach = await self._first()
@@ -143,7 +143,7 @@ class _Stream:
         await self._tell(runner, slices)
 
     async def _tell(self, runner: ShardRunner, slices: Slices) -> None:
-        """Tell the member what there is to say, whenever there is something."""
+        """Write pending messages whenever there are some."""
         while True:
             self._has_news = False
             slices.begin()
@@ -169,13 +169,13 @@ class _Stream:
                 self._waits = None
 
     async def _write_all(self, pages: Iterable[pb.SessionResponse], slices: Slices) -> None:
-        """Write pages, and let others be answered between them."""
+        """Write pages, and yield to other calls between them."""
         for page in pages:
             await self._messages.write(page)
             await slices.pause()
 
     def close(self) -> None:
-        """The stream has ended, which says nothing about its member."""
+        """Report the end of the stream; the member itself may live on."""
         self._stop_reading()
         if self._runner is not None:
             self._runner.receive(self._member.ended())
@@ -201,7 +201,7 @@ class _Stream:
         return attach
 
     async def _read(self, runner: ShardRunner) -> None:
-        """Hand in what the member says, until it says no more."""
+        """Hand the member's messages to the shard until it closes its side."""
         member = self._member
         try:
             while (request := await self._messages.read()) is not None:
@@ -221,7 +221,7 @@ class _Stream:
         self.wake()
 
     def _receive(self, runner: ShardRunner, request: pb.SessionRequest) -> Work[None]:
-        """Hand in what one message says, and count the partitions that it names."""
+        """Hand one message to the shard, and count the partitions that it names."""
         self._named += len(request.heartbeat.loads)
         for said in (yield from self._member.receive(request)):
             match said:

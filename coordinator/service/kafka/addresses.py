@@ -1,4 +1,4 @@
-"""Brokers that Kafka's clients are told: the nodes that serve them, by their registrations."""
+"""The brokers in answers to Kafka's clients: registered nodes that serve them."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ SOFTWARE_LENGTH = 100
 
 
 async def api_versions(request: KafkaRequest, offered: Iterable[Api]) -> Answer:
-    """Answer an ApiVersions, and keep what the client's library is called."""
+    """Answer an ApiVersions, and keep the name of the client's library."""
     if request.version >= SOFTWARE_FROM:
         body, software = request.body, request.software
         name, version = body.client_software_name, body.client_software_version

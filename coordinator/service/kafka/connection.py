@@ -57,7 +57,7 @@ clients tell of the end alone if both come together. It hangs up by itself, or t
 
 
 class ConnectionOwner(Protocol):
-    """The listener as its connections see it: what they share, and whom they tell of themselves."""
+    """The listener as its connections see it: shared state, and callbacks."""
 
     context: Context
     traffic: Traffic
@@ -223,7 +223,7 @@ class KafkaConnection(asyncio.Protocol):
             self._welcome()
 
     def _keep(self, waiting: int) -> None:
-        """Count what is kept for later, and read no more while it is too much.
+        """Count the bytes kept for later; pause reading while they exceed the budget.
 
         The rest of a frame is read whatever is kept: nothing has to be handled before it.
         """
@@ -248,14 +248,14 @@ class KafkaConnection(asyncio.Protocol):
         self._is_owing = is_owing
 
     def _welcome(self) -> None:
-        """Take the client for one that knows what it does: it has authenticated, and asked."""
+        """Treat the client as established: it authenticated and sent a request."""
         if self._authentication.is_done:
             self._is_new = False
             self._reader.most_bytes = self._listener.most_frame_bytes
             self._listener.deadlines.settle(self, Owed.HELLO)
 
     def _go_on(self) -> None:
-        """Handle what has come meanwhile, in another turn of the loop."""
+        """Handle bytes that arrived meanwhile, in another iteration of the loop."""
         if not self._is_resuming:
             self._is_resuming = True
             asyncio.get_running_loop().call_soon(self._resume)

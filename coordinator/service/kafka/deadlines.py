@@ -39,14 +39,14 @@ class Deadlines(Generic[Debtor]):
         self._looking: asyncio.TimerHandle | None = None
 
     def expect(self, debtor: Debtor, owed: Owed) -> None:
-        """Begin to count the time for something that is owed from now on."""
+        """Start the deadline of a debt."""
         loop = asyncio.get_running_loop()
         self._due[owed].setdefault(debtor, loop.time() + self._limit_s)
         if self._looking is None:
             self._looking = loop.call_later(LOOK_S, self._look)
 
     def settle(self, debtor: Debtor, *settled: Owed) -> None:
-        """Forget what is owed no longer."""
+        """Drop debts that were paid."""
         for owed in settled:
             self._due[owed].pop(debtor, None)
 

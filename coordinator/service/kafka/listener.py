@@ -309,7 +309,7 @@ class KafkaListener:
         return None
 
     def _make_way(self) -> bool:
-        """Close the connection that owes its first request for longest; False if none does."""
+        """Close the connection that has owed its first request the longest; False: none does."""
         for connection in self.deadlines.all(Owed.HELLO):
             if connection in self._connections:
                 self.traffic.ended[Ended.TOO_SLOW] += 1
@@ -341,7 +341,7 @@ class KafkaListener:
         connection.abort()
 
     def sweep(self) -> None:
-        """Close connections on which nothing has come since the last look."""
+        """Close connections without any bytes since the last sweep."""
         interval_s = self._config.kafka_idle_timeout_ms / 1000
         for connection in [
             kafka_connection

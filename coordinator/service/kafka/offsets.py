@@ -48,7 +48,7 @@ async def offset_commit(request: KafkaRequest) -> Answer:
 def _commit(
     request: KafkaRequest, call_id: CallId, wrong: dict[TopicPartition, ErrorCode]
 ) -> Work[list[c.Request]]:
-    """The commit of all partitions that can be committed; what cannot goes into `wrong`.
+    """The commit of all valid partitions; the others go into `wrong`.
 
     Of a partition that is listed twice Kafka keeps the last offset, and so the last place decides:
     an error for a partition means that nothing of it is committed.
@@ -116,7 +116,7 @@ async def offset_fetch(request: KafkaRequest) -> Answer:
 
 
 async def _fetch_or_refuse(request: KafkaRequest, group: Body) -> Answer:
-    """One of several groups: what is refused of one does not concern the others."""
+    """Answer for one of several groups; a refusal does not concern the others."""
     try:
         answer = await _fetch(request, group)
     except CallRefused as error:

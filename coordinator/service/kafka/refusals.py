@@ -1,4 +1,4 @@
-"""Codes of calls that the pipeline refuses, API by API, and answers that repeat one."""
+"""Kafka error codes of refused calls, API by API."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ class Context:
 
     @property
     def most_items(self) -> int:
-        """Items that one request may list: what is more is not read at all."""
+        """Items that one request may list; a longer one is not decoded."""
         limits = self.pipeline.node.settings.limits
         # A topic and a partition for each.
         return ITEMS + 2 * max(limits.max_partitions_per_call, limits.max_members_per_call)

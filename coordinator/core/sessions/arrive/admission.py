@@ -33,7 +33,7 @@ _OLD_STREAM = Refused(ErrorCode.FENCED_INSTANCE_ID, "the session has a newer str
 
 
 def must_wait(now_ms: int, config: GroupConfig) -> MustWait:
-    """The refusal of an Attach until what it depends on is written."""
+    """Refusal of an Attach that has to wait for a pending write."""
     return MustWait(now_ms + config.offset_commit_timeout_ms)
 
 
@@ -50,7 +50,7 @@ def check_count(partitions: int, config: GroupConfig) -> None:
 
 
 def admit_new(group: SessionGroup, command: Attach, step: Step) -> None:
-    """Admit a process that follows nobody.
+    """Admit a process that takes over no other session.
 
     Raises:
         Refused: GROUP_MAX_SIZE_REACHED, INVALID_REQUEST.
@@ -123,7 +123,7 @@ def records_of(
 
 
 def _reserved_for(group: SessionGroup, name: str, now_ms: int) -> list[TopicPartition]:
-    """Partitions that a process of a name inherits, without those that others wait for as well."""
+    """Partitions reserved for a name, without those that another member waits for."""
     if not group.may_grant(now_ms):
         return []
     reserved = group.reserved_for(name)
@@ -135,7 +135,7 @@ def _reserved_for(group: SessionGroup, name: str, now_ms: int) -> list[TopicPart
 
 
 def admit_queued(group: SessionGroup, queued: SessionMember, step: Step) -> None:
-    """Admit a process that has waited until the partitions of its name may be worked on again."""
+    """Admit a queued process, now that the old member of its name has ended."""
     records, partitions = records_of(group, queued.record, step.now_ms, step.numbers)
     group.note_write_pending(partitions, queued.member_id)
     group.arriving_names.add(queued.record.name)
@@ -149,7 +149,7 @@ def admit_queued(group: SessionGroup, queued: SessionMember, step: Step) -> None
 
 
 def reservation_over(group: SessionGroup, command: ReservationOver, step: Step) -> None:
-    """The reservation of a name has ended: a process that waits for it gets the partitions."""
+    """The reservation of a name has ended: a process queued for it gets the partitions."""
     if not _is_over(group, command.name, step.now_ms):
         return
     queued = group.waiting.get(command.name)
@@ -171,7 +171,7 @@ def _is_over(group: SessionGroup, name: str, now_ms: int) -> bool:
 
 
 def admitted(group: SessionGroup, done: SessionAdmitted, step: Step) -> None:
-    """The record of a member is durable, or will not be: answer."""
+    """The write of an admission is resolved: answer the Attach."""
     command = done.command
     has_stream = not done.is_new or group.arriving.pop(command.incarnation, None) is not None
     group.arriving_names.discard(command.name)
@@ -200,7 +200,7 @@ def _lacks(group: SessionGroup, command: Attach) -> bool:
 def _begin(
     group: SessionGroup, member: SessionMember, command: Attach, step: Step, *, has_stream: bool
 ) -> None:
-    """A process has become a member; its stream may have ended meanwhile."""
+    """Start the lease of a new member, whose stream may have ended meanwhile."""
     member.progress_at_ms = step.now_ms
     member.is_ready = command.ready
     if has_stream:
@@ -222,7 +222,7 @@ def answer(group: SessionGroup, member: SessionMember, command: Attach, now_ms: 
 
 
 def take_stream(group: SessionGroup, member: SessionMember, command: Attach, step: Step) -> None:
-    """Talk to a member on the stream of its Attach from now on; an older one ends."""
+    """Use the stream of this Attach for the member; end its older stream."""
     if member.stream_id is not None:
         step.out.end_stream(member.stream_id, name_takeover.SUPERSEDED)
         restart_backoff.note(group.restart_backoffs, member, step)

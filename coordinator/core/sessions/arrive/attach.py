@@ -1,4 +1,4 @@
-"""Members come, and come back.
+"""Attach: a process joins a session group, resumes its session, or is refused.
 
 One session for each incarnation of a process: an Attach whose incarnation has a session resumes it,
 with or without a session id, since the first answer may have been lost. Admission is durable before
@@ -91,7 +91,7 @@ def attach(group: SessionGroup, command: Attach, step: Step) -> None:
 
 
 def _follow(group: SessionGroup, old: SessionMember, command: Attach, step: Step) -> None:
-    """A new session in the place of one that lives: of its name, or of its process."""
+    """Start a session that replaces a live one of the same name or process."""
     record = admission.record_of(group, command, step.ids, group.policy)
     if old.record.incarnation == command.incarnation:
         name_takeover.check_stream(old, command)
@@ -104,7 +104,7 @@ def _follow(group: SessionGroup, old: SessionMember, command: Attach, step: Step
 
 
 def _hold_grants_back(group: SessionGroup, command: Attach, numbers: Numbers) -> None:
-    """Grant nothing until the leases of members are over that the store has forgotten.
+    """Suspend grants until the leases that a restored store has forgotten are over.
 
     Nobody was renewed by an earlier owner since this one serves. A caller can invent an epoch, so
     the time does not count from its Attach: once it has passed, nothing is held back any more.

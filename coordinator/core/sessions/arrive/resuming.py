@@ -1,4 +1,4 @@
-"""Members that come back: the same session, on another stream."""
+"""Resuming a session on another stream."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ SessionCall = Callable[[SessionGroup, Step], None]
 
 
 def resume(group: SessionGroup, member: SessionMember, command: Attach, step: Step) -> None:
-    """Go on with a session on another stream.
+    """Resume a session on another stream.
 
     Raises:
         Refused: FENCED_INSTANCE_ID, UNKNOWN_MEMBER_ID, INVALID_REQUEST; COORDINATOR_NOT_AVAILABLE:
@@ -50,7 +50,9 @@ def resume(group: SessionGroup, member: SessionMember, command: Attach, step: St
         raise admission.must_wait(step.now_ms, step.config)
     records = _changed(group, member, command)
     grants, again = claims.granted_anew(group, member, missing, step.now_ms, step.numbers)
-    last_work.come_back(group, member, again, _heard_ms(member, command, step.now_ms), step.now_ms)
+    last_work.come_back(
+        group, member, again, _last_seen_ms(member, command, step.now_ms), step.now_ms
+    )
     if grants:
         records.append(PartitionsGranted(group.group_id, grants))
     call = _call_of(group, member, command, again)
@@ -71,7 +73,7 @@ def resume(group: SessionGroup, member: SessionMember, command: Attach, step: St
         call(group, step)
 
 
-def _heard_ms(member: SessionMember, command: Attach, now_ms: int) -> int:
+def _last_seen_ms(member: SessionMember, command: Attach, now_ms: int) -> int:
     """Time at which a member was last seen, by this owner of the shard or by its own word."""
     if member.stream_number >= 0:
         return member.last_beat_ms
@@ -79,7 +81,7 @@ def _heard_ms(member: SessionMember, command: Attach, now_ms: int) -> int:
 
 
 def _changed(group: SessionGroup, member: SessionMember, command: Attach) -> list[Record]:
-    """The record of a member that says something new about itself.
+    """The record of a member whose topics, capacity or wishes changed; none if they did not.
 
     A longer lease is on record before it is told. A shorter one is told at once, and on record when
     the member is known to have heard it.
@@ -109,7 +111,7 @@ def _changed(group: SessionGroup, member: SessionMember, command: Attach) -> lis
 def _call_of(
     group: SessionGroup, member: SessionMember, command: Attach, again: list[TopicPartition]
 ) -> SessionCall | None:
-    """Call for a plan on a member's return; None: no plan was made without it."""
+    """The plan request that a member's return needs; None: no plan was made without it."""
     record = member.record
     receives = command.ready and not member.is_ready
     if receives or command.capacity > record.capacity:

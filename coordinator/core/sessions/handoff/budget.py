@@ -24,7 +24,7 @@ PREPARING_A_MEMBER = 2
 
 
 class Budget:
-    """The room that is left for balancing. Costs a look at each hand-off that balancing has open.
+    """Hand-offs that balancing may still open. Linear in those it has open.
 
     draining: partitions that may go into DRAIN beside those that are there.
     """
@@ -88,6 +88,6 @@ def restore(group: SessionGroup) -> None:
 
 
 def _is_exempt(group: SessionGroup, partition: TopicPartition) -> bool:
-    """True if its holder leaves: what it hands over is not held back."""
+    """True if its holder leaves: such hand-offs are not limited."""
     member = group.members.get(group.holder(partition))
     return member is not None and (member.record.leaves or member.must_drain)

@@ -6,7 +6,7 @@
 
 Each partition converges alone. `reconcile` looks at its durable phase and at what its members have
 said since, and writes the one record that follows of it; while that record is in flight it does
-nothing, and it looks again when the record is settled. So it is safe to call at any time, and
+nothing, and it looks again when the write is resolved. So it is safe to call at any time, and
 whoever learns something about a partition calls it.
 
 A drain that was ordered is never taken back. No change of successor gives a phase more time.
@@ -82,7 +82,7 @@ def reconcile(group: SessionGroup, partition: TopicPartition, step: Step) -> Non
 
 
 def _delay(group: SessionGroup, partition: TopicPartition, now_ms: int) -> None:
-    """After an end without consent, others wait for a while."""
+    """Delay the next grant after a holder's end without consent."""
     delay_ms = group.policy.handover_delay_ms
     if delay_ms and not group.policy.sinks_check_tokens:
         group.state_to_change(partition).not_before_ms = now_ms + delay_ms
@@ -91,7 +91,7 @@ def _delay(group: SessionGroup, partition: TopicPartition, now_ms: int) -> None:
 def decide(
     group: SessionGroup, partition: TopicPartition, now_ms: int, numbers: Numbers
 ) -> HandoffDecision | None:
-    """Return the record that the phase of a partition, and what is known of it, call for."""
+    """The record that a partition's phase and transient state require next; None: none."""
     handoff = group.handoff(partition)
     is_released = group.partition_state(partition).release is not None
     if not is_released and _must_stop(group, partition):
@@ -167,7 +167,7 @@ def _decide_forced(
 def _look_for_another(
     group: SessionGroup, partition: TopicPartition, handoff: Handoff
 ) -> HandoffDecision | None:
-    """The successor of a drain is gone, or may not have it any more: the drain goes on."""
+    """Choose another successor for a drain whose successor is gone or no longer allowed."""
     if not handoff.successor or _is_fit(group, partition, handoff):
         return None
     another = successors.choose(group, partition, but={handoff.source})
@@ -195,7 +195,7 @@ def _pass_on(
     numbers: Numbers,
     outcome: HandoffOutcome = HandoffOutcome.RELEASED,
 ) -> HandoffDecision:
-    """The holder of a drain has given the partition up, or is gone."""
+    """Switch a drained partition: its holder released it or is gone."""
     if handoff.phase is Phase.DRAIN and handoff.mode is Mode.COPY:
         successor = handoff.successor
         if not successors.may_get(group, partition, successor):
@@ -206,7 +206,7 @@ def _pass_on(
 
 
 def phase_overdue(group: SessionGroup, command: PhaseOverdue, step: Step) -> None:
-    """The time of a phase is up, unless the phase is another one by now."""
+    """A phase's deadline has passed; ignored if another phase has begun."""
     partition = command.topic, command.partition
     handoff = group.handoff(partition)
     if (
@@ -231,7 +231,7 @@ def end_of_holder(
     is_inherited: bool,
     is_delayed: bool,
 ) -> list[Record]:
-    """Records that pass on what a member was handing over, when its session ends.
+    """Records that complete a member's open hand-offs when its session ends.
 
     They go before the record of its end, which frees the rest. Each counts only if the member still
     holds the partition under its token then: another record of it may be in flight.
@@ -260,14 +260,14 @@ def end_of_holder(
 
 
 def reconsider(group: SessionGroup, member_id: str, step: Step) -> None:
-    """Look again at the hand-offs to a member that has changed, leaves, or is gone."""
+    """Reconcile the hand-offs to a member that changed, leaves or is gone."""
     for partition, handoff in list(group.open_handoffs()):
         if handoff.successor == member_id:
             reconcile(group, partition, step)
 
 
 def leaves_by(group: SessionGroup, member: SessionMember, step: Step) -> None:
-    """A holder has announced until when it leaves: no phase of its hand-offs lasts longer."""
+    """Shorten the phases of a leaving holder's hand-offs to its announced deadline."""
     for partition in group.partitions_of(member.member_id):
         handoff = group.handoff(partition)
         if handoff is None or handoff.deadline_ms == NO_TIME or handoff.phase is Phase.FORCED:
@@ -280,10 +280,10 @@ def leaves_by(group: SessionGroup, member: SessionMember, step: Step) -> None:
 # --- Settled ---
 
 
-def settled(
+def write_resolved(
     group: SessionGroup, partition: TopicPartition, step: Step, *, is_refused: bool
 ) -> None:
-    """A record about a partition is durable, or the log refused it: look at it again."""
+    """The write about a partition is resolved: reconcile it."""
     if is_refused:
         if not group.refused_writes:
             step.out.defer(DeferRetry(group.group_id, step.now_ms + RETRY_MS))
@@ -294,14 +294,14 @@ def settled(
 
 
 def retry(group: SessionGroup, step: Step) -> None:
-    """Look again at the partitions about which the log refused a record."""
+    """Reconcile the partitions whose records the log refused."""
     refused, group.refused_writes = group.refused_writes, set()
     for partition in sorted(refused):
         reconcile(group, partition, step)
 
 
 def entered(group: SessionGroup, partition: TopicPartition, step: Step) -> None:
-    """A phase is durable: arm its deadline, unless only the successor has changed."""
+    """A phase is durable: arm its deadline, unless only its successor changed."""
     handoff = group.handoff(partition)
     if handoff is None or handoff.deadline_ms != NO_TIME:
         return
@@ -309,8 +309,8 @@ def entered(group: SessionGroup, partition: TopicPartition, step: Step) -> None:
     if handoff.phase is Phase.FORCED:
         # Its holder may have been renewed until this record: a lease from the last renewal.
         member = group.members.get(handoff.source)
-        heard_ms = step.now_ms if member is None else member.last_beat_ms
-        length_ms = max(0, heard_ms + handoff.length_ms - step.now_ms)
+        seen_ms = step.now_ms if member is None else member.last_beat_ms
+        length_ms = max(0, seen_ms + handoff.length_ms - step.now_ms)
     _arm(group, partition, handoff, step.now_ms + length_ms, step.out)
 
 
@@ -324,7 +324,7 @@ def _arm(
 
 
 def restore(group: SessionGroup, partition: TopicPartition, step: Step) -> None:
-    """A new owner runs each phase once more in full, and decides what the last one has not."""
+    """Restart each open phase in full under a new owner of the shard, and reconcile it."""
     entered(group, partition, step)
     reconcile(group, partition, step)
 

@@ -62,7 +62,7 @@ class Loads:
 
     @cached_property
     def _on_their_way(self) -> Counter[str]:
-        """Partitions that each member is to get, less those that it is to hand over."""
+        """Partitions on their way to each member, minus those on their way from it."""
         group, counts = self._group, Counter[str]()
         receivers = {partition: handoff.successor for partition, handoff in group.open_handoffs()}
         for partition, state in group.partition_states.items():

@@ -48,7 +48,7 @@ def ask_another(
     now_ms: int,
     numbers: Numbers,
 ) -> PhaseEntered:
-    """Have another one prepare, under a new id and with its full time."""
+    """Start PREPARE anew for another successor, under a new id and with its full time."""
     line = replace(handoff.line, handoff_id=numbers.next_handoff())
     return _enter(group, partition, handoff.phase, successor, line, now_ms, handoff.position)
 
@@ -56,7 +56,7 @@ def ask_another(
 def redirect(
     group: SessionGroup, partition: TopicPartition, handoff: Handoff, successor: str
 ) -> PhaseEntered:
-    """Another successor, or none, of a drain, which goes on as it is and gets no more time."""
+    """Change the successor of a drain (empty: none) without extending its time."""
     return PhaseEntered(
         group.group_id,
         *partition,
@@ -73,7 +73,7 @@ def redirect(
 def give_up(
     group: SessionGroup, partition: TopicPartition, handoff: Handoff, now_ms: int
 ) -> PhaseEntered:
-    """The partition stays with its holder, because nobody is ready to have it."""
+    """Cancel a hand-off, because no successor is ready: the holder keeps the partition."""
     line = replace(handoff.line, ended_at_ms=now_ms, outcome=HandoffOutcome.ABANDONED)
     return _enter(group, partition, Phase.HELD, "", line, now_ms)
 
@@ -195,7 +195,7 @@ def _length(group: SessionGroup, partition: TopicPartition, phase: Phase, now_ms
 
 
 def bound(holder: SessionMember | None, phase: Phase, now_ms: int) -> int:
-    """The longest that a phase may take of a holder that leaves; NO_TIME: there is no bound.
+    """Longest time of a phase whose holder leaves; NO_TIME: no bound.
 
     Half of the time left is for its successor to prepare, because the drain comes after that.
     """

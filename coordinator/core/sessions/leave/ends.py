@@ -1,4 +1,4 @@
-"""Ends of sessions: by the end of a lease, by a member's own word, or by an operator's.
+"""Ends of sessions: lease expired, member left, or evicted by an operator.
 
 An end is decided once: from then on the member is gone, whether or not the record of it is durable.
 
@@ -40,7 +40,7 @@ GONE = StreamRefused(ErrorCode.UNKNOWN_MEMBER_ID, SESSION_ENDED)
 
 
 def expire(group: SessionGroup, command: LeaseExpired, step: Step) -> None:
-    """The deadline of a lease has passed: end the session, unless nobody could hear it."""
+    """End a session whose lease expired, unless the log was unavailable meanwhile."""
     member = group.members.get(command.member_id)
     if member is None or member.is_ended:
         return
@@ -57,7 +57,7 @@ def expire(group: SessionGroup, command: LeaseExpired, step: Step) -> None:
 
 
 def _put_off(group: SessionGroup, member: SessionMember, step: Step) -> None:
-    """Leave the end of a lease open until the log is available, or the member is heard."""
+    """Postpone the end of a lease until the log is available or the member is seen."""
     if not group.overdue:
         nothing = PartitionsGranted(group.group_id, ())
         answered = LogAnswered(group.group_id, asked_ms=step.now_ms)
@@ -89,7 +89,7 @@ def is_taken_back(done: SessionEnded) -> bool:
 
 
 def take_back(group: SessionGroup, done: SessionEnded, step: Step, *, has_stream: bool) -> None:
-    """The end of a lease is not in the log, which is unavailable: the member may be heard again."""
+    """Undo the end of a lease that the unavailable log did not store: the member may return."""
     member = group.members[done.member_id]
     member.is_ended = False
     for partition in group.partitions_of(member.member_id):
@@ -114,7 +114,7 @@ def end(
     *,
     keep_ms: int = 0,
 ) -> None:
-    """End a session: decided now, true when its record is durable.
+    """Decide the end of a session; it takes effect when its record is durable.
 
     `last`: what its stream ends with, when the end is durable.
     """

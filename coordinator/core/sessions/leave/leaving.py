@@ -1,4 +1,4 @@
-"""Members that leave: now, when all is handed over, or to be back soon."""
+"""Leave: at once, after a drain, or with a reservation for the next process."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def take_in(group: SessionGroup, member: SessionMember, leave: SessionLeave, ste
 
 
 def _drain(group: SessionGroup, member: SessionMember, within_ms: int, step: Step) -> None:
-    """It hands everything over. A second word may shorten the time, and never extends it."""
+    """Start draining a member. A second Leave may shorten the deadline, and never extends it."""
     deadline_ms = step.now_ms + max(0, within_ms)
     if member.leaves_at_ms != NO_TIME and member.leaves_at_ms <= deadline_ms:
         return
@@ -57,7 +57,7 @@ def _drain(group: SessionGroup, member: SessionMember, within_ms: int, step: Ste
 
 
 def _announce(group: SessionGroup, member: SessionMember, step: Step) -> None:
-    """Have it on record, so that a new owner gives it nothing either, and forces the rest."""
+    """Make a drain durable, so that a new owner of the shard continues it."""
     leave_ms = max(0, member.leaves_at_ms - step.now_ms)
     member.decided = replace(member.decided, leaves=True, leave_ms=leave_ms)
     announced = SessionWritten(group.group_id, leaver=member.member_id)
@@ -65,7 +65,7 @@ def _announce(group: SessionGroup, member: SessionMember, step: Step) -> None:
 
 
 def restore(group: SessionGroup, member: SessionMember, step: Step) -> None:
-    """A new owner runs the time of a Leave(DRAIN) once more in full, as it does with phases."""
+    """Restart the time of a Leave(DRAIN) in full under a new owner of the shard."""
     if member.record.leave_ms is not None and not member.record.evicted:
         member.leaves_at_ms = step.now_ms + member.record.leave_ms
         step.out.defer(DeferLeave(group.group_id, member.member_id, member.leaves_at_ms))
@@ -79,13 +79,13 @@ def announce_again(group: SessionGroup, member: SessionMember, step: Step) -> No
 
 
 def has_drained(group: SessionGroup, member: SessionMember) -> bool:
-    """True if a member that leaves has nothing any more."""
+    """True if a leaving member holds nothing any more."""
     is_leaver = member.record.leaves and not member.is_ended
     return is_leaver and not group.count_held_by(member.member_id)
 
 
 def finish(group: SessionGroup, member: SessionMember, step: Step) -> None:
-    """End the session of a member that has handed everything over, or lost it all by eviction."""
+    """End the session of a leaving member that holds nothing any more."""
     if member.record.evicted:
         ends.end(group, member, EndCause.EVICTED, step, EVICTED)
     else:
@@ -93,7 +93,7 @@ def finish(group: SessionGroup, member: SessionMember, step: Step) -> None:
 
 
 def overdue(group: SessionGroup, command: LeaveOverdue, step: Step) -> None:
-    """The deadline of Leave(DRAIN) has passed: force the rest, it may still be worked on."""
+    """The deadline of Leave(DRAIN) has passed: force the remaining hand-offs."""
     member = group.members.get(command.member_id)
     if member is None or member.is_ended or member.leaves_at_ms > step.now_ms:
         return  # It was shortened, or is another one's.
@@ -103,6 +103,6 @@ def overdue(group: SessionGroup, command: LeaveOverdue, step: Step) -> None:
 
 
 def keep(group: SessionGroup, name: str, step: Step) -> None:
-    """A name is reserved from now on: arm its end."""
+    """Arm the end of a reservation."""
     until_ms = group.reserved_until_ms[name] = step.now_ms + group.reserved_names[name]
     step.out.defer(DeferReservation(group.group_id, name, until_ms))

@@ -41,7 +41,7 @@ SUPERSEDED = GoAway(GoAwayReason.SUPERSEDED)
 def wait(
     group: SessionGroup, until_ms: int, record: SessionMemberStored, command: Attach, step: Step
 ) -> SessionMember:
-    """Have a new process wait for a name until a time, or go on waiting on a new stream.
+    """Queue a process for a name, or move a queued one to a new stream.
 
     Raises:
         Refused: UNRELEASED_INSTANCE_ID: a process that was started later waits already;
@@ -86,7 +86,7 @@ def check_stream(member: SessionMember, command: Attach) -> None:
 
 
 def asked_to_wait(queued: SessionMember, message: str, until_ms: int, now_ms: int) -> AttachReply:
-    """The answer to a process that waits."""
+    """The reply to a queued process."""
     queued.mailbox.version += 1
     return AttachReply(
         standing=Standing.WAITING,
@@ -102,7 +102,7 @@ def asked_to_wait(queued: SessionMember, message: str, until_ms: int, now_ms: in
 def queued_and_alive(
     group: SessionGroup, member: SessionMember, now_ms: int
 ) -> SessionMember | None:
-    """The process that waits for a member's name, if it has been heard within its lease."""
+    """The process queued for a member's name, if its own lease has not expired."""
     queued = group.waiting.get(member.record.name)
     if queued is None or queued.stream_id is None or queued.ends_at_ms <= now_ms:
         return None
@@ -163,7 +163,7 @@ def _goes_on(group: SessionGroup, partition: TopicPartition) -> bool:
 
 
 def inherit(group: SessionGroup, queued_id: str, now_ms: int) -> SessionMember | None:
-    """The records are durable: the process that waited is the member of its name."""
+    """The records are durable: make the queued process the member of its name."""
     member = group.members.get(queued_id)
     if member is None:
         return None

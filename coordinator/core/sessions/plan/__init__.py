@@ -1,1 +1,1 @@
-"""Plans of session groups: their time, their input, what they divide, and what becomes of them."""
+"""Plans of session groups: schedule, input, computation, and applying the result."""

@@ -5,7 +5,8 @@
     what is free     kind        each kind
 
 1. Constraints (`constraints`): a partition that its holder may not keep has to go, a pinned one is
-   settled, one with an open hand-off stays. All others are counted by kind and holder (`kinds`).
+   assigned, one with an open hand-off stays. All others are counted by kind and holder
+   (`partition_kinds`).
 2. Loads (`loads`): each member that receives is to have the floor or the ceiling of its fair share.
 3. A flow of least cost (`flow`) says how many partitions of each kind each member is to have, so
    that the fewest move. Its size is that of the kinds and members, not that of the partitions.
@@ -59,7 +60,7 @@ def plan(state: PlanInput) -> Plan:
 
 
 class _Choice:
-    """Partitions that move, chosen so that each member has as many of each kind as it is to have.
+    """The choice of partitions that move, so that each member gets its number of each kind.
 
     gains: by kind, how many more each member is to have, in the order that decides ties. losses: by
     kind, how many fewer.
@@ -253,7 +254,7 @@ class _Choice:
         return position
 
     def _turn_to_least(self, topic: int, players: deque[int]) -> None:
-        """Have those go first that have least of a topic."""
+        """Sort members by how few partitions of a topic they have."""
         if len(self.kinds.topics) > 1 and len(players) > 1:
             counts = Counter(self.demand.state.topics[topic].at)
             if len(counts) > 1 or FREE not in counts:
@@ -262,7 +263,7 @@ class _Choice:
                 players.extend(in_order)
 
     def _seat(self, partition: Partition, players: deque[int], free_slots: dict[int, int]) -> None:
-        """Give a held partition to the member that is next, if one is."""
+        """Move a held partition to the next member in turn, if there is one."""
         if players:
             member = players.popleft()
             self.targets[partition] = member
@@ -302,7 +303,7 @@ class _Choice:
                 self.shed.setdefault(topic_partition, (holder, MoveReason.BALANCE))
 
     def _why(self, kind: int) -> Unplaced:
-        """Reason for which free partitions of a kind find no member."""
+        """Reason that free partitions of a kind cannot be assigned."""
         if not self.kinds.receivers:
             return Unplaced.NOBODY_RECEIVES
         return Unplaced.CAPACITY if self.kinds.eligible[kind] else Unplaced.NOT_ALLOWED

@@ -36,7 +36,7 @@ RECORD_BYTES = 512 * 1024
 
 
 def begin(group: SessionGroup, made: Plan, numbered: Numbered, now_ms: int) -> PlanInProgress:
-    """Begin to apply a plan, in place of what is left of the one before."""
+    """Start applying a plan; the rest of the one before is dropped."""
     group.planning.targets.clear()
     group.planning.waiting.clear()
     applying = group.planning.applying = PlanInProgress(
@@ -85,7 +85,7 @@ def _apply_moves(group: SessionGroup, applying: PlanInProgress, most: int) -> in
 
 
 def _counts(group: SessionGroup, partition: TopicPartition, source: str, target: str) -> bool:
-    """True if a move is still to be done."""
+    """True if a move of the plan is still valid."""
     if target and not successors.may_get(group, partition, target):
         return False
     open_now = group.handoff(partition)

@@ -1,7 +1,7 @@
-"""First part of a plan: what has to go, what looks for a holder, and what constraints decide alone.
+"""First part of a plan: forced moves, unassigned partitions, and pins.
 
 A partition that its holder may not keep has to go. One with an open hand-off stays, unless it has
-to go. A pinned one is settled here. All others are counted, by kind and holder: these are for the
+to go. A pinned one is assigned here. All others are counted, by kind and holder: these are for the
 balance to move.
 """
 
@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 
 from coordinator.core.session_values.plans import (
     FREE,
-    KEPT,
     NOBODY,
+    RESERVED,
     Move,
     MoveReason,
     Partition,
@@ -50,12 +50,12 @@ class Demand:
     unplaced: dict[Partition, Unplaced] = field(default_factory=dict)
 
     def holder(self, partition: Partition) -> int:
-        """The member at which a partition counts; FREE; KEPT."""
+        """The member at which a partition counts; FREE; RESERVED."""
         at = self.state.topics[partition[0]].at
         return at[partition[1]] if partition[1] < len(at) else FREE
 
     def load(self, member: int) -> int:
-        """Partitions that a member holds and has not to give away."""
+        """Number of partitions that a member holds and may keep."""
         return self.fixed[member] + sum(home[member] for home in self.homes)
 
 
@@ -124,9 +124,9 @@ def _count(demand: Demand, number: int) -> None:
 
 
 def _force_strays(demand: Demand, kind: int) -> None:
-    """Force what is at members that may not have it."""
+    """Force moves of partitions from members that may not hold them."""
     home, members = demand.homes[kind], demand.state.members
-    del home[FREE], home[KEPT]
+    del home[FREE], home[RESERVED]
     strays = home.keys() - demand.kinds.eligible[kind]
     if not strays:
         return
@@ -161,11 +161,11 @@ def _why_not(demand: Demand, partition: Partition, holder: int) -> MoveReason | 
 
 
 def _sort_single(demand: Demand, partition: Partition) -> None:
-    """Sort in a partition with an open hand-off, or from which a member is barred."""
+    """Classify one partition that has an open hand-off or a barred member."""
     holder, kind = demand.holder(partition), demand.kinds.of(partition)
     if holder == FREE:
         insort(demand.free[kind].setdefault(partition[0], []), partition[1])
-    elif holder != KEPT:
+    elif holder != RESERVED:
         reason = _why_not(demand, partition, holder)
         if reason is not None:
             demand.forced[partition] = holder, reason
@@ -177,9 +177,9 @@ def _sort_single(demand: Demand, partition: Partition) -> None:
 
 
 def _pin(demand: Demand, partition: Partition, member: int | None) -> None:
-    """Settle a pinned partition: it goes to its member, or waits for it where it is."""
+    """Assign a pinned partition to its member, or keep it where it is until that has capacity."""
     holder = demand.holder(partition)
-    if holder == KEPT:
+    if holder == RESERVED:
         return  # For the name of a member that has announced to return.
     reason = None if holder == FREE else _why_not(demand, partition, holder)
     if reason is None and (holder == member or (holder != FREE and demand.state.is_frozen)):

@@ -207,7 +207,7 @@ class _Part:
             self.owed = total - sum(self._within(*item) for item in self.load.items())
 
     def solve(self) -> set[int] | None:
-        """Route what is above and below the bounds; None: all is within them, or all is full.
+        """Route surplus to members below their bounds; None: all within, or no capacity left.
 
         Returns nodes that are to be divided on their own otherwise.
         """
@@ -228,7 +228,7 @@ class _Part:
     # --- Placing ---
 
     def _place(self) -> None:
-        """Give what looks for a member to members that have room: no other path costs less.
+        """Assign unassigned partitions to members with capacity: no other path costs less.
 
         What a member had last goes back to it. Of other kinds each member takes some, so that all
         topics are spread.

@@ -62,7 +62,7 @@ def request_plan_for_arrival(group: SessionGroup, step: Step) -> None:
 
 
 def tell(group: SessionGroup, step: Step) -> None:
-    """Have it journaled soon that partitions went on without a plan, with those that follow."""
+    """Schedule a journal entry for partitions that were granted again without a plan."""
     planning = group.planning
     if planning.tell_at_ms == NO_TIME and not planning.draft.is_empty:
         planning.returned_at_ms, planning.tell_at_ms = step.now_ms, step.now_ms + TELL_MS
@@ -149,7 +149,7 @@ def _all_have_attached(group: SessionGroup) -> bool:
 
 
 def restored(group: SessionGroup, step: Step) -> None:
-    """The group was read from the log: plan when its members have attached, or could have."""
+    """Schedule the first plan after a load: when all members have attached, or their time is up."""
     planning = group.planning
     planning.restored_at_ms = step.now_ms
     budget.restore(group)
@@ -161,7 +161,7 @@ def restored(group: SessionGroup, step: Step) -> None:
 
 
 def forget(group: SessionGroup) -> None:
-    """The group is empty: the next member is the first again. A plan on its way is ignored."""
+    """Reset the planning of an empty group; the result of a running computation is ignored."""
     planning = group.planning
     group.planning = Planning(number=planning.number, waits_until_ms=planning.waits_until_ms)
 
@@ -170,7 +170,7 @@ def forget(group: SessionGroup) -> None:
 
 
 def run(group: SessionGroup, _: PlanDue, step: Step) -> None:
-    """The time of a plan has come: make it, or have it made, and begin what it says."""
+    """A plan is due: compute it here or outside of the shard, and start applying it."""
     due_ms = due(group, step.config)
     if due_ms == NO_TIME:
         return
@@ -231,7 +231,7 @@ def _apply(group: SessionGroup, made: Plan, numbered: Numbered, step: Step) -> N
 
 
 def _go_on(group: SessionGroup, rest: PlanInProgress, step: Step) -> None:
-    """Take a slice of a plan."""
+    """Apply the next slice of the plan in progress."""
     if applying.go_on(group, rest, step):
         rest.next_ms = step.now_ms + 1
     else:
@@ -245,7 +245,7 @@ def _go_on(group: SessionGroup, rest: PlanInProgress, step: Step) -> None:
 
 
 def _tell(group: SessionGroup, step: Step) -> None:
-    """Journal what went on without a plan, unless the next plan is to tell of it."""
+    """Journal grants without a plan, unless the next plan's record will include them."""
     planning = group.planning
     planning.tell_at_ms = NO_TIME
     if planning.requested_at_ms != NO_TIME:
@@ -283,7 +283,7 @@ def _journal(group: SessionGroup, draft: Draft, made_at_ms: int, members: int, s
 
 
 def _failed(group: SessionGroup, error: str, step: Step) -> None:
-    """Nothing is taken from anybody: what is held stays, and the plan is tried again later."""
+    """A computation failed: keep all holdings, and retry the plan later."""
     planning = group.planning
     planning.failures += 1
     wait_ms = min(MAX_RETRY_MS, RETRY_MS << min(planning.failures - 1, 10))
@@ -306,7 +306,7 @@ def _end_waits(group: SessionGroup, now_ms: int) -> None:
 
 
 def open_next(group: SessionGroup, step: Step) -> None:
-    """Open the hand-offs that the last plan wants, of balancing as many as the budget allows.
+    """Open the hand-offs of the last plan; for balancing, as many as the budget allows.
 
     A member without a stream is asked for nothing, and given nothing.
     """

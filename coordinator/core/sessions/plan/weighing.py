@@ -51,7 +51,7 @@ class Weighing:
     def __init__(
         self, demand: Demand, placed: Mapping[Partition, int], shed: Collection[Partition]
     ) -> None:
-        """Begin with what the flow has said.
+        """Start from the result of the flow.
 
         Args:
             placed: partitions that look for a member, with one that has room.
@@ -143,7 +143,7 @@ class Weighing:
     # --- Steps ---
 
     def _place(self) -> None:
-        """Place what looks for a member; as the flow did if that has no room for the last ones."""
+        """Assign unassigned partitions by weight; as the flow did where capacity runs out."""
         loose = [(item, self.at[item]) for item, home in enumerate(self.homes) if home == NOBODY]
         previous = self.demand.state.previous
         coldest: dict[frozenset[int], list[tuple[float, int, int]]] = {}

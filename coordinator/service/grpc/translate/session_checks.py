@@ -1,4 +1,4 @@
-"""Checks of what members of session groups send, before it becomes commands.
+"""Validation of messages of session members, before they become commands.
 
 Each finds the fields that no state of a group could make valid, a part of a message at a time.
 Counts of items are checked by `message_limits`; what depends on the group is the core's

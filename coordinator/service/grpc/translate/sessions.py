@@ -1,4 +1,4 @@
-"""Translation of session messages: what members say, and what they are told."""
+"""Translation of session messages: those of members to commands, and replies to messages."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def attach_of(
 
 
 def policy_of(message: pb.GroupPolicy) -> Policy:
-    """Translate a policy; what is not set has its default."""
+    """Translate a policy; settings that are not set have their defaults."""
     return Policy(**changes_of(message))
 
 
@@ -231,7 +231,7 @@ def attached(reply: q.AttachReply, epoch: int) -> Iterator[pb.SessionResponse]:
 
 
 def outgoing(news: ToMember, reply: q.AttachReply, epoch: int) -> Iterator[pb.SessionResponse]:
-    """Messages about everything there is to say now, at most one of each kind.
+    """The pending messages, at most one of each kind.
 
     `reply`: the answer to the stream's Attach.
     """
@@ -342,7 +342,7 @@ def _range(run: Sequence[OrderedPartition]) -> pb.Orders.Range:
 
 
 def last_of(end: q.StreamEnd, host: str = "", port: int = 0) -> pb.SessionResponse:
-    """The last message of a stream; `host`, `port`: where the group is now, if that is known."""
+    """The last message of a stream; `host`, `port`: the group's new node, if it is known."""
     if isinstance(end, q.GoAway):
         reason = pb.GoAway.Reason.Value(end.reason.name)
         return pb.SessionResponse(go_away=pb.GoAway(reason=reason, host=host, port=port))

@@ -31,7 +31,7 @@ from random import Random
 from ortools.graph.python.min_cost_flow import SimpleMinCostFlow
 from ortools.sat.python import cp_model
 
-from coordinator.core.session_values.plans import FREE, KEPT, PlanInput
+from coordinator.core.session_values.plans import FREE, RESERVED, PlanInput
 from coordinator.core.sessions.plan.allocator import plan
 from tests.unit.core.sessions.plan_states import (
     SORTS,
@@ -99,7 +99,7 @@ def optimum(state: PlanInput, price: Price) -> tuple[int, int, int]:
     free = [
         (topic, partition, holder)
         for topic, partition in partitions
-        if (holder := state.topics[topic].at[partition]) != KEPT
+        if (holder := state.topics[topic].at[partition]) != RESERVED
         and not _is_fixed(state, topic, partition, holder)
     ]
     a_cost = len(partitions) + 1
@@ -310,7 +310,7 @@ def fewest_moves(state: PlanInput, bounds: dict[int, int], unplaced: int) -> int
     for number, topic in enumerate(state.topics):
         for partition, holder in enumerate(topic.at[: topic.count]):
             weight = int(state.weights[number, partition])
-            if holder == KEPT:
+            if holder == RESERVED:
                 continue
             if _is_fixed(state, number, partition, holder):
                 fixed_loads[holder] += weight

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from coordinator.core.session_values.plans import (
     FREE,
-    KEPT,
+    RESERVED,
     Plan,
     PlanInput,
     PlanMember,
@@ -49,7 +49,7 @@ def following(state: PlanInput, at: list[list[int]]) -> PlanInput:
 
 def reordered(state: PlanInput, members: list[int], topics: list[int]) -> PlanInput:
     """The same group with its members and topics in another order."""
-    member = {FREE: FREE, KEPT: KEPT} | {old: new for new, old in enumerate(members)}
+    member = {FREE: FREE, RESERVED: RESERVED} | {old: new for new, old in enumerate(members)}
     topic = {old: new for new, old in enumerate(topics)}
     return PlanInput(
         tuple(
@@ -161,7 +161,7 @@ def random_state(
         declared = max(member.declares[number] for member in made)
         held = [random.randint(0, count - 1) for _ in range(random.randint(1, count))]
         at = [
-            random.choice([*held, FREE]) if plain else random.choice([*held, *held, FREE, KEPT])
+            random.choice([*held, FREE]) if plain else random.choice([*held, *held, FREE, RESERVED])
             for _ in range(size)
         ]
         moving = frozenset(
@@ -220,7 +220,7 @@ def oracle_state(
     for number in range(len(sizes)):
         declared = max(member.declares[number] for member in made)
         held = [random.randint(0, count - 1) for _ in range(random.randint(1, count))]
-        at = [random.choice([*held, FREE, *[KEPT] * bounded]) for _ in range(declared)]
+        at = [random.choice([*held, FREE, *[RESERVED] * bounded]) for _ in range(declared)]
         moving = {p for p in range(declared) if bounded and at[p] >= 0 and random.random() < 0.1}
         named.append(PlanTopic(f"t{number}", declared, at, frozenset(moving)))
     state = PlanInput(tuple(made), tuple(named))

@@ -16,8 +16,8 @@ import pytest
 
 from coordinator.core.session_values.plans import (
     FREE,
-    KEPT,
     NOBODY,
+    RESERVED,
     Move,
     MoveReason,
     Plan,
@@ -90,7 +90,7 @@ def _check_gains(state: PlanInput, at: list[list[int]]) -> None:
                 assert may_have(state, member, topic, partition)
                 gained.add(member)
             if member != before:
-                assert before != KEPT
+                assert before != RESERVED
     for member in gained:
         most = state.members[member].max_partitions
         assert most is None or counts[member] <= most

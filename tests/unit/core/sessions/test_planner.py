@@ -11,8 +11,8 @@ from hypothesis import given, settings
 
 from coordinator.core.session_values.plans import (
     FREE,
-    KEPT,
     NOBODY,
+    RESERVED,
     MoveReason,
     Obstacle,
     Plan,
@@ -221,7 +221,7 @@ def test_what_is_pinned_goes_to_its_member_or_stays_where_it_is() -> None:
 
 
 def test_kept_partitions_are_nobodys() -> None:
-    state = group(2, PlanTopic("t", 4, [KEPT, KEPT, 0, 1]))
+    state = group(2, PlanTopic("t", 4, [RESERVED, RESERVED, 0, 1]))
     made = plan(state)
     assert (made.grants, made.moves, made.unplaced) == ({}, (), {})
 
