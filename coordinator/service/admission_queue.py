@@ -11,7 +11,7 @@ A call whose client no longer waits is dropped when its turn comes, before it is
 the queue is full, callers that have their share of it are refused, and those with less are
 admitted: so it never holds more than twice its capacity.
 
-This module only decides; `turns.py` waits.
+This module only decides; `call_scheduler.py` waits.
 
 Source: deficit round robin (Shreedhar & Varghese 1995), with a quantum of one call.
 """

@@ -20,7 +20,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from enum import Enum
-from typing import Any, TypeVar, cast, get_args
+from typing import Any, cast, get_args
 
 from coordinator.core import admission
 from coordinator.core.commands import CallCancelled
@@ -70,7 +70,6 @@ from coordinator.shard.snapshots import SnapshotPolicy
 AMBIGUOUS_BACKOFF_MS = 50
 """Before the second attempt; the third waits for twice as long, and so on."""
 _REQUESTS = frozenset(get_args(Request))
-T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)

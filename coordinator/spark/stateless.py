@@ -45,6 +45,6 @@ def check_stateless(rows: Any, group: str) -> bool:  # Any: a pyspark DataFrame.
 def _lineage(rows: Any) -> str:
     """What the batch that Spark has handed out was computed from; nothing is run for it."""
     leaves = rows._jdf.queryExecution().analyzed().collectLeaves()
-    leaves_found = [leaves.apply(number) for number in range(leaves.size())]
-    batches = [leaf for leaf in leaves_found if leaf.getClass().getSimpleName() == "LogicalRDD"]
+    plans = [leaves.apply(number) for number in range(leaves.size())]
+    batches = [leaf for leaf in plans if leaf.getClass().getSimpleName() == "LogicalRDD"]
     return "\n".join(batch.rdd().toDebugString() for batch in batches)

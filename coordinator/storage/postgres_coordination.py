@@ -6,7 +6,7 @@ nodes. A process that is frozen inside one delays the others by the time limit o
 A renewal raises the node's beat under its session's token, without waiting for the disk: what a
 crash of the server loses of it is renewed at once. Its answer has the version, so a lost
 notification is made up for, and how far the server has come in its lineage. Nodes are judged by
-their beats (`beats.py`), so the server's clock decides nothing.
+their beats (`node_heartbeats.py`), so the server's clock decides nothing.
 
 Source: https://www.postgresql.org/docs/current/sql-notify.html
 """

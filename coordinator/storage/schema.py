@@ -109,8 +109,8 @@ def expected_objects() -> dict[tuple[str, str], str]:
 
 def objects(connection: apsw.Connection) -> dict[tuple[str, str], str]:
     """The tables and triggers that a database has."""
-    rows_found = rows(connection, "SELECT type, name, sql FROM sqlite_master WHERE sql IS NOT NULL")
-    return {(kind, name): sql for kind, name, sql in rows_found}
+    stored = rows(connection, "SELECT type, name, sql FROM sqlite_master WHERE sql IS NOT NULL")
+    return {(kind, name): sql for kind, name, sql in stored}
 
 
 def identify(connection: apsw.Connection, number: int, shards: Iterable[int]) -> int:
@@ -131,13 +131,13 @@ def identify(connection: apsw.Connection, number: int, shards: Iterable[int]) ->
 
 def store_numbers(connection: apsw.Connection) -> list[int]:
     """Numbers of the store in its two places; empty: it was never given one."""
-    rows_found = rows(
+    stored = rows(
         connection,
         "SELECT value FROM meta WHERE name = ? UNION ALL SELECT epoch FROM fence WHERE shard = ?",
         STORE,
         STORE_ROW,
     )
-    return [number for (number,) in rows_found]
+    return [number for (number,) in stored]
 
 
 def totals(connection: apsw.Connection) -> tuple[int, int]:

@@ -135,21 +135,21 @@ def check_names(
 
 def remarks(config: MemberConfig, settings: Collection[str]) -> list[tuple[Level, str]]:
     """Lines for the log of a member that starts with these settings."""
-    remarks_found: list[tuple[Level, str]] = []
+    lines: list[tuple[Level, str]] = []
     if not isinstance(config, ClassicConfig):
-        return remarks_found
+        return lines
     if "assignors" not in settings:
         default = (
             "the setting assignors is left out, so range is used; the next release takes "
             "cooperative-sticky instead, and range where the group demands it. To settle it now, "
             "say assignors=['cooperative-sticky'] or assignors=['range']"
         )
-        remarks_found.append((Level.INFO, default))
+        lines.append((Level.INFO, default))
     if config.heartbeat_interval_ms >= config.session_timeout_ms:
         too_slow = (
             f"heartbeat_interval_ms is {config.heartbeat_interval_ms}, so the session of "
             f"{config.session_timeout_ms} ms ends between two heartbeats; usual is a third of "
             "session_timeout_ms at most"
         )
-        remarks_found.append((Level.WARNING, too_slow))
-    return remarks_found
+        lines.append((Level.WARNING, too_slow))
+    return lines

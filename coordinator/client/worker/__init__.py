@@ -19,7 +19,7 @@
 | `runs.py` | calls of handlers and hooks: as tasks, or in threads |
 | `plan.py`, `user_calls.py` | what a run is made from; functions of users beside handlers |
 | `environment.py` | the seam for tests: loop, clock, connections, threads |
-| `handlers.py`, `policy.py`, `making.py` | what was registered; error policies; its members |
+| `handlers.py`, `policy.py`, `factory.py` | what was registered; error policies; its members |
 | `positions.py`, `topics.py` | where partitions begin, which there are |
 | `source.py`, `adapting.py` | what is needed of a source; what adapters of handlers need |
 | `running.py`, `watch.py` | the loop of `run`, the interpreter's end; a loop that is blocked |

@@ -66,8 +66,8 @@ class StartPolicy:
             return begins
         if callable(self._start):
             for key, scope in new.items():
-                told_one = await calls.ask(self._start, key)
-                begins[scope] = offset_returned(f"start for {key}", told_one)
+                answer = await calls.ask(self._start, key)
+                begins[scope] = offset_returned(f"start for {key}", answer)
             return begins
         is_latest = self._start == "latest"
         old = {key for key in new if is_latest and key.partition < first.get(key.topic, 0)}

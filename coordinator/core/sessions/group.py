@@ -137,7 +137,7 @@ class SessionGroup(Group):
 
     @property
     def is_unused(self) -> bool:
-        """True if the group was made for an Attach that failed."""
+        """True if nothing durable came of the Attach that made the group."""
         is_known = self.is_durable or self.is_policy_stored or bool(self.manifest)
         return not is_known and self.is_vacant
 

@@ -115,7 +115,7 @@ def _member(group: SessionGroup, stream_id: CallId, streams: Streams) -> Session
 def _speaker(
     group: SessionGroup, stream_id: CallId, out: Effects, streams: Streams
 ) -> SessionMember | None:
-    """The member of its newest stream, unless the end of its session is decided."""
+    """The member whose newest stream this is, unless the end of its session is decided."""
     member = _member(group, stream_id, streams)
     if member is None or not member.is_ended:
         return member

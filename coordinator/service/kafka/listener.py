@@ -343,11 +343,7 @@ class KafkaListener:
     def sweep(self) -> None:
         """Close connections without any bytes since the last sweep."""
         interval_s = self._config.kafka_idle_timeout_ms / 1000
-        for connection in [
-            kafka_connection
-            for kafka_connection in self._connections
-            if kafka_connection.has_rested()
-        ]:
+        for connection in [known for known in self._connections if known.has_rested()]:
             self.traffic.ended[Ended.IDLE] += 1
             connection.end()
         self._sweeping = asyncio.get_running_loop().call_later(interval_s, self.sweep)

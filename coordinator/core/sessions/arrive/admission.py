@@ -123,7 +123,7 @@ def records_of(
 
 
 def _reserved_for(group: SessionGroup, name: str, now_ms: int) -> list[TopicPartition]:
-    """Partitions reserved for a name, without those that another member waits for."""
+    """Partitions reserved for a name that may be granted now: those with a delay are left out."""
     if not group.may_grant(now_ms):
         return []
     reserved = group.reserved_for(name)
@@ -135,7 +135,7 @@ def _reserved_for(group: SessionGroup, name: str, now_ms: int) -> list[TopicPart
 
 
 def admit_queued(group: SessionGroup, queued: SessionMember, step: Step) -> None:
-    """Admit a queued process, now that the old member of its name has ended."""
+    """Admit a process that waited until the partitions of its name may be granted again."""
     records, partitions = records_of(group, queued.record, step.now_ms, step.numbers)
     group.note_write_pending(partitions, queued.member_id)
     group.arriving_names.add(queued.record.name)

@@ -81,7 +81,7 @@ def _last_seen_ms(member: SessionMember, command: Attach, now_ms: int) -> int:
 
 
 def _changed(group: SessionGroup, member: SessionMember, command: Attach) -> list[Record]:
-    """The record of a member whose topics, capacity or wishes changed; none if they did not.
+    """The new record of a returning member; empty if it says nothing new about itself.
 
     A longer lease is on record before it is told. A shorter one is told at once, and on record when
     the member is known to have heard it.
@@ -111,7 +111,7 @@ def _changed(group: SessionGroup, member: SessionMember, command: Attach) -> lis
 def _call_of(
     group: SessionGroup, member: SessionMember, command: Attach, again: list[TopicPartition]
 ) -> SessionCall | None:
-    """The plan request that a member's return needs; None: no plan was made without it."""
+    """The plan request that a member's return needs; None: none."""
     record = member.record
     receives = command.ready and not member.is_ready
     if receives or command.capacity > record.capacity:

@@ -277,7 +277,7 @@ def leaves_by(group: SessionGroup, member: SessionMember, step: Step) -> None:
             _arm(group, partition, handoff, deadline_ms, step.out)
 
 
-# --- Settled ---
+# --- Resolved writes ---
 
 
 def write_resolved(

@@ -40,7 +40,7 @@ GONE = StreamRefused(ErrorCode.UNKNOWN_MEMBER_ID, SESSION_ENDED)
 
 
 def expire(group: SessionGroup, command: LeaseExpired, step: Step) -> None:
-    """End a session whose lease expired, unless the log was unavailable meanwhile."""
+    """End a session whose lease expired; once put off if this node stood still around that time."""
     member = group.members.get(command.member_id)
     if member is None or member.is_ended:
         return
