@@ -9,7 +9,6 @@ import sys
 from collections.abc import Callable, Iterable
 from heapq import nsmallest
 
-from coordinator.core.effects import Effects
 from coordinator.core.errors import ErrorCode, Refused
 from coordinator.core.group import Group, GroupState
 from coordinator.core.ids import TOPICS_GROUP
@@ -22,10 +21,11 @@ from coordinator.core.replies import (
     ListReply,
 )
 from coordinator.core.requests import DeleteGroup, DescribeGroup, ListGroups, ListOrder
+from coordinator.core.step import Step
 from coordinator.core.written import AnswerDurable
 
 
-def list_groups(groups: Iterable[Group], command: ListGroups, out: Effects) -> None:
+def list_groups(groups: Iterable[Group], command: ListGroups, step: Step) -> None:
     """Answer with the groups that pass all filters; an unknown state or type matches nothing."""
     states = {state.lower() for state in command.states}
     types = {type_.lower() for type_ in command.types}
@@ -43,7 +43,7 @@ def list_groups(groups: Iterable[Group], command: ListGroups, out: Effects) -> N
     first = nsmallest(wanted, listings, key=_sort_key(command.order))
     rows = first[command.skip :]  # Only these become listings, which takes most of the time.
     listed = tuple(_listing(group, command) for group in rows)
-    out.reply(command.call_id, ListReply(groups=listed, matching=matching))
+    step.out.reply(command.call_id, ListReply(groups=listed, matching=matching))
 
 
 def _sort_key(order: ListOrder) -> Callable[[Group], tuple[int, str]]:
@@ -91,7 +91,7 @@ _STATES = (
 """States in `ListOrder.STATE`."""
 
 
-def describe_no_group(command: DescribeGroup, out: Effects) -> None:
+def describe_no_group(_: None, command: DescribeGroup, step: Step) -> None:
     """Answer for a group that does not exist, with state Dead.
 
     Raises:
@@ -99,10 +99,10 @@ def describe_no_group(command: DescribeGroup, out: Effects) -> None:
     """
     if command.report_unknown:
         raise Refused(ErrorCode.GROUP_ID_NOT_FOUND)
-    out.reply(command.call_id, DescribeReply(command.group_id, state=GroupState.DEAD.value))
+    step.out.reply(command.call_id, DescribeReply(command.group_id, state=GroupState.DEAD.value))
 
 
-def delete_group(group: Group, command: DeleteGroup, out: Effects) -> None:
+def delete_group(group: Group, command: DeleteGroup, step: Step) -> None:
     """Delete a group without members, and its offsets.
 
     Raises:
@@ -113,11 +113,13 @@ def delete_group(group: Group, command: DeleteGroup, out: Effects) -> None:
     if group.state is not GroupState.EMPTY:
         raise Refused(ErrorCode.NON_EMPTY_GROUP)
     group.deletions += 1
-    out.persist([GroupDeleted(group.group_id)], AnswerDurable(command, DeleteReply(group.group_id)))
+    step.out.persist(
+        [GroupDeleted(group.group_id)], AnswerDurable(command, DeleteReply(group.group_id))
+    )
 
 
-def answer_durable(done: AnswerDurable, out: Effects) -> None:
+def answer_durable(_: None, done: AnswerDurable, step: Step) -> None:
     """Answer a request whose records are durable or refused."""
     refused = done.error is not ErrorCode.NONE
     reply = done.request.refusal(Refused(done.error)) if refused else done.reply
-    out.reply(done.request.call_id, reply)
+    step.out.reply(done.request.call_id, reply)

@@ -6,22 +6,19 @@ for them gets them, so they may be many; offsets and their metadata go to every 
 
 from __future__ import annotations
 
-from coordinator.core.context import ShardContext
-from coordinator.core.effects import Effects
 from coordinator.core.errors import ErrorCode, MustWait, Refused
 from coordinator.core.group import Group
 from coordinator.core.records import DocumentStored
 from coordinator.core.replies import DocumentsReply, PutReply
 from coordinator.core.requests import FetchDocuments, PutDocuments
+from coordinator.core.step import Step
 from coordinator.core.written import AnswerDurable
 
 FETCHED_BYTES = 1 << 20
 """Size of a reply's documents; one that is larger comes alone."""
 
 
-def put_documents(
-    group: Group, command: PutDocuments, now_ms: int, out: Effects, context: ShardContext
-) -> None:
+def put_documents(group: Group, command: PutDocuments, step: Step) -> None:
     """Write all documents, or none if a version is not the expected one.
 
     Raises:
@@ -29,36 +26,39 @@ def put_documents(
         MustWait: others are on their way to the log.
     """
     if group.document_writes:
-        raise MustWait(now_ms + context.config.offset_commit_timeout_ms)
+        raise MustWait(step.now_ms + step.config.offset_commit_timeout_ms)
     stored = group.documents
     if any(
         _version_of(stored.get(document.name)) != document.expected
         for document in command.documents
     ):
-        out.reply(command.call_id, PutReply())
+        step.out.reply(command.call_id, PutReply())
         return
     kept = stored.keys() - {document.name for document in command.documents}
     size = sum(len(stored[name].content) for name in kept)
     size += sum(len(document.content) for document in command.documents)
-    most = context.config.group_documents_max_bytes
+    most = step.config.group_documents_max_bytes
     if size > most:
         raise Refused(
             ErrorCode.INVALID_REQUEST,
             f"the documents of the group would have {size} bytes, and may have {most} "
             "(group_documents_max_bytes)",
         )
-    first = context.numbers.next_tokens(len(command.documents))
+    first = step.numbers.next_tokens(len(command.documents))
     records = [
         DocumentStored(group.group_id, document.name, document.content, first + i)
         for i, document in enumerate(command.documents)
     ]
     group.document_writes += len(records)
     versions = tuple(record.version for record in records)
-    out.persist(records, AnswerDurable(command, PutReply(versions=versions)))
+    step.out.persist(records, AnswerDurable(command, PutReply(versions=versions)))
 
 
-def fetch_documents(group: Group, command: FetchDocuments, out: Effects) -> None:
+def fetch_documents(group: Group | None, command: FetchDocuments, step: Step) -> None:
     """Answer with durable documents that were written after a version."""
+    if group is None:
+        step.out.reply(command.call_id, DocumentsReply())
+        return
     matching = [
         document
         for document in group.documents.values()
@@ -74,12 +74,9 @@ def fetch_documents(group: Group, command: FetchDocuments, out: Effects) -> None
         if sent and size > FETCHED_BYTES:
             break
         sent.append(document)
-    out.reply(command.call_id, DocumentsReply(documents=tuple(sent), document_count=len(matching)))
-
-
-def fetch_from_no_group(command: FetchDocuments, out: Effects) -> None:
-    """Answer for a group that does not exist."""
-    out.reply(command.call_id, DocumentsReply())
+    step.out.reply(
+        command.call_id, DocumentsReply(documents=tuple(sent), document_count=len(matching))
+    )
 
 
 def _version_of(stored: DocumentStored | None) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from enum import IntEnum
 
 
@@ -113,6 +114,21 @@ class Refused(Exception):
         self.message = message or advice(error)
         self.member_id = member_id
         self.retry_after_ms = retry_after_ms
+
+
+@dataclass(frozen=True, slots=True)
+class Refuse:
+    """A rule that refuses every request."""
+
+    error: ErrorCode
+    message: str = ""
+
+    def __call__(self, *_: object) -> None:
+        raise self.refused
+
+    @property
+    def refused(self) -> Refused:
+        return Refused(self.error, self.message)
 
 
 def session_refused(error: ErrorCode = ErrorCode.UNKNOWN_MEMBER_ID) -> Refused:

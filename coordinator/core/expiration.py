@@ -12,43 +12,41 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from coordinator.core.config import GroupConfig
-from coordinator.core.effects import Effects
 from coordinator.core.events import ExpirationHeld, GroupRemoved, OffsetsExpired
 from coordinator.core.group import CONSUMER_PROTOCOL_TYPE, Group, GroupState
 from coordinator.core.records import GroupDeleted, OffsetCommitted, OffsetDeleted, Record
+from coordinator.core.step import Step
 from coordinator.core.written import Unawaited
 
 HELD_AFTER_LOAD_MS = 3_600_000
 """Time after a load in which nothing expires, or the retention if that is shorter."""
 
 
-def expire_offsets(
-    groups: Iterable[Group], now_ms: int, out: Effects, *, config: GroupConfig, loaded_at_ms: int
-) -> None:
+def expire_offsets(groups: Iterable[Group], step: Step, *, loaded_at_ms: int) -> None:
     """Delete expired offsets, and each Empty group that is left with nothing.
 
     Args:
         loaded_at_ms: when the shard was loaded; soon after it, nothing is deleted that has a time.
     """
-    until_ms = loaded_at_ms + min(HELD_AFTER_LOAD_MS, config.offsets_retention_ms)
+    until_ms = loaded_at_ms + min(HELD_AFTER_LOAD_MS, step.config.offsets_retention_ms)
     held: dict[str, int] = {}
     for group in groups:
-        expired = _expired(group, now_ms, config)
-        if now_ms < until_ms and (expired or group.is_policy_stored or group.documents):
+        expired = _expired(group, step.now_ms, step.config)
+        if step.now_ms < until_ms and (expired or group.is_policy_stored or group.documents):
             if expired:
                 held[group.group_id] = len(expired)
             continue
         doomed: list[Record] = [OffsetDeleted(group.group_id, t, p) for t, p in expired]
-        if _is_left_with_nothing(group, len(expired), now_ms, config):
+        if _is_left_with_nothing(group, len(expired), step.now_ms, step.config):
             group.deletions += 1
             doomed.append(GroupDeleted(group.group_id))
-            out.note(GroupRemoved(group.group_id))
+            step.out.note(GroupRemoved(group.group_id))
         if expired:
-            out.note(OffsetsExpired(group.group_id, len(expired)))
+            step.out.note(OffsetsExpired(group.group_id, len(expired)))
         if doomed:
-            out.persist(doomed, Unawaited(group.group_id))
+            step.out.persist(doomed, Unawaited(group.group_id))
     if held:
-        out.note(ExpirationHeld(next(iter(held)), len(held), sum(held.values()), until_ms))
+        step.out.note(ExpirationHeld(next(iter(held)), len(held), sum(held.values()), until_ms))
 
 
 def _is_left_with_nothing(group: Group, expired: int, now_ms: int, config: GroupConfig) -> bool:

@@ -8,8 +8,6 @@ from typing import TypeAlias
 from coordinator.core.classic import membership
 from coordinator.core.classic.dormant import DormantGroups
 from coordinator.core.classic.group import ClassicGroup, MembersByHost, ParkedCalls
-from coordinator.core.classic.subscriptions import TopicReader
-from coordinator.core.context import ShardContext
 from coordinator.core.effects import Effects
 from coordinator.core.errors import ErrorCode
 from coordinator.core.events import Event
@@ -40,6 +38,7 @@ from coordinator.core.session_values.records import (
 )
 from coordinator.core.sessions import record_events
 from coordinator.core.sessions.group import SessionGroup
+from coordinator.core.step import ShardContext, Step
 
 AnyGroup: TypeAlias = ClassicGroup | SessionGroup
 """A group as the table has it. Whoever uses what one kind has alone asks for the kind first."""
@@ -60,15 +59,14 @@ JOURNAL_RECORDS = (PlanRecord, HandoffsEnded)
 class GroupTable:
     """State of a `GroupMachine`: all groups of a shard, and what their handlers share."""
 
-    def __init__(self, context: ShardContext, read_topics: TopicReader) -> None:
+    def __init__(self, context: ShardContext) -> None:
         self.context, self.config, self.numbers = context, context.config, context.numbers
-        self.read_topics = read_topics
         self.groups: dict[str, AnyGroup] = {}
         self.pending_events: list[Event] = []  # Events of applied records, not emitted yet.
         self.is_serving = False
         self.parked_calls: ParkedCalls = {}
         self.members_by_host: MembersByHost = Counter()
-        self._dormant = DormantGroups(context.config, read_topics)
+        self._dormant = DormantGroups()
         self._dormant_by_id = self._dormant.by_id  # The same dict: every heartbeat asks it.
 
     def apply(self, record: Record, now_ms: int) -> None:
@@ -82,9 +80,11 @@ class GroupTable:
         is_new_policy = group is None and isinstance(record, PolicyStored)
         is_of_sessions = isinstance(record, (*SESSION_RECORDS, *JOURNAL_RECORDS)) or is_new_policy
         if is_of_sessions and not isinstance(group, SessionGroup):
-            group = self.groups[record.group_id] = self.as_sessions(group, record.group_id, now_ms)
+            group = self._new_group(SessionGroup, record.group_id, now_ms, group)
+            self.groups[record.group_id] = group
         elif isinstance(record, GroupMetadata) and isinstance(group, SessionGroup):
-            group = self.groups[record.group_id] = self.as_classic(group, now_ms)
+            group = self._new_group(ClassicGroup, record.group_id, now_ms, group)
+            self.groups[record.group_id] = group
         if (
             self.is_serving
             and (event := record_events.event_of(self._sessions(group), record)) is not None
@@ -93,7 +93,7 @@ class GroupTable:
         if group is None:
             if isinstance(record, GroupDeleted | OffsetDeleted):
                 return
-            group = self._new_group(record.group_id, now_ms)
+            group = self._new_group(ClassicGroup, record.group_id, now_ms)
             self.groups[record.group_id] = group
         if isinstance(group, SessionGroup):
             self._count_host(group, record)
@@ -143,19 +143,24 @@ class GroupTable:
                 self.numbers.written(record.token)
                 self.numbers.opened(record.token)
 
-    def as_sessions(self, group: Group | None, group_id: str, now_ms: int) -> SessionGroup:
-        """A group of sessions, with what an Empty group of another kind has."""
-        converted = SessionGroup(group_id, now_ms)
-        converted.grants_from_ms = self.numbers.grants_from_ms
-        if group is not None:
-            take_over(converted, group)
-        return converted
+    def _new_group(
+        self, kind: type[AnyGroup], group_id: str, now_ms: int, former: Group | None = None
+    ) -> AnyGroup:
+        """Create a group; the caller adds it to the table.
 
-    def as_classic(self, group: Group, now_ms: int) -> ClassicGroup:
-        """A classic group, with what an Empty group of another kind has."""
-        converted = self._new_group(group.group_id, now_ms)
-        take_over(converted, group)
-        return converted
+        Args:
+            former: the Empty group of another kind that it replaces; it takes over what that has.
+        """
+        group: AnyGroup
+        if kind is SessionGroup:
+            group = SessionGroup(group_id, now_ms)
+            group.grants_from_ms = self.numbers.grants_from_ms
+        else:
+            group = ClassicGroup(group_id, self.parked_calls, self.members_by_host, now_ms)
+            group.generation_floor = self.numbers.generation_floor
+        if former is not None:
+            _take_over(group, former)
+        return group
 
     def drop(self, record: Record) -> None:
         """Roll back a record that the log has refused."""
@@ -202,29 +207,24 @@ class GroupTable:
             records.append(TokenFloor(self.numbers.durable_token, self.numbers.durable_handoff))
         return records
 
-    def unload(self, error: ErrorCode, out: Effects) -> None:
+    def unload(self, error: ErrorCode, now_ms: int, out: Effects) -> None:
         """Answer every parked call with `error` and forget all groups."""
+        step = Step(now_ms, out, self.context)
         for group in self.groups.values():
             if isinstance(group, ClassicGroup):
-                membership.give_up(group, error, out)
+                membership.give_up(group, error, step)
             else:
                 group.state = GroupState.DEAD
         self.groups.clear()
         self.members_by_host.clear()
         self._dormant_by_id.clear()
 
-    def _new_group(self, group_id: str, now_ms: int) -> ClassicGroup:
-        """Create a group; the caller adds it to the table."""
-        group = ClassicGroup(group_id, self.parked_calls, self.members_by_host, now_ms)
-        group.generation_floor = self.numbers.generation_floor
-        return group
-
 
 def _is_in_use(group: Group | None) -> bool:
     return isinstance(group, ClassicGroup) and (group.generation > 0 or not group.is_deserted)
 
 
-def take_over(new: Group, old: Group) -> None:
+def _take_over(new: Group, old: Group) -> None:
     """Give a group of another kind what outlives its members."""
     new.offsets, new.pending_offsets = old.offsets, old.pending_offsets
     new.manifest, new.log_ends = old.manifest, old.log_ends

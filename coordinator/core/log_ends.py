@@ -10,18 +10,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from coordinator.core.effects import Effects
 from coordinator.core.errors import ErrorCode, Refused
 from coordinator.core.group import Group, GroupState
 from coordinator.core.replies import ListLogEndsReply, LogEnd, ReportLogEndsReply
 from coordinator.core.requests import ListLogEnds, ReportLogEnds
 from coordinator.core.session_values.requests import ReportedLog
+from coordinator.core.step import Step
 
 
-def take_in(group: Group, command: ReportLogEnds, now_ms: int, out: Effects) -> None:
+def take_in(group: Group, command: ReportLogEnds, step: Step) -> None:
     """Store the ends that a member reports. Unlike a heartbeat it does not extend the session."""
-    store(group, command.ends, now_ms)
-    out.reply(command.call_id, ReportLogEndsReply())
+    store(group, command.ends, step.now_ms)
+    step.out.reply(command.call_id, ReportLogEndsReply())
 
 
 def store(group: Group, logs: Iterable[ReportedLog], now_ms: int) -> None:
@@ -38,7 +38,7 @@ def store(group: Group, logs: Iterable[ReportedLog], now_ms: int) -> None:
         group.log_ends[key] = LogEnd(topic, partition, end, now_ms, sum(begin), committed, is_short)
 
 
-def list_all(group: Group, command: ListLogEnds, out: Effects) -> None:
+def list_all(group: Group, command: ListLogEnds, step: Step) -> None:
     """Answer with all known ends.
 
     Raises:
@@ -47,4 +47,4 @@ def list_all(group: Group, command: ListLogEnds, out: Effects) -> None:
     if group.state is GroupState.DEAD:
         raise Refused(ErrorCode.GROUP_ID_NOT_FOUND)
     ends = group.log_ends or {}
-    out.reply(command.call_id, ListLogEndsReply(ends=tuple(ends.values())))
+    step.out.reply(command.call_id, ListLogEndsReply(ends=tuple(ends.values())))

@@ -17,7 +17,6 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from coordinator.core.config import GroupConfig
-from coordinator.core.effects import Effects
 from coordinator.core.errors import ErrorCode, MustWait, Refused, advice
 from coordinator.core.events import OffsetsCommittedEvent
 from coordinator.core.group import CONSUMER_PROTOCOL_TYPE, Group, GroupState
@@ -38,6 +37,7 @@ from coordinator.core.requests import (
     PartitionCommit,
     Request,
 )
+from coordinator.core.step import Step
 from coordinator.core.written import AnswerDurable, OffsetsWritten
 
 # --- Commit -----------------------------------------------------------------------------------
@@ -61,14 +61,12 @@ def check_commit(group: Group, command: CommitOffsets, config: GroupConfig) -> N
     )
 
 
-def commit(
-    group: Group, command: CommitOffsets, now_ms: int, out: Effects, config: GroupConfig
-) -> None:
+def commit(group: Group, command: CommitOffsets, step: Step) -> None:
     """Write offsets, and answer when they are durable.
 
     The caller has called `check_commit`, and checked that the member may commit.
     """
-    results = [_judge(group, p, config) for p in command.partitions]
+    results = [_judge(group, p, step.config) for p in command.partitions]
     failures = [r.error for r in results if r.error is not ErrorCode.NONE]
     if failures and command.atomic:
         results = [
@@ -79,18 +77,20 @@ def commit(
         p for p, r in zip(command.partitions, results, strict=True) if r.error is ErrorCode.NONE
     ]
     if not accepted:
-        out.reply(command.call_id, _commit_reply(results))
+        step.out.reply(command.call_id, _commit_reply(results))
         return
-    records: list[Record] = [_record(group, p, command, now_ms) for p in accepted]
+    records: list[Record] = [_record(group, p, command, step.now_ms) for p in accepted]
     if command.manifest:
         records.append(ManifestStored(group.group_id, command.manifest))
     written = tuple((p.topic, p.partition) for p in accepted)
     for partition in written:
-        group.await_offset(partition, now_ms + config.offset_commit_timeout_ms)
-    out.persist(records, OffsetsWritten(command.call_id, group.group_id, tuple(results), written))
+        group.await_offset(partition, step.now_ms + step.config.offset_commit_timeout_ms)
+    step.out.persist(
+        records, OffsetsWritten(command.call_id, group.group_id, tuple(results), written)
+    )
 
 
-def check_first(command: CommitOffsets) -> None:
+def check_first(_: None, command: CommitOffsets, _step: Step) -> None:
     """Refuse a member's commit to a group that does not exist.
 
     Raises:
@@ -108,17 +108,17 @@ def _wait_for_pending(group: Group, partitions: Iterable[TopicPartition]) -> Non
         raise MustWait(max(deadlines))
 
 
-def offsets_written(command: OffsetsWritten, out: Effects) -> None:
+def offsets_written(command: OffsetsWritten, step: Step) -> None:
     """Answer a commit that is durable or refused."""
     results: Iterable[CommitResult] = command.results
     if command.error is ErrorCode.NONE:
-        out.note(OffsetsCommittedEvent(command.group_id, len(command.written)))
+        step.out.note(OffsetsCommittedEvent(command.group_id, len(command.written)))
     else:
         results = [
             CommitResult(r.topic, r.partition, command.error) if r.error is ErrorCode.NONE else r
             for r in results
         ]
-    out.reply(command.call_id, _commit_reply(results))
+    step.out.reply(command.call_id, _commit_reply(results))
 
 
 def _judge(group: Group, commit: PartitionCommit, config: GroupConfig) -> CommitResult:
@@ -175,30 +175,25 @@ def stored_offset(group: Group, partition: TopicPartition) -> int:
 # --- Fetch ------------------------------------------------------------------------------------
 
 
-def fetch_offsets(group: Group, command: FetchOffsets, out: Effects) -> None:
-    """Answer with durable offsets.
+def fetch_offsets(group: Group | None, command: FetchOffsets, step: Step) -> None:
+    """Answer with durable offsets; a group that does not exist has none.
 
     Raises:
         MustWait: `require_stable`, and a commit is in flight.
     """
-    if group.state is GroupState.DEAD:
-        fetch_from_no_group(command, out)
+    if group is None or group.state is GroupState.DEAD:
+        absent = tuple(FetchedOffset(t, p) for t, p in command.partitions or ())
+        step.out.reply(command.call_id, FetchReply(offsets=absent))
         return
     if command.require_stable:
         pending = group.pending_offsets if command.partitions is None else command.partitions
         _wait_for_pending(group, pending)
     if command.partitions is None:
         stored = tuple(group.offsets.values())
-        out.reply(command.call_id, FetchReply(offsets=stored, manifest=group.manifest))
+        step.out.reply(command.call_id, FetchReply(offsets=stored, manifest=group.manifest))
         return
     fetched = tuple(_fetched(group, partition) for partition in command.partitions)
-    out.reply(command.call_id, FetchReply(offsets=fetched, manifest=group.manifest))
-
-
-def fetch_from_no_group(command: FetchOffsets, out: Effects) -> None:
-    """Answer for a group that does not exist: no offsets."""
-    absent = tuple(FetchedOffset(t, p) for t, p in command.partitions or ())
-    out.reply(command.call_id, FetchReply(offsets=absent))
+    step.out.reply(command.call_id, FetchReply(offsets=fetched, manifest=group.manifest))
 
 
 def resumed(request: Request) -> Request:
@@ -224,7 +219,7 @@ def _fetched(group: Group, partition: TopicPartition) -> FetchedOffset:
 # --- Delete -----------------------------------------------------------------------------------
 
 
-def delete_offsets(group: Group, command: DeleteOffsets, out: Effects) -> None:
+def delete_offsets(group: Group, command: DeleteOffsets, step: Step) -> None:
     """Delete offsets that no member reads, and those that commits in flight are about to store.
 
     Raises:
@@ -252,9 +247,9 @@ def delete_offsets(group: Group, command: DeleteOffsets, out: Effects) -> None:
     ]
     reply = OffsetDeleteReply(results=results)
     if doomed:
-        out.persist(doomed, AnswerDurable(command, reply))
+        step.out.persist(doomed, AnswerDurable(command, reply))
     else:
-        out.reply(command.call_id, reply)
+        step.out.reply(command.call_id, reply)
 
 
 def _is_written(group: Group, partition: TopicPartition) -> bool:

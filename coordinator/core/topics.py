@@ -17,10 +17,10 @@ from collections.abc import Generator, Iterable
 from dataclasses import dataclass, field
 
 from coordinator.core.classic.group import ClassicGroup
-from coordinator.core.classic.idle_spans import PartitionReader
 from coordinator.core.group import Group
 from coordinator.core.ids import TOPICS_GROUP
 from coordinator.core.limits import SET_TOPIC
+from coordinator.core.payloads import PartitionReader
 from coordinator.core.records import GroupMetadata
 from coordinator.core.sessions.group import SessionGroup
 

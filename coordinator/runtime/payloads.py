@@ -14,7 +14,7 @@ from coordinator.assignors.consumer_protocol import (
     subscribed_topics,
 )
 from coordinator.core.classic.last_work import OWNED_MAX
-from coordinator.core.classic.subscriptions import PayloadReader
+from coordinator.core.payloads import PayloadReader
 from coordinator.core.replies import DescribedMember
 
 TOPICS_MAX = 10_000

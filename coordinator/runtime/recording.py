@@ -31,9 +31,9 @@ from typing import Any, TextIO
 
 from coordinator import __version__
 from coordinator.core.classic.group import ClassicGroup
-from coordinator.core.classic.subscriptions import PayloadReader
 from coordinator.core.config import GroupConfig
 from coordinator.core.ids import CallId, IdSource, ShardId
+from coordinator.core.payloads import PayloadReader
 from coordinator.core.records import Record
 from coordinator.core.session_values.messages import ToMember
 from coordinator.core.sessions.group import SessionGroup

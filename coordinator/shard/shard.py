@@ -23,7 +23,6 @@ from collections.abc import Callable, Iterable
 
 from coordinator.core import admission
 from coordinator.core.classic.group import ClassicGroup
-from coordinator.core.classic.subscriptions import PayloadReader
 from coordinator.core.commands import (
     Command,
     CompleteJoinPhase,
@@ -36,6 +35,7 @@ from coordinator.core.config import GroupConfig
 from coordinator.core.errors import ErrorCode, Refused
 from coordinator.core.ids import TOPICS_GROUP, CallId, IdSource
 from coordinator.core.machine import GroupMachine
+from coordinator.core.payloads import PayloadReader
 from coordinator.core.records import Record
 from coordinator.core.requests import Request
 from coordinator.core.session_values.commands import LeaseExpired
@@ -402,7 +402,7 @@ class Shard:
         self._writes.close(error)
         self._drain(out)
         self._replication.refuse(error, out)
-        self.machine.unload(error, out)
+        self.machine.unload(error, self._now_ms, out)
         out.clear_internal()
         out.ended += [(stream_id, unloaded(error)) for stream_id in self.streams()]
         self.machine.context.streams.clear()

@@ -1,15 +1,24 @@
-"""Steps of a shard without a driver: each with a bag of its own."""
+"""Steps of a shard without a driver, and of rules without a shard: each with a bag of its own."""
 
 from __future__ import annotations
 
+from coordinator.core.config import GroupConfig
+from coordinator.core.effects import Effects
+from coordinator.core.step import ShardContext, Step
+from coordinator.runtime.payloads import PAYLOADS
 from coordinator.shard.inputs import Input, ShardEffects
 from coordinator.shard.shard import Shard
+from coordinator.testing.virtual import CountingIds
 
 
 def stepped(shard: Shard, event: Input, now_ms: int) -> ShardEffects:
     effects = ShardEffects()
     shard.step(event, now_ms, effects)
     return effects
+
+
+def a_step(now_ms: int = 0, config: GroupConfig = GroupConfig()) -> Step:  # noqa: B008  # Frozen.
+    return Step(now_ms, Effects(), ShardContext(config, CountingIds(), PAYLOADS))
 
 
 def restored(

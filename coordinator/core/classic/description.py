@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from coordinator.core.classic.group import ClassicGroup
 from coordinator.core.classic.member import ClassicMember
-from coordinator.core.effects import Effects
 from coordinator.core.group import GroupState
 from coordinator.core.ids import NO_TIME
 from coordinator.core.replies import (
@@ -18,9 +17,10 @@ from coordinator.core.replies import (
     RebalancesReply,
 )
 from coordinator.core.requests import DescribeGroup, DescribePhase, ListRebalances
+from coordinator.core.step import Step
 
 
-def describe_group(group: ClassicGroup, command: DescribeGroup, out: Effects) -> None:
+def describe_group(group: ClassicGroup, command: DescribeGroup, step: Step) -> None:
     """Answer with the group and its members; metadata and assignments in Stable only."""
     stable = group.state is GroupState.STABLE
     members = tuple(
@@ -35,7 +35,7 @@ def describe_group(group: ClassicGroup, command: DescribeGroup, out: Effects) ->
         )
         for member in group.members.values()
     )
-    out.reply(
+    step.out.reply(
         command.call_id,
         DescribeReply(
             group.group_id,
@@ -49,17 +49,15 @@ def describe_group(group: ClassicGroup, command: DescribeGroup, out: Effects) ->
     )
 
 
-def list_rebalances(
-    group: ClassicGroup, command: ListRebalances, now_ms: int, out: Effects
-) -> None:
+def list_rebalances(group: ClassicGroup, command: ListRebalances, step: Step) -> None:
     """Answer with the group's journal, newest first, when what is on its way is in it."""
-    group.check_journal(command.has_waited, now_ms)
+    group.check_journal(command.has_waited, step.now_ms)
     refused = tuple((group.refused_joins or {}).values())[::-1]
     reply = RebalancesReply(rebalances=group.journal[::-1], refused_joins=refused)
-    out.reply(command.call_id, reply)
+    step.out.reply(command.call_id, reply)
 
 
-def describe_phase(group: ClassicGroup, command: DescribePhase, now_ms: int, out: Effects) -> None:
+def describe_phase(group: ClassicGroup, command: DescribePhase, step: Step) -> None:
     """Answer with the members that the current phase waits for; in a Stable group, with those whose
     heartbeat is late, until their sessions end."""
     awaited: list[AwaitedMember] = []
@@ -71,12 +69,12 @@ def describe_phase(group: ClassicGroup, command: DescribePhase, now_ms: int, out
     is_waiting = group.state in (GroupState.PREPARING_REBALANCE, GroupState.AWAITING_SYNC)
     since_ms = group.state_changed_at_ms
     deadline_ms = since_ms + group.rebalance_timeout_ms if is_waiting else NO_TIME
-    silent = [] if is_waiting else [m for m in group.members.values() if m.is_silent(now_ms)]
+    silent = [] if is_waiting else [m for m in group.members.values() if m.is_silent(step.now_ms)]
     if silent:
         awaited = [_awaited(group, member) for member in silent]
         since_ms = min(member.session_began_ms for member in silent)
         ends = (member.session_began_ms + member.session_timeout_ms for member in silent)
-        deadline_ms = max(now_ms, *ends)
+        deadline_ms = max(step.now_ms, *ends)
     reply = PhaseReply(
         state=group.state.value,
         since_ms=since_ms,
@@ -84,7 +82,7 @@ def describe_phase(group: ClassicGroup, command: DescribePhase, now_ms: int, out
         is_initial_delay=group.initial_join,
         awaited=tuple(awaited),
     )
-    out.reply(command.call_id, reply)
+    step.out.reply(command.call_id, reply)
 
 
 def _awaited(group: ClassicGroup, member: ClassicMember) -> AwaitedMember:

@@ -17,22 +17,19 @@ from coordinator.core.classic.group import ClassicGroup
 from coordinator.core.classic.idle_spans import FailOver
 from coordinator.core.classic.member import ClassicMember, Protocols
 from coordinator.core.classic.membership import excuse
-from coordinator.core.classic.subscriptions import TopicReader, subscribed_topics
-from coordinator.core.config import GroupConfig
-from coordinator.core.effects import Effects
+from coordinator.core.classic.subscriptions import subscribed_topics
 from coordinator.core.events import RebalanceCause
 from coordinator.core.group import GroupState
 from coordinator.core.ids import NO_TIME
 from coordinator.core.records import GroupMetadata
+from coordinator.core.step import Step
 
 
 class DormantGroups:
     """The loaded groups of a shard that are not active yet."""
 
-    def __init__(self, config: GroupConfig, read_topics: TopicReader) -> None:
+    def __init__(self) -> None:
         self.by_id: dict[str, ClassicGroup] = {}
-        self._config = config
-        self._read_topics = read_topics
         self._same: dict[Protocols, Protocols] = {}  # Members with equal protocols share one copy.
         self._store_went_back = False
 
@@ -50,22 +47,20 @@ class DormantGroups:
             _recall(group, generation_floor)
             self.by_id[group.group_id] = group
 
-    def wake(self, group_id: str, now_ms: int, out: Effects) -> None:
+    def wake(self, group_id: str, step: Step) -> None:
         """Activate a group, if it is dormant."""
         group = self.by_id.pop(group_id, None)
         if group is not None and group.committed is not None:
-            self._add_members(group, group.committed, now_ms, out)
+            self._add_members(group, group.committed, step)
         if not self.by_id:
             self._same = {}
 
-    def activate_some(self, count: int, now_ms: int, out: Effects) -> None:
+    def activate_some(self, count: int, step: Step) -> None:
         """Activate up to `count` more groups."""
         for group_id in list(islice(self.by_id, count)):
-            self.wake(group_id, now_ms, out)
+            self.wake(group_id, step)
 
-    def _add_members(
-        self, group: ClassicGroup, committed: GroupMetadata, now_ms: int, out: Effects
-    ) -> None:
+    def _add_members(self, group: ClassicGroup, committed: GroupMetadata, step: Step) -> None:
         """Create the members of the last durable generation."""
         name = committed.protocol_name
         for stored in committed.members:
@@ -79,23 +74,23 @@ class DormantGroups:
                 rebalance_timeout_ms=stored.rebalance_timeout_ms or stored.session_timeout_ms,
                 session_timeout_ms=stored.session_timeout_ms,
                 protocols=self._same.setdefault(protocols, protocols),
-                now_ms=now_ms,
+                now_ms=step.now_ms,
             )
             member.is_new, member.last_call_ms = False, NO_TIME
             group.add_member(member)
-            excuse(group, member, now_ms, out)
+            excuse(group, member, step)
         sessions_ms = (member.session_timeout_ms for member in committed.members)
         newest_ms = _newest_record_ms(group, committed)
         unseen = {member.member_id: member for member in committed.members}
         session_ms = max(sessions_ms, default=0)
         group.taken_over = FailOver(
-            now_ms, newest_ms, session_ms, unseen, store_went_back=self._store_went_back
+            step.now_ms, newest_ms, session_ms, unseen, store_went_back=self._store_went_back
         )
         group.leader_id = committed.leader
         group.apply(committed)
-        group.subscribed_topics = subscribed_topics(group, self._read_topics)
-        if len(group.members) > self._config.group_max_size:
-            rebalance.prepare(group, RebalanceCause.SIZE_LIMIT, now_ms, out)
+        group.subscribed_topics = subscribed_topics(group, step.payloads.topics)
+        if len(group.members) > step.config.group_max_size:
+            rebalance.prepare(group, RebalanceCause.SIZE_LIMIT, step)
 
 
 def _newest_record_ms(group: ClassicGroup, committed: GroupMetadata) -> int:

@@ -187,6 +187,11 @@ class ClassicGroup(Group):
         return NO_TIME if self.trace is None else self.trace.started_at_ms
 
     @property
+    def is_unused(self) -> bool:
+        """True if nothing came of the commit that made the group."""
+        return not self.generation and self.is_vacant and not self.records()
+
+    @property
     def is_deserted(self) -> bool:
         return not self.members and not self.pending_member_ids
 

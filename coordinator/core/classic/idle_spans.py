@@ -2,24 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from coordinator.core.ids import NO_TIME
+from coordinator.core.ids import NO_TIME, TopicPartition
 from coordinator.core.records import MemberRecord, StopKnownBy
 from coordinator.core.requests import PartitionCommit
-
-Partition = tuple[str, int]
-PartitionReader = Callable[[bytes], Iterable[Partition] | None]
-"""Injected parser of partitions; returns None if it cannot parse them."""
-
-
-@dataclass(frozen=True, slots=True)
-class PartitionReaders:
-    """Parsers of the partitions in an assignment, and of those that a member's metadata claim."""
-
-    assigned: PartitionReader
-    owned: PartitionReader
 
 
 @dataclass(slots=True, eq=False)
@@ -48,7 +36,7 @@ class ClassicIdleSpan:
 class IdleSpans:
     """All idle spans of a group. `round`: of the cooperative rebalance they are part of, or 0."""
 
-    of: dict[Partition, ClassicIdleSpan] = field(default_factory=dict)
+    of: dict[TopicPartition, ClassicIdleSpan] = field(default_factory=dict)
     round: int = 0
 
     @property
@@ -74,8 +62,8 @@ class FailOver:
     session_ms: int
     unseen: dict[str, MemberRecord] = field(default_factory=dict)
     seen: set[str] = field(default_factory=set)
-    idle_spans: dict[Partition, ClassicIdleSpan] = field(default_factory=dict)
-    waited: dict[Partition, tuple[int, int]] = field(default_factory=dict)
+    idle_spans: dict[TopicPartition, ClassicIdleSpan] = field(default_factory=dict)
+    waited: dict[TopicPartition, tuple[int, int]] = field(default_factory=dict)
     store_went_back: bool = False
 
     def note_waits(self, commits: Iterable[PartitionCommit], now_ms: int) -> None:

@@ -17,47 +17,39 @@ from coordinator.core.classic.identity import check_not_replaced, identify
 from coordinator.core.classic.member import ClassicMember
 from coordinator.core.classic.membership import evict, fail_join, note_joined
 from coordinator.core.config import NEW_MEMBER_JOIN_TIMEOUT_MS, GroupConfig
-from coordinator.core.effects import DeferHeartbeat, Effects, JoinKey, MemberKey
+from coordinator.core.effects import DeferHeartbeat, JoinKey, MemberKey
 from coordinator.core.errors import ErrorCode, Refused, advice
 from coordinator.core.events import EvictionCause, RebalanceCause
 from coordinator.core.group import GroupState
-from coordinator.core.ids import IdSource
 from coordinator.core.replies import JoinReply
 from coordinator.core.requests import JoinGroup
+from coordinator.core.step import Step
 from coordinator.core.written import JoinDurable
 
 
-def join_group(
-    group: ClassicGroup,
-    command: JoinGroup,
-    now_ms: int,
-    out: Effects,
-    *,
-    config: GroupConfig,
-    ids: IdSource,
-) -> None:
+def join_group(group: ClassicGroup, command: JoinGroup, step: Step) -> None:
     """Answer or park a JoinGroup; the journal keeps refused ones.
 
     Raises:
         Refused: before anything changed.
         MustWait: a restarted process may have taken the caller's place.
     """
-    if not admits(group, command, config):
-        _refuse_seat(group, command, now_ms, out)
+    if not admits(group, command, step.config):
+        _refuse_seat(group, command, step)
         return
     try:
         admission.check_alive(group)
         protocols.check_acceptable(group, command.protocol_type, (n for n, _ in command.protocols))
         if command.member_id:
-            _join_known(group, command, now_ms, out, config=config)
+            _join_known(group, command, step)
         else:
-            _join_unknown(group, command, now_ms, out, config=config, ids=ids)
+            _join_unknown(group, command, step)
     except Refused as refused:
-        journal.note_refused_join(group, command, refused.error, now_ms)
+        journal.note_refused_join(group, command, refused.error, step.now_ms)
         raise
 
 
-def check_first(command: JoinGroup) -> None:
+def check_first(_: None, command: JoinGroup, _step: Step) -> None:
     """Refuse a JoinGroup with a member id to a group that does not exist.
 
     Raises:
@@ -92,109 +84,83 @@ def admits(group: ClassicGroup, command: JoinGroup, config: GroupConfig) -> bool
             raise AssertionError("a classic group is in no state of sessions")
 
 
-def join_durable(command: JoinDurable, out: Effects) -> None:
+def join_durable(_: None, command: JoinDurable, step: Step) -> None:
     """Answer a JoinGroup whose generation floor is durable, or refused."""
     reply = command.reply
     if command.error is not ErrorCode.NONE:
         reply = JoinReply(command.error, advice(command.error), member_id=reply.member_id)
-    out.reply(command.call_id, reply)
+    step.out.reply(command.call_id, reply)
 
 
 # --- Without a member id ----------------------------------------------------------------------
 
 
-def _join_unknown(
-    group: ClassicGroup,
-    command: JoinGroup,
-    now_ms: int,
-    out: Effects,
-    *,
-    config: GroupConfig,
-    ids: IdSource,
-) -> None:
+def _join_unknown(group: ClassicGroup, command: JoinGroup, step: Step) -> None:
     if command.instance_id is not None:
-        member_id = ids.new_member_id(command.instance_id)
+        member_id = step.ids.new_member_id(command.instance_id)
         if command.instance_id in group.static_members:
-            static_members.replace(group, command, member_id, now_ms, out, config)
+            static_members.replace(group, command, member_id, step)
         else:
-            _add_member(group, command, member_id, now_ms, out, config=config)
+            _add_member(group, command, member_id, step)
     elif command.require_known_member_id:
-        _hand_out_id(group, command, ids.new_member_id(command.client_id), now_ms, out)
+        _hand_out_id(group, command, step.ids.new_member_id(command.client_id), step)
     else:
-        member_id = ids.new_member_id(command.client_id)
-        _add_member(group, command, member_id, now_ms, out, config=config)
+        member_id = step.ids.new_member_id(command.client_id)
+        _add_member(group, command, member_id, step)
 
 
-def _hand_out_id(
-    group: ClassicGroup, command: JoinGroup, member_id: str, now_ms: int, out: Effects
-) -> None:
+def _hand_out_id(group: ClassicGroup, command: JoinGroup, member_id: str, step: Step) -> None:
     """First call: return a pending member id, valid for one session timeout."""
     group.pending_member_ids[member_id] = None
-    deadline_ms = now_ms + command.session_timeout_ms
-    out.defer(DeferHeartbeat(group.group_id, member_id, deadline_ms))
+    deadline_ms = step.now_ms + command.session_timeout_ms
+    step.out.defer(DeferHeartbeat(group.group_id, member_id, deadline_ms))
     error = ErrorCode.MEMBER_ID_REQUIRED
-    out.reply(command.call_id, JoinReply(error, advice(error), member_id=member_id))
+    step.out.reply(command.call_id, JoinReply(error, advice(error), member_id=member_id))
 
 
-def _add_member(
-    group: ClassicGroup,
-    command: JoinGroup,
-    member_id: str,
-    now_ms: int,
-    out: Effects,
-    *,
-    config: GroupConfig,
-) -> None:
-    member = ClassicMember.joining(command, member_id, now_ms)
+def _add_member(group: ClassicGroup, command: JoinGroup, member_id: str, step: Step) -> None:
+    member = ClassicMember.joining(command, member_id, step.now_ms)
     if group.initial_join and group.state is GroupState.PREPARING_REBALANCE:
         group.new_member_added = True
     if not group.members:
         group.protocol_type = command.protocol_type
     group.add_member(member)
     group.park_join(member, command.call_id)
-    deadline_ms = now_ms + NEW_MEMBER_JOIN_TIMEOUT_MS
-    out.defer(DeferHeartbeat(group.group_id, member_id, deadline_ms))
-    note_joined(group, member, out)
+    deadline_ms = step.now_ms + NEW_MEMBER_JOIN_TIMEOUT_MS
+    step.out.defer(DeferHeartbeat(group.group_id, member_id, deadline_ms))
+    note_joined(group, member, step)
     rebalance.request(
-        group,
-        RebalanceCause.MEMBER_JOINED,
-        now_ms,
-        out,
-        member=member,
-        reason=command.reason,
-        config=config,
+        group, RebalanceCause.MEMBER_JOINED, step, member=member, reason=command.reason
     )
 
 
 # --- With a member id -------------------------------------------------------------------------
 
 
-def _join_known(
-    group: ClassicGroup, command: JoinGroup, now_ms: int, out: Effects, *, config: GroupConfig
-) -> None:
+def _join_known(group: ClassicGroup, command: JoinGroup, step: Step) -> None:
     if command.member_id in group.pending_member_ids:
         if command.instance_id is not None:
             raise Refused(
                 ErrorCode.UNKNOWN_SERVER_ERROR,
                 "this id was given to a dynamic member; join without group_instance_id",
             )
-        _add_member(group, command, command.member_id, now_ms, out, config=config)
+        _add_member(group, command, command.member_id, step)
         return
     member = identify(group, command.member_id, command.instance_id)
     check_not_replaced(group, member)
     changed = member.protocols != command.protocols
     match group.state:
         case GroupState.PREPARING_REBALANCE:
-            _rejoin(group, member, command, out)
-            out.check(JoinKey(group.group_id))
+            _rejoin(group, member, command, step)
+            step.out.check(JoinKey(group.group_id))
         case GroupState.AWAITING_SYNC if not changed:
-            rebalance.repeat_join_reply(group, member, command.call_id, out)
+            rebalance.repeat_join_reply(group, member, command.call_id, step)
         case GroupState.STABLE if not changed and not _calls_for_rebalance(group, member):
-            rebalance.repeat_join_reply(group, member, command.call_id, out)
+            rebalance.repeat_join_reply(group, member, command.call_id, step)
         case GroupState.AWAITING_SYNC | GroupState.STABLE:
             cause = _why(group, member, changed=changed)
-            _rejoin(group, member, command, out)
-            rebalance.prepare(group, cause, now_ms, out, member=member, reason=command.reason)
+            _rejoin(group, member, command, step)
+            rebalance.prepare(group, cause, step, member=member, reason=command.reason)
         case GroupState.EMPTY | GroupState.DEAD:
             raise Refused(ErrorCode.UNKNOWN_MEMBER_ID)
 
@@ -217,27 +183,27 @@ def _calls_for_rebalance(group: ClassicGroup, member: ClassicMember) -> bool:
     return member.member_id == group.leader_id or group.generation < group.generation_floor
 
 
-def _rejoin(group: ClassicGroup, member: ClassicMember, command: JoinGroup, out: Effects) -> None:
+def _rejoin(group: ClassicGroup, member: ClassicMember, command: JoinGroup, step: Step) -> None:
     """Update the member by its request, and park the call in place of an older one."""
-    fail_join(group, member, ErrorCode.REBALANCE_IN_PROGRESS, out, member_id=member.member_id)
+    fail_join(group, member, ErrorCode.REBALANCE_IN_PROGRESS, step, member_id=member.member_id)
     group.set_protocols(member, command.protocols)
     member.rebalance_timeout_ms = command.rebalance_timeout_ms
     member.session_timeout_ms = command.session_timeout_ms
     member.client_software = command.client_software
     member.stopped = command.stopped
     group.park_join(member, command.call_id)
-    note_joined(group, member, out)
+    note_joined(group, member, step)
 
 
-def _refuse_seat(group: ClassicGroup, command: JoinGroup, now_ms: int, out: Effects) -> None:
+def _refuse_seat(group: ClassicGroup, command: JoinGroup, step: Step) -> None:
     """Refuse a joiner beyond `group_max_size`; if it was a member, it is evicted."""
     member_id = command.member_id
     error = ErrorCode.GROUP_MAX_SIZE_REACHED
-    out.reply(command.call_id, JoinReply(error, advice(error)))
-    journal.note_refused_join(group, command, error, now_ms)
+    step.out.reply(command.call_id, JoinReply(error, advice(error)))
+    journal.note_refused_join(group, command, error, step.now_ms)
     group.pending_member_ids.pop(member_id, None)
     member = group.members.get(member_id)
     if member is not None:
-        evict(group, member, EvictionCause.SIZE_LIMIT, out)
-    out.check(MemberKey(group.group_id, member_id))
-    out.check(JoinKey(group.group_id))
+        evict(group, member, EvictionCause.SIZE_LIMIT, step)
+    step.out.check(MemberKey(group.group_id, member_id))
+    step.out.check(JoinKey(group.group_id))

@@ -13,9 +13,8 @@ from collections.abc import Iterable, Mapping
 
 from coordinator.core.classic import last_work, moves, returns
 from coordinator.core.classic.group import ClassicGroup
-from coordinator.core.classic.idle_spans import FailOver, PartitionReaders
+from coordinator.core.classic.idle_spans import FailOver
 from coordinator.core.classic.trace import Trace
-from coordinator.core.effects import Effects
 from coordinator.core.errors import ErrorCode
 from coordinator.core.events import (
     Event,
@@ -33,12 +32,10 @@ from coordinator.core.events import (
     StaticMemberReplaced,
 )
 from coordinator.core.ids import NO_TIME
-from coordinator.core.records import (
-    RebalanceMember,
-    RebalanceRecord,
-    RemovedMember,
-)
+from coordinator.core.payloads import PayloadReader
+from coordinator.core.records import RebalanceMember, RebalanceRecord, RemovedMember
 from coordinator.core.requests import JoinGroup
+from coordinator.core.step import Step
 from coordinator.core.written import RebalanceWritten
 
 COMPLETED, FAILED, INTERRUPTED = "completed", "failed", "interrupted"
@@ -51,13 +48,7 @@ REFUSED_MAX = 16
 """Refused clients that are remembered per group."""
 
 
-def follow_all(
-    groups: Mapping[str, ClassicGroup],
-    events: Iterable[Event],
-    now_ms: int,
-    out: Effects,
-    read: PartitionReaders,
-) -> None:
+def follow_all(groups: Mapping[str, ClassicGroup], events: Iterable[Event], step: Step) -> None:
     """Update the traces of all groups by the events of one command."""
     by_group: dict[str, list[Event]] = {}
     for event in events:
@@ -65,16 +56,10 @@ def follow_all(
     for group_id, of_group in by_group.items():
         group = groups.get(group_id)
         if group is not None:
-            follow(group, of_group, now_ms, out, read)
+            follow(group, of_group, step)
 
 
-def follow(
-    group: ClassicGroup,
-    events: Iterable[Event],
-    now_ms: int,
-    out: Effects,
-    read: PartitionReaders,
-) -> None:
+def follow(group: ClassicGroup, events: Iterable[Event], step: Step) -> None:
     """Update the trace of a group by its events; write its record at the end of a rebalance."""
     early: list[Event] = []  # Events that caused a rebalance precede its start.
     for event in events:
@@ -82,34 +67,34 @@ def follow(
         match event:
             case RebalanceStarted():
                 if trace is not None:
-                    _finish(group, trace, INTERRUPTED, now_ms, out, read)
+                    _finish(group, trace, INTERRUPTED, step)
                 elif group.taken_over is not None:
-                    _write_return(group, returns.end_outage(group, now_ms), now_ms, out)
+                    _write_return(group, returns.end_outage(group, step.now_ms), step)
                 group.trace = Trace.begin(
                     event,
-                    now_ms,
+                    step.now_ms,
                     was_initial=group.initial_join,
                     before=group.committed,
                     idle_spans=group.idle_spans,
                 )
-                group.trace.taken_over = last_work.outage_before(group, now_ms)
+                group.trace.taken_over = last_work.outage_before(group, step.now_ms)
                 for early_event in early:
-                    _note(group, group.trace, early_event, now_ms, read)
+                    _note(group, group.trace, early_event, step.now_ms, step.payloads)
             case RebalanceCompleted() if trace is not None:
-                _finish(group, trace, COMPLETED, now_ms, out, read)
+                _finish(group, trace, COMPLETED, step)
             case RebalanceFailed() if trace is not None:
-                _finish(group, trace, f"{FAILED}: {event.error}", now_ms, out, read)
+                _finish(group, trace, f"{FAILED}: {event.error}", step)
             case _ if trace is not None:
-                _note(group, trace, event, now_ms, read)
+                _note(group, trace, event, step.now_ms, step.payloads)
             case _:
                 early.append(event)
     if group.trace is None:
         for event in early:
-            _note_return(group, event, now_ms, out, read)
+            _note_return(group, event, step)
 
 
 def _note(
-    group: ClassicGroup, trace: Trace, event: Event, now_ms: int, read: PartitionReaders
+    group: ClassicGroup, trace: Trace, event: Event, now_ms: int, read: PayloadReader
 ) -> None:
     match event:
         case MemberJoined():
@@ -131,29 +116,27 @@ def _note(
             pass
 
 
-def _note_return(
-    group: ClassicGroup, event: Event, now_ms: int, out: Effects, read: PartitionReaders
-) -> None:
+def _note_return(group: ClassicGroup, event: Event, step: Step) -> None:
     """Follow what returns without a rebalance; write its record at the end."""
     match event:
         case StaticMemberReplaced():
-            returns.replaced(group, event, now_ms, read)
+            returns.replaced(group, event, step.now_ms, step.payloads)
         case MemberSynced():
-            _write_return(group, returns.resumed(group, event, now_ms, read), now_ms, out)
+            _write_return(group, returns.resumed(group, event, step.now_ms, step.payloads), step)
         case MemberSeenAgain():
             is_silence = event.last_seen_ms != NO_TIME
             note_return = returns.silent if is_silence else returns.seen_again
-            _write_return(group, note_return(group, event, now_ms, read), now_ms, out)
+            _write_return(group, note_return(group, event, step.now_ms, step.payloads), step)
         case _:
             pass
 
 
 def _write_return(
-    group: ClassicGroup, work_cost: tuple[Trace, moves.Cost] | None, now_ms: int, out: Effects
+    group: ClassicGroup, work_cost: tuple[Trace, moves.Cost] | None, step: Step
 ) -> None:
     if work_cost is not None:
         trace, cost = work_cost
-        _write(group, trace, COMPLETED, cost, now_ms, out)
+        _write(group, trace, COMPLETED, cost, step)
 
 
 def _removed(trace: Trace, event: MemberEvicted | MemberLeft, now_ms: int) -> RemovedMember:
@@ -180,23 +163,16 @@ def _left(trace: Trace, event: MemberLeft) -> str:
     return LEFT if began_it or not event.reason else f"{LEFT} and said: {event.reason}"
 
 
-def _finish(
-    group: ClassicGroup,
-    trace: Trace,
-    outcome: str,
-    now_ms: int,
-    out: Effects,
-    read: PartitionReaders,
-) -> None:
+def _finish(group: ClassicGroup, trace: Trace, outcome: str, step: Step) -> None:
     group.trace = None
     is_completed = outcome == COMPLETED
-    cost = moves.cost_of(group, trace, now_ms, read) if is_completed else moves.UNKNOWN
-    _write(group, trace, outcome, cost, now_ms, out)
+    cost = (
+        moves.cost_of(group, trace, step.now_ms, step.payloads) if is_completed else moves.UNKNOWN
+    )
+    _write(group, trace, outcome, cost, step)
 
 
-def _write(
-    group: ClassicGroup, trace: Trace, outcome: str, cost: moves.Cost, now_ms: int, out: Effects
-) -> None:
+def _write(group: ClassicGroup, trace: Trace, outcome: str, cost: moves.Cost, step: Step) -> None:
     started = trace.started
     outage = trace.taken_over or NO_OUTAGE
     record = RebalanceRecord(
@@ -214,7 +190,7 @@ def _write(
         started_at_ms=trace.started_at_ms,
         joined_at_ms=trace.joined_at_ms,
         synced_at_ms=trace.synced_at_ms,
-        ended_at_ms=now_ms,
+        ended_at_ms=step.now_ms,
         leader=group.leader_id or "",
         member_count=len(group.members),
         members=_members(group, trace),
@@ -235,7 +211,7 @@ def _write(
         store_went_back=outage.store_went_back,
     )
     group.journal_writes += 1
-    out.persist([record], RebalanceWritten(record))
+    step.out.persist([record], RebalanceWritten(record))
 
 
 def note_refused_join(
@@ -265,10 +241,10 @@ def note_refused_join(
     group.refused_joins = known
 
 
-def rebalance_written(command: RebalanceWritten, out: Effects) -> None:
+def rebalance_written(_: None, command: RebalanceWritten, step: Step) -> None:
     """Emit the event of a rebalance once its record is durable."""
     if command.error is ErrorCode.NONE:
-        out.note(RebalanceJournaled(command.record))
+        step.out.note(RebalanceJournaled(command.record))
 
 
 def _members(group: ClassicGroup, trace: Trace) -> tuple[RebalanceMember, ...]:

@@ -32,14 +32,7 @@ from itertools import islice
 from typing import NamedTuple
 
 from coordinator.core.classic.group import ClassicGroup
-from coordinator.core.classic.idle_spans import (
-    ClassicIdleSpan,
-    FailOver,
-    IdleSpans,
-    Partition,
-    PartitionReader,
-    PartitionReaders,
-)
+from coordinator.core.classic.idle_spans import ClassicIdleSpan, FailOver, IdleSpans
 from coordinator.core.classic.member import LATENESS
 from coordinator.core.classic.trace import Trace
 from coordinator.core.events import (
@@ -49,7 +42,8 @@ from coordinator.core.events import (
     MemberLeft,
     StaticMemberReplaced,
 )
-from coordinator.core.ids import NO_TIME
+from coordinator.core.ids import NO_TIME, TopicPartition
+from coordinator.core.payloads import PartitionReader, PayloadReader
 from coordinator.core.records import GroupMetadata, MemberRecord, StopKnownBy
 
 COOPERATIVE = "cooperative"
@@ -77,7 +71,7 @@ class ResumedPartition(NamedTuple):
     large group makes many at once.
     """
 
-    partition: Partition
+    partition: TopicPartition
     idle_span: ClassicIdleSpan
     member_id: str
     has_moved: bool
@@ -95,7 +89,7 @@ class ResumedPartition(NamedTuple):
 
 
 def rejoined(
-    group: ClassicGroup, trace: Trace, member_id: str, now_ms: int, read: PartitionReaders
+    group: ClassicGroup, trace: Trace, member_id: str, now_ms: int, read: PayloadReader
 ) -> None:
     """Note the partitions that a member does not hold any more as it joins again."""
     member = group.members.get(member_id)
@@ -107,7 +101,7 @@ def rejoined(
     told_ms = trace.reported_at_ms.setdefault(member_id, NO_TIME)
     is_unseen = trace.taken_over is not None and member.last_beat_ms == NO_TIME
     has_to_stop = not _is_cooperative(trace) and trace.started.member_id != member_id
-    for partition, idle_span in _held(group, trace, member_id, read.assigned).items():
+    for partition, idle_span in _held(group, trace, member_id, read.partitions).items():
         is_kept = (
             idle_span.known_by is not StopKnownBy.TAKEN_AWAY
             if owned is None
@@ -148,11 +142,11 @@ def gone(
     trace: Trace,
     event: MemberEvicted | MemberLeft,
     now_ms: int,
-    read: PartitionReaders,
+    read: PayloadReader,
 ) -> None:
     """Note the partitions of a member that was removed or has left."""
     earliest_ms, latest_ms, known_by = _end_of(event, trace, now_ms)
-    held = _held(group, trace, event.member_id, read.assigned)
+    held = _held(group, trace, event.member_id, read.partitions)
     drained = _drained(group, trace, held, now_ms) if known_by is StopKnownBy.LEFT else {}
     if isinstance(event, MemberLeft) and event.reason.startswith(NO_PROGRESS):
         known_by = StopKnownBy.GAVE_UP
@@ -168,15 +162,11 @@ def gone(
 
 
 def replaced(
-    group: ClassicGroup,
-    trace: Trace,
-    event: StaticMemberReplaced,
-    now_ms: int,
-    read: PartitionReaders,
+    group: ClassicGroup, trace: Trace, event: StaticMemberReplaced, now_ms: int, read: PayloadReader
 ) -> None:
     """Note that the process of a static member has ended before its successor joined."""
     earliest_ms, latest_ms, known_by = _end_of_silent(event, now_ms)
-    for partition, idle_span in _held(group, trace, event.old_member_id, read.assigned).items():
+    for partition, idle_span in _held(group, trace, event.old_member_id, read.partitions).items():
         if idle_span.is_open:
             idle_span.earliest_ms, idle_span.known_by = earliest_ms, known_by
             _close(group, trace, partition, idle_span, latest_ms)
@@ -185,8 +175,8 @@ def replaced(
 def taken_away(
     group: ClassicGroup,
     now_ms: int,
-    before: Mapping[Partition, tuple[str, str]],
-    after: Container[Partition],
+    before: Mapping[TopicPartition, tuple[str, str]],
+    after: Container[TopicPartition],
 ) -> int:
     """Note and count the partitions that the new assignment takes away from members that go on."""
     taken = 0
@@ -204,7 +194,7 @@ def taken_away(
 
 
 def resumed(
-    group: ClassicGroup, trace: Trace, now_ms: int, after: Mapping[Partition, tuple[str, str]]
+    group: ClassicGroup, trace: Trace, now_ms: int, after: Mapping[TopicPartition, tuple[str, str]]
 ) -> Iterator[ResumedPartition]:
     """End the idle spans of the partitions that the new assignment gives to somebody."""
     idle_spans = group.idle_spans.of if group.idle_spans is not None else {}
@@ -226,9 +216,9 @@ def resumed(
 
 def owners(
     record: GroupMetadata | None, read_assignment: PartitionReader
-) -> dict[Partition, tuple[str, str]] | None:
+) -> dict[TopicPartition, tuple[str, str]] | None:
     """Return each partition's owner: instance id (or member id), and member id."""
-    owners: dict[Partition, tuple[str, str]] = {}
+    owners: dict[TopicPartition, tuple[str, str]] = {}
     for member in record.members if record is not None else ():
         partitions = read_assignment(member.assignment)
         if partitions is None:
@@ -245,7 +235,9 @@ def owner_of(member: MemberRecord) -> tuple[str, str]:
     return member.instance_id or member.member_id, member.member_id
 
 
-def committed_ms(group: ClassicGroup, record: GroupMetadata | None, partition: Partition) -> int:
+def committed_ms(
+    group: ClassicGroup, record: GroupMetadata | None, partition: TopicPartition
+) -> int:
     """Time of the last commit of a partition in its owner's generation; -1 if there is none."""
     stored = group.offsets.get(partition)
     if stored is None or record is None:
@@ -265,7 +257,7 @@ def _rests(group: ClassicGroup) -> IdleSpans:
 
 def _held(
     group: ClassicGroup, trace: Trace, member_id: str, read_assignment: PartitionReader
-) -> dict[Partition, ClassicIdleSpan]:
+) -> dict[TopicPartition, ClassicIdleSpan]:
     """Idle spans of what a member held when the rebalance began, open where it may work."""
     held = trace.held.setdefault(member_id, {})
     stored = trace.stored.pop(member_id, None)
@@ -284,7 +276,7 @@ def _held(
 def _close(
     group: ClassicGroup,
     trace: Trace,
-    partition: Partition,
+    partition: TopicPartition,
     idle_span: ClassicIdleSpan,
     latest_ms: int,
 ) -> None:
@@ -300,8 +292,8 @@ def _close(
 
 
 def _drained(
-    group: ClassicGroup, trace: Trace, held: Iterable[Partition], now_ms: int
-) -> dict[Partition, int]:
+    group: ClassicGroup, trace: Trace, held: Iterable[TopicPartition], now_ms: int
+) -> dict[TopicPartition, int]:
     """Last commits of partitions that a member may have finished with before it left.
 
     A worker that drains ends its partitions one after the other, each with a commit, and leaves
@@ -314,7 +306,7 @@ def _drained(
 
 
 def _gave_up_ms(
-    group: ClassicGroup, trace: Trace, partition: Partition, longest_ms: int, now_ms: int
+    group: ClassicGroup, trace: Trace, partition: TopicPartition, longest_ms: int, now_ms: int
 ) -> int:
     """Last commit of a partition that its owner gave up by itself, else when it was given it."""
     began_ms = _committed_ms(group, trace, partition)
@@ -329,13 +321,13 @@ def _said_ms(trace: Trace, ago_ms: int, now_ms: int) -> int:
     return min(max(now_ms - ago_ms, began_ms), now_ms)
 
 
-def _committed_ms(group: ClassicGroup, trace: Trace, partition: Partition) -> int:
+def _committed_ms(group: ClassicGroup, trace: Trace, partition: TopicPartition) -> int:
     return committed_ms(group, trace.before, partition)
 
 
 def _claimed(
     metadata: bytes, trace: Trace, read_owned: PartitionReader
-) -> Container[Partition] | None:
+) -> Container[TopicPartition] | None:
     """Partitions that a member holds as it joins; None: all of its own."""
     owned = read_owned(metadata)
     if owned is not None:

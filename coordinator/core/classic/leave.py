@@ -14,14 +14,15 @@ from coordinator.core.classic.group import ClassicGroup
 from coordinator.core.classic.identity import check_not_replaced, identify
 from coordinator.core.classic.member import ClassicMember
 from coordinator.core.classic.membership import evict, remove
-from coordinator.core.effects import Effects, JoinKey, MemberKey
+from coordinator.core.effects import JoinKey, MemberKey
 from coordinator.core.errors import ErrorCode, Refused
 from coordinator.core.events import EvictionCause, MemberLeft, RebalanceCause
 from coordinator.core.replies import LeaveReply, LeaveResult
 from coordinator.core.requests import LeaveGroup, LeavingMember
+from coordinator.core.step import Step
 
 
-def leave_group(group: ClassicGroup, command: LeaveGroup, now_ms: int, out: Effects) -> None:
+def leave_group(group: ClassicGroup, command: LeaveGroup, step: Step) -> None:
     """Remove members, in the order of the request.
 
     Raises:
@@ -38,7 +39,7 @@ def leave_group(group: ClassicGroup, command: LeaveGroup, now_ms: int, out: Effe
     for leaving in command.members:
         try:
             by_operator = command.by_operator or not leaving.member_id
-            member = _leave(group, leaving, by_operator, out)
+            member = _leave(group, leaving, by_operator, step)
             error = ErrorCode.NONE
             if member is not None and first_to_leave is None:
                 first_to_leave, reason = member, leaving.reason
@@ -47,14 +48,14 @@ def leave_group(group: ClassicGroup, command: LeaveGroup, now_ms: int, out: Effe
         except Refused as refused:
             error = refused.error
         results.append(LeaveResult(leaving.member_id, leaving.instance_id, error))
-    out.reply(command.call_id, LeaveReply(members=tuple(results)))
+    step.out.reply(command.call_id, LeaveReply(members=tuple(results)))
     if first_to_leave is not None:
-        rebalance.request(group, cause, now_ms, out, member=first_to_leave, reason=reason)
+        rebalance.request(group, cause, step, member=first_to_leave, reason=reason)
     else:
-        out.check(JoinKey(group.group_id))
+        step.out.check(JoinKey(group.group_id))
 
 
-def leave_no_group(command: LeaveGroup, out: Effects) -> None:
+def leave_no_group(_: None, command: LeaveGroup, step: Step) -> None:
     """Answer for a group that does not exist: UNKNOWN_MEMBER_ID for each member.
 
     Raises:
@@ -64,26 +65,26 @@ def leave_no_group(command: LeaveGroup, out: Effects) -> None:
         raise Refused(ErrorCode.GROUP_ID_NOT_FOUND)
     error = ErrorCode.UNKNOWN_MEMBER_ID
     results = tuple(LeaveResult(m.member_id, m.instance_id, error) for m in command.members)
-    out.reply(command.call_id, LeaveReply(members=results))
+    step.out.reply(command.call_id, LeaveReply(members=results))
 
 
 def _leave(
-    group: ClassicGroup, leaving: LeavingMember, by_operator: bool, out: Effects
+    group: ClassicGroup, leaving: LeavingMember, by_operator: bool, step: Step
 ) -> ClassicMember | None:
     """Remove one member and return it; None if it was only a pending id. Raises `Refused`."""
     member_id = leaving.member_id
     if member_id and member_id in group.pending_member_ids:
         group.pending_member_ids.pop(member_id, None)
-        out.check(MemberKey(group.group_id, member_id))
+        step.out.check(MemberKey(group.group_id, member_id))
         return None
     if not member_id and leaving.instance_id is not None:
         member_id = group.static_members.get(leaving.instance_id, "")
     member = identify(group, member_id, leaving.instance_id)
     if by_operator:
-        evict(group, member, EvictionCause.ADMIN, out)
+        evict(group, member, EvictionCause.ADMIN, step)
         return member
-    remove(group, member, out)
-    out.note(
+    remove(group, member, step)
+    step.out.note(
         MemberLeft(
             group.group_id,
             member.member_id,

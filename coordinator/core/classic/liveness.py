@@ -22,7 +22,7 @@ from coordinator.core.classic.identity import check_generation, identify
 from coordinator.core.classic.member import SILENCE_MIN_MS, ClassicMember
 from coordinator.core.classic.membership import evict, note_seen, reset_session
 from coordinator.core.commands import CallCancelled, SessionExpired
-from coordinator.core.effects import DeferHeartbeat, Effects, JoinKey
+from coordinator.core.effects import DeferHeartbeat, JoinKey
 from coordinator.core.errors import ErrorCode, advice
 from coordinator.core.events import EvictionCause, RebalanceCause
 from coordinator.core.group import GroupState
@@ -30,6 +30,7 @@ from coordinator.core.ids import NO_TIME
 from coordinator.core.pauses import Pause, paused_since
 from coordinator.core.replies import HeartbeatReply
 from coordinator.core.requests import Heartbeat
+from coordinator.core.step import Step
 
 _ALIVE = HeartbeatReply()
 _REBALANCE = HeartbeatReply(
@@ -37,7 +38,7 @@ _REBALANCE = HeartbeatReply(
 )
 
 
-def heartbeat(group: ClassicGroup, command: Heartbeat, now_ms: int, out: Effects) -> None:
+def heartbeat(group: ClassicGroup, command: Heartbeat, step: Step) -> None:
     """Extend the session, and answer whether a rebalance is in progress.
 
     Raises:
@@ -47,13 +48,13 @@ def heartbeat(group: ClassicGroup, command: Heartbeat, now_ms: int, out: Effects
     admission.check_alive(group)
     member = identify(group, command.member_id, command.instance_id)
     check_generation(group, command.generation)
-    note_seen(group, member, now_ms, out, beats=True)
-    member.beat(now_ms)
-    reset_session(group, member, now_ms, out)
+    note_seen(group, member, step, beats=True)
+    member.beat(step.now_ms)
+    reset_session(group, member, step)
     preparing = group.state is GroupState.PREPARING_REBALANCE
     if preparing and group.trace is not None:
-        group.trace.reported_at_ms.setdefault(member.member_id, now_ms)
-    out.reply(command.call_id, _REBALANCE if preparing else _ALIVE)
+        group.trace.reported_at_ms.setdefault(member.member_id, step.now_ms)
+    step.out.reply(command.call_id, _REBALANCE if preparing else _ALIVE)
 
 
 def beat(
@@ -92,40 +93,30 @@ def is_alive(member: ClassicMember, deadline_ms: int, pauses: Sequence[Pause] = 
     return _session_end_ms(member, pauses) > deadline_ms
 
 
-def expire_session(
-    group: ClassicGroup,
-    command: SessionExpired,
-    now_ms: int,
-    out: Effects,
-    pauses: Sequence[Pause] = (),
-) -> None:
-    """Handle a passed deadline: drop a pending id, evict a silent member, or arm it again.
-
-    Args:
-        pauses: intervals in which the node did not process heartbeats.
-    """
+def expire_session(group: ClassicGroup, command: SessionExpired, step: Step) -> None:
+    """Handle a passed deadline: drop a pending id, evict a silent member, or arm it again."""
     member_id = command.member_id
     if member_id in group.pending_member_ids:
         group.pending_member_ids.pop(member_id, None)
-        out.check(JoinKey(group.group_id))
+        step.out.check(JoinKey(group.group_id))
         return
     member = group.members.get(member_id)
     if member is None:
         return
-    if is_alive(member, command.deadline_ms, pauses):
+    if is_alive(member, command.deadline_ms, step.pauses):
         if member.parked_join is None and member.parked_sync is None:
             # It was heard since the deadline was set, or the node paused: arm a later one.
-            deadline_ms = _session_end_ms(member, pauses)
-            out.defer(DeferHeartbeat(group.group_id, member_id, deadline_ms))
+            deadline_ms = _session_end_ms(member, step.pauses)
+            step.out.defer(DeferHeartbeat(group.group_id, member_id, deadline_ms))
         return
     new = member.is_new and member.parked_join is not None
     cause = EvictionCause.NEW_MEMBER_TIMED_OUT if new else EvictionCause.SESSION_EXPIRED
-    evict(group, member, cause, out)
-    rebalance.request(group, RebalanceCause.SESSION_EXPIRED, now_ms, out, member=member)
+    evict(group, member, cause, step)
+    rebalance.request(group, RebalanceCause.SESSION_EXPIRED, step, member=member)
 
 
 def cancel_call(
-    group: ClassicGroup, member: ClassicMember, command: CallCancelled, now_ms: int, out: Effects
+    group: ClassicGroup, member: ClassicMember, command: CallCancelled, step: Step
 ) -> None:
     """Remove a parked call whose client has disconnected, without an answer.
 
@@ -136,14 +127,14 @@ def cancel_call(
     """
     if member.parked_sync == command.call_id:
         group.unpark_sync(member)
-        reset_session(group, member, now_ms, out)
+        reset_session(group, member, step)
         return
     group.unpark_join(member)
     if member.is_new:
-        evict(group, member, EvictionCause.CALL_CANCELLED, out)
-        rebalance.request(group, RebalanceCause.CALL_CANCELLED, now_ms, out, member=member)
-    elif member.session_began_ms + member.session_timeout_ms <= now_ms:
-        reset_session(group, member, now_ms, out)
+        evict(group, member, EvictionCause.CALL_CANCELLED, step)
+        rebalance.request(group, RebalanceCause.CALL_CANCELLED, step, member=member)
+    elif member.session_began_ms + member.session_timeout_ms <= step.now_ms:
+        reset_session(group, member, step)
 
 
 def _session_end_ms(member: ClassicMember, pauses: Sequence[Pause]) -> int:

@@ -4,69 +4,63 @@ from __future__ import annotations
 
 from coordinator.core.classic.group import ClassicGroup
 from coordinator.core.classic.member import ClassicMember
-from coordinator.core.effects import DeferHeartbeat, Effects, MemberKey
+from coordinator.core.effects import DeferHeartbeat, MemberKey
 from coordinator.core.errors import ErrorCode, advice
-from coordinator.core.events import (
-    EvictionCause,
-    MemberEvicted,
-    MemberJoined,
-    MemberSeenAgain,
-)
+from coordinator.core.events import EvictionCause, MemberEvicted, MemberJoined, MemberSeenAgain
 from coordinator.core.group import GroupState
 from coordinator.core.ids import NO_TIME
 from coordinator.core.replies import JoinReply, SyncReply
+from coordinator.core.step import Step
 
 
-def note_seen(
-    group: ClassicGroup, member: ClassicMember, now_ms: int, out: Effects, *, beats: bool
-) -> None:
+def note_seen(group: ClassicGroup, member: ClassicMember, step: Step, *, beats: bool) -> None:
     """Tell of a heartbeat or commit after a silence: the first one since this node took the group
     over and the second heartbeat, or one that is late."""
     taken_over = group.taken_over
     is_first = member.last_seen_ms == NO_TIME
     is_later = beats and member.last_beat_ms != NO_TIME
     if taken_over is not None and (is_first or (is_later and member.member_id in taken_over.seen)):
-        out.note(MemberSeenAgain(group.group_id, member.member_id))
-    elif group.state is GroupState.STABLE and member.is_back_late(now_ms):
-        out.note(MemberSeenAgain(group.group_id, member.member_id, *member.last_sign()))
+        step.out.note(MemberSeenAgain(group.group_id, member.member_id))
+    elif group.state is GroupState.STABLE and member.is_back_late(step.now_ms):
+        step.out.note(MemberSeenAgain(group.group_id, member.member_id, *member.last_sign()))
 
 
-def reset_session(group: ClassicGroup, member: ClassicMember, now_ms: int, out: Effects) -> None:
+def reset_session(group: ClassicGroup, member: ClassicMember, step: Step) -> None:
     """Extend the session of a member that was heard to one session timeout from now."""
-    member.last_call_ms = now_ms
-    _defer_session(group, member, now_ms, out)
+    member.last_call_ms = step.now_ms
+    _defer_session(group, member, step)
 
 
-def excuse(group: ClassicGroup, member: ClassicMember, now_ms: int, out: Effects) -> None:
+def excuse(group: ClassicGroup, member: ClassicMember, step: Step) -> None:
     """Extend the session of a member that was not heard to one session timeout from now."""
-    member.excused_ms = now_ms
-    _defer_session(group, member, now_ms, out)
+    member.excused_ms = step.now_ms
+    _defer_session(group, member, step)
 
 
-def _defer_session(group: ClassicGroup, member: ClassicMember, now_ms: int, out: Effects) -> None:
-    deadline_ms = now_ms + member.session_timeout_ms
-    out.defer(DeferHeartbeat(group.group_id, member.member_id, deadline_ms))
+def _defer_session(group: ClassicGroup, member: ClassicMember, step: Step) -> None:
+    deadline_ms = step.now_ms + member.session_timeout_ms
+    step.out.defer(DeferHeartbeat(group.group_id, member.member_id, deadline_ms))
 
 
 def fail_join(
-    group: ClassicGroup, member: ClassicMember, error: ErrorCode, out: Effects, *, member_id: str
+    group: ClassicGroup, member: ClassicMember, error: ErrorCode, step: Step, *, member_id: str
 ) -> None:
     """Answer the member's parked JoinGroup, if there is one, with an error."""
     call_id = group.unpark_join(member)
     if call_id is not None:
-        out.reply(call_id, JoinReply(error, advice(error), member_id=member_id))
+        step.out.reply(call_id, JoinReply(error, advice(error), member_id=member_id))
 
 
-def fail_sync(group: ClassicGroup, member: ClassicMember, error: ErrorCode, out: Effects) -> None:
+def fail_sync(group: ClassicGroup, member: ClassicMember, error: ErrorCode, step: Step) -> None:
     """Answer the member's parked SyncGroup, if there is one, with an error."""
     call_id = group.unpark_sync(member)
     if call_id is not None:
-        out.reply(call_id, SyncReply(error, advice(error)))
+        step.out.reply(call_id, SyncReply(error, advice(error)))
 
 
-def note_joined(group: ClassicGroup, member: ClassicMember, out: Effects) -> None:
+def note_joined(group: ClassicGroup, member: ClassicMember, step: Step) -> None:
     """Emit the event that a member has joined or re-joined."""
-    out.note(
+    step.out.note(
         MemberJoined(
             group.group_id,
             member.member_id,
@@ -78,26 +72,26 @@ def note_joined(group: ClassicGroup, member: ClassicMember, out: Effects) -> Non
     )
 
 
-def give_up(group: ClassicGroup, error: ErrorCode, out: Effects) -> None:
+def give_up(group: ClassicGroup, error: ErrorCode, step: Step) -> None:
     """Answer every parked call of an unloaded group with `error`."""
     for member in group.members.values():
-        fail_join(group, member, error, out, member_id=member.member_id)
-        fail_sync(group, member, error, out)
+        fail_join(group, member, error, step, member_id=member.member_id)
+        fail_sync(group, member, error, step)
     group.state = GroupState.DEAD
 
 
-def remove(group: ClassicGroup, member: ClassicMember, out: Effects) -> None:
+def remove(group: ClassicGroup, member: ClassicMember, step: Step) -> None:
     """Remove a member and its deadline; its parked calls get UNKNOWN_MEMBER_ID."""
-    fail_join(group, member, ErrorCode.UNKNOWN_MEMBER_ID, out, member_id="")
-    fail_sync(group, member, ErrorCode.UNKNOWN_MEMBER_ID, out)
+    fail_join(group, member, ErrorCode.UNKNOWN_MEMBER_ID, step, member_id="")
+    fail_sync(group, member, ErrorCode.UNKNOWN_MEMBER_ID, step)
     group.remove_member(member.member_id)
-    out.check(MemberKey(group.group_id, member.member_id))
+    step.out.check(MemberKey(group.group_id, member.member_id))
 
 
-def evict(group: ClassicGroup, member: ClassicMember, cause: EvictionCause, out: Effects) -> None:
+def evict(group: ClassicGroup, member: ClassicMember, cause: EvictionCause, step: Step) -> None:
     """Remove a member that did not leave by itself, and emit the cause."""
-    remove(group, member, out)
-    out.note(
+    remove(group, member, step)
+    step.out.note(
         MemberEvicted(
             group.group_id,
             member.member_id,

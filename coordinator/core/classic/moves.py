@@ -12,10 +12,11 @@ from typing import NamedTuple
 
 from coordinator.core.classic import last_work
 from coordinator.core.classic.group import ClassicGroup
-from coordinator.core.classic.idle_spans import ClassicIdleSpan, Partition, PartitionReaders
+from coordinator.core.classic.idle_spans import ClassicIdleSpan
 from coordinator.core.classic.last_work import ResumedPartition
 from coordinator.core.classic.trace import Trace
-from coordinator.core.ids import NO_TIME
+from coordinator.core.ids import NO_TIME, TopicPartition
+from coordinator.core.payloads import PayloadReader
 from coordinator.core.records import PartitionMove, PartitionRange, StopKnownBy
 
 NO_COUNT = -1
@@ -44,13 +45,13 @@ class Cost:
 
 UNKNOWN = Cost()
 
-_Owners = dict[Partition, tuple[str, str]]
+_Owners = dict[TopicPartition, tuple[str, str]]
 
 
-def cost_of(group: ClassicGroup, trace: Trace, now_ms: int, read: PartitionReaders) -> Cost:
+def cost_of(group: ClassicGroup, trace: Trace, now_ms: int, read: PayloadReader) -> Cost:
     """Compare the owners before a completed rebalance with those after it, and end idle spans."""
-    before = last_work.owners(trace.before, read.assigned)
-    after = last_work.owners(group.committed if group.members else None, read.assigned)
+    before = last_work.owners(trace.before, read.partitions)
+    after = last_work.owners(group.committed if group.members else None, read.partitions)
     if before is None or after is None:
         group.idle_spans = None
         return UNKNOWN

@@ -7,16 +7,13 @@ from coordinator.core.classic.group import ClassicGroup
 from coordinator.core.classic.identity import check_generation, check_not_replaced, identify
 from coordinator.core.classic.member import ClassicMember
 from coordinator.core.classic.membership import note_seen, reset_session
-from coordinator.core.config import GroupConfig
-from coordinator.core.effects import Effects
 from coordinator.core.errors import ErrorCode, Refused
 from coordinator.core.group import GroupState
 from coordinator.core.requests import CommitOffsets, ReportLogEnds
+from coordinator.core.step import Step
 
 
-def commit_offsets(
-    group: ClassicGroup, command: CommitOffsets, now_ms: int, out: Effects, *, config: GroupConfig
-) -> None:
+def commit_offsets(group: ClassicGroup, command: CommitOffsets, step: Step) -> None:
     """Write offsets, and answer when they are durable.
 
     Raises:
@@ -24,13 +21,13 @@ def commit_offsets(
         MustWait: a write in flight decides the compared offset, or whether the caller is fenced.
     """
     member = _check_committer(group, command)
-    offsets.check_commit(group, command, config)
+    offsets.check_commit(group, command, step.config)
     if member is not None:
-        note_seen(group, member, now_ms, out, beats=False)
+        note_seen(group, member, step, beats=False)
         if group.taken_over is not None:
-            group.taken_over.note_waits(command.partitions, now_ms)
-        reset_session(group, member, now_ms, out)
-    offsets.commit(group, command, now_ms, out, config)
+            group.taken_over.note_waits(command.partitions, step.now_ms)
+        reset_session(group, member, step)
+    offsets.commit(group, command, step)
 
 
 def _check_committer(group: ClassicGroup, command: CommitOffsets) -> ClassicMember | None:
@@ -60,7 +57,7 @@ def _check_committer(group: ClassicGroup, command: CommitOffsets) -> ClassicMemb
     return member
 
 
-def report_log_ends(group: ClassicGroup, command: ReportLogEnds, now_ms: int, out: Effects) -> None:
+def report_log_ends(group: ClassicGroup, command: ReportLogEnds, step: Step) -> None:
     """Store reported log ends.
 
     Raises:
@@ -69,4 +66,4 @@ def report_log_ends(group: ClassicGroup, command: ReportLogEnds, now_ms: int, ou
     admission.check_alive(group)
     identify(group, command.member_id, command.instance_id)
     check_generation(group, command.generation)
-    log_ends.take_in(group, command, now_ms, out)
+    log_ends.take_in(group, command, step)

@@ -24,18 +24,10 @@ from coordinator.core.classic import protocols
 from coordinator.core.classic.group import ClassicGroup
 from coordinator.core.classic.member import ClassicMember
 from coordinator.core.classic.membership import evict, excuse, fail_sync, reset_session
-from coordinator.core.classic.subscriptions import TopicReader, subscribed_topics
+from coordinator.core.classic.subscriptions import subscribed_topics
 from coordinator.core.classic.takeover import take_over_early
 from coordinator.core.commands import CompleteJoinPhase, InitialDelayElapsed, SyncPhaseExpired
-from coordinator.core.config import GroupConfig
-from coordinator.core.effects import (
-    DeferInitialJoin,
-    DeferJoin,
-    DeferSync,
-    Effects,
-    JoinKey,
-    SyncKey,
-)
+from coordinator.core.effects import DeferInitialJoin, DeferJoin, DeferSync, JoinKey, SyncKey
 from coordinator.core.errors import ErrorCode
 from coordinator.core.events import (
     EvictionCause,
@@ -48,58 +40,54 @@ from coordinator.core.group import GroupState
 from coordinator.core.ids import CallId
 from coordinator.core.records import GenerationFloor
 from coordinator.core.replies import JoinedMember, JoinReply
+from coordinator.core.step import Step
 from coordinator.core.written import Unawaited
 
 
 def request(
     group: ClassicGroup,
     cause: RebalanceCause,
-    now_ms: int,
-    out: Effects,
+    step: Step,
     *,
     member: ClassicMember,
     reason: str = "",
-    config: GroupConfig | None = None,
 ) -> None:
     """Start a join phase, or check whether the running one is complete.
 
     Args:
         member: the member that caused it.
-        config: needed where the group may be Empty.
     """
     if group.state is GroupState.PREPARING_REBALANCE:
-        out.check(JoinKey(group.group_id))
+        step.out.check(JoinKey(group.group_id))
     else:
-        prepare(group, cause, now_ms, out, member=member, reason=reason, config=config)
+        prepare(group, cause, step, member=member, reason=reason)
 
 
 def prepare(
     group: ClassicGroup,
     cause: RebalanceCause,
-    now_ms: int,
-    out: Effects,
+    step: Step,
     *,
     member: ClassicMember | None = None,
     reason: str = "",
-    config: GroupConfig | None = None,
 ) -> None:
     """Leave the generation and gather members for the next one.
 
     Raises:
         InvariantViolated: the group is in PREPARING_REBALANCE or DEAD.
     """
-    take_over_early(group, now_ms, out)
+    take_over_early(group, step)
     was_empty = group.state is GroupState.EMPTY
     if group.state is GroupState.AWAITING_SYNC:
         for waiting in group.members.values():
             waiting.assignment = b""  # From an earlier generation: this one has none yet.
             if waiting.parked_sync is not None:
-                fail_sync(group, waiting, ErrorCode.REBALANCE_IN_PROGRESS, out)
-                reset_session(group, waiting, now_ms, out)
+                fail_sync(group, waiting, ErrorCode.REBALANCE_IN_PROGRESS, step)
+                reset_session(group, waiting, step)
     group.awaited_syncs.clear()
-    group.transition_to(GroupState.PREPARING_REBALANCE, now_ms)
-    out.check(SyncKey(group.group_id))
-    out.note(
+    group.transition_to(GroupState.PREPARING_REBALANCE, step.now_ms)
+    step.out.check(SyncKey(group.group_id))
+    step.out.note(
         RebalanceStarted(
             group.group_id,
             cause,
@@ -111,37 +99,27 @@ def prepare(
         )
     )
     if was_empty:
-        assert config is not None, "the initial delay is a setting"
-        delay_ms = config.group_initial_rebalance_delay_ms
+        delay_ms = step.config.group_initial_rebalance_delay_ms
         group.initial_join = True
         group.subscribed_topics = None  # Unknown until the phase has ended.
         group.new_member_added = False
-        _defer_initial_join(
-            group, delay_ms, max(group.rebalance_timeout_ms - delay_ms, 0), now_ms, out
-        )
+        _defer_initial_join(group, delay_ms, max(group.rebalance_timeout_ms - delay_ms, 0), step)
     else:
         group.initial_join = False
-        _defer_join(group, now_ms, out)
+        _defer_join(group, step)
 
 
-def extend_initial_delay(
-    group: ClassicGroup,
-    command: InitialDelayElapsed,
-    now_ms: int,
-    out: Effects,
-    config: GroupConfig,
-    read_topics: TopicReader,
-) -> None:
+def extend_initial_delay(group: ClassicGroup, command: InitialDelayElapsed, step: Step) -> None:
     """Wait on while members keep coming, up to the first member's rebalance timeout."""
     if not group.initial_join or not _is_in_phase(group, command.generation):
         return
     if group.new_member_added and command.remaining_ms > 0:
         group.new_member_added = False
-        delay_ms = min(config.group_initial_rebalance_delay_ms, command.remaining_ms)
+        delay_ms = min(step.config.group_initial_rebalance_delay_ms, command.remaining_ms)
         remaining_ms = max(command.remaining_ms - command.delay_ms, 0)
-        _defer_initial_join(group, delay_ms, remaining_ms, now_ms, out)
+        _defer_initial_join(group, delay_ms, remaining_ms, step)
     else:
-        _complete(group, now_ms, out, read_topics)
+        _complete(group, step)
 
 
 def join_phase_is_complete(group: ClassicGroup) -> bool:
@@ -153,16 +131,10 @@ def join_phase_is_complete(group: ClassicGroup) -> bool:
     )
 
 
-def complete_join_phase(
-    group: ClassicGroup,
-    command: CompleteJoinPhase,
-    now_ms: int,
-    out: Effects,
-    read_topics: TopicReader,
-) -> None:
+def complete_join_phase(group: ClassicGroup, command: CompleteJoinPhase, step: Step) -> None:
     """Close an ordinary join phase, unless the group has moved on."""
     if _is_in_phase(group, command.generation):
-        _complete(group, now_ms, out, read_topics)
+        _complete(group, step)
 
 
 def sync_phase_is_complete(group: ClassicGroup, generation: int) -> bool:
@@ -174,9 +146,7 @@ def sync_phase_is_complete(group: ClassicGroup, generation: int) -> bool:
     )
 
 
-def expire_sync_phase(
-    group: ClassicGroup, command: SyncPhaseExpired, now_ms: int, out: Effects
-) -> None:
+def expire_sync_phase(group: ClassicGroup, command: SyncPhaseExpired, step: Step) -> None:
     """Remove the members that never fetched their assignment, and rebalance without them.
 
     Source: KAFKA-10134; Kafka `GroupCoordinator.onExpirePendingSync`.
@@ -185,8 +155,8 @@ def expire_sync_phase(
         return
     silent = [member for id_, member in group.members.items() if id_ in group.awaited_syncs]
     for member in silent:
-        evict(group, member, EvictionCause.SYNC_TIMED_OUT, out)
-    request(group, RebalanceCause.SYNC_TIMED_OUT, now_ms, out, member=silent[0])
+        evict(group, member, EvictionCause.SYNC_TIMED_OUT, step)
+    request(group, RebalanceCause.SYNC_TIMED_OUT, step, member=silent[0])
 
 
 def join_reply(group: ClassicGroup, member: ClassicMember) -> JoinReply:
@@ -196,11 +166,11 @@ def join_reply(group: ClassicGroup, member: ClassicMember) -> JoinReply:
 
 
 def repeat_join_reply(
-    group: ClassicGroup, member: ClassicMember, call_id: CallId, out: Effects
+    group: ClassicGroup, member: ClassicMember, call_id: CallId, step: Step
 ) -> None:
     """Answer a JoinGroup of the current generation again: the first answer may have been lost."""
-    _promise_generation(group, out)
-    _answer_join(group, call_id, join_reply(group, member), out)
+    _promise_generation(group, step)
+    _answer_join(group, call_id, join_reply(group, member), step)
 
 
 # --- Inside ---------------------------------------------------------------------------------
@@ -210,7 +180,7 @@ def _is_in_phase(group: ClassicGroup, generation: int) -> bool:
     return group.state is GroupState.PREPARING_REBALANCE and group.generation == generation
 
 
-def _complete(group: ClassicGroup, now_ms: int, out: Effects, read_topics: TopicReader) -> None:
+def _complete(group: ClassicGroup, step: Step) -> None:
     """Close the join phase and start the next generation.
 
     Dynamic members that did not join are dropped; every parked join gets one reply,
@@ -219,38 +189,36 @@ def _complete(group: ClassicGroup, now_ms: int, out: Effects, read_topics: Topic
     """
     for member in list(group.members.values()):
         if member.parked_join is None and not member.is_static:
-            evict(group, member, EvictionCause.JOIN_TIMED_OUT, out)
+            evict(group, member, EvictionCause.JOIN_TIMED_OUT, step)
     if group.members and not group.elect_joined_leader():
         group.initial_join = False
-        _defer_join(group, now_ms, out)
+        _defer_join(group, step)
         return
     group.initial_join = False
     group.new_member_added = False
     group.awaited_syncs.clear()
     group.generation = max(group.generation, group.generation_floor) + 1
     if group.members:
-        _start_generation(group, now_ms, out, read_topics)
+        _start_generation(group, step)
     else:
-        _become_empty(group, now_ms, out)
+        _become_empty(group, step)
 
 
-def _become_empty(group: ClassicGroup, now_ms: int, out: Effects) -> None:
+def _become_empty(group: ClassicGroup, step: Step) -> None:
     group.protocol_name = None
     group.subscribed_topics = frozenset()
-    group.transition_to(GroupState.EMPTY, now_ms)
-    out.persist([group.metadata(now_ms)], Unawaited(group.group_id))
-    out.note(JoinPhaseCompleted(group.group_id, group.generation, 0, "", ""))
-    out.note(RebalanceCompleted(group.group_id, group.generation, 0))
+    group.transition_to(GroupState.EMPTY, step.now_ms)
+    step.out.persist([group.metadata(step.now_ms)], Unawaited(group.group_id))
+    step.out.note(JoinPhaseCompleted(group.group_id, group.generation, 0, "", ""))
+    step.out.note(RebalanceCompleted(group.group_id, group.generation, 0))
 
 
-def _start_generation(
-    group: ClassicGroup, now_ms: int, out: Effects, read_topics: TopicReader
-) -> None:
+def _start_generation(group: ClassicGroup, step: Step) -> None:
     group.protocol_name = protocols.select(group)
-    group.subscribed_topics = subscribed_topics(group, read_topics)
-    group.transition_to(GroupState.AWAITING_SYNC, now_ms)
+    group.subscribed_topics = subscribed_topics(group, step.payloads.topics)
+    group.transition_to(GroupState.AWAITING_SYNC, step.now_ms)
     assert group.leader_id is not None
-    out.note(
+    step.out.note(
         JoinPhaseCompleted(
             group.group_id,
             group.generation,
@@ -259,19 +227,21 @@ def _start_generation(
             group.protocol_name,
         )
     )
-    _promise_generation(group, out)
+    _promise_generation(group, step)
     members = _member_list(group)
     for member in group.members.values():
         member.is_new = False
         group.awaited_syncs[member.member_id] = None
         call_id = group.unpark_join(member)
         if call_id is None:  # Static, and has not joined again.
-            excuse(group, member, now_ms, out)
+            excuse(group, member, step)
             continue
-        _answer_join(group, call_id, _join_reply(group, member, members), out)
-        member.begin_to_beat(now_ms)
-        reset_session(group, member, now_ms, out)
-    out.defer(DeferSync(group.group_id, group.generation, now_ms + group.rebalance_timeout_ms))
+        _answer_join(group, call_id, _join_reply(group, member, members), step)
+        member.begin_to_beat(step.now_ms)
+        reset_session(group, member, step)
+    step.out.defer(
+        DeferSync(group.group_id, group.generation, step.now_ms + group.rebalance_timeout_ms)
+    )
 
 
 def _is_promised(group: ClassicGroup) -> bool:
@@ -279,18 +249,18 @@ def _is_promised(group: ClassicGroup) -> bool:
     return group.generation <= group.durable_generation + 1
 
 
-def _promise_generation(group: ClassicGroup, out: Effects) -> None:
+def _promise_generation(group: ClassicGroup, step: Step) -> None:
     """Write a `GenerationFloor` if the log does not cover the generation: see decision 0001."""
     if not _is_promised(group):
         floor = GenerationFloor(group.group_id, group.generation - 1)
-        out.persist([floor], Unawaited(group.group_id))
+        step.out.persist([floor], Unawaited(group.group_id))
 
 
-def _answer_join(group: ClassicGroup, call_id: CallId, reply: JoinReply, out: Effects) -> None:
+def _answer_join(group: ClassicGroup, call_id: CallId, reply: JoinReply, step: Step) -> None:
     if _is_promised(group):
-        out.reply(call_id, reply)
+        step.out.reply(call_id, reply)
     else:
-        out.join_when_durable(call_id, reply)
+        step.out.join_when_durable(call_id, reply)
 
 
 def _join_reply(
@@ -316,16 +286,14 @@ def _member_list(group: ClassicGroup) -> tuple[JoinedMember, ...]:
     )
 
 
-def _defer_join(group: ClassicGroup, now_ms: int, out: Effects) -> None:
-    deadline_ms = now_ms + group.rebalance_timeout_ms
-    out.defer(DeferJoin(group.group_id, group.generation, deadline_ms))
+def _defer_join(group: ClassicGroup, step: Step) -> None:
+    deadline_ms = step.now_ms + group.rebalance_timeout_ms
+    step.out.defer(DeferJoin(group.group_id, group.generation, deadline_ms))
 
 
-def _defer_initial_join(
-    group: ClassicGroup, delay_ms: int, remaining_ms: int, now_ms: int, out: Effects
-) -> None:
-    out.defer(
+def _defer_initial_join(group: ClassicGroup, delay_ms: int, remaining_ms: int, step: Step) -> None:
+    step.out.defer(
         DeferInitialJoin(
-            group.group_id, group.generation, delay_ms, remaining_ms, now_ms + delay_ms
+            group.group_id, group.generation, delay_ms, remaining_ms, step.now_ms + delay_ms
         )
     )

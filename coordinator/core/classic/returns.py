@@ -20,13 +20,7 @@ from dataclasses import replace as with_changes
 
 from coordinator.core.classic import last_work, moves
 from coordinator.core.classic.group import ClassicGroup
-from coordinator.core.classic.idle_spans import (
-    ClassicIdleSpan,
-    FailOver,
-    IdleSpans,
-    Partition,
-    PartitionReaders,
-)
+from coordinator.core.classic.idle_spans import ClassicIdleSpan, FailOver, IdleSpans
 from coordinator.core.classic.moves import Cost
 from coordinator.core.classic.trace import Trace
 from coordinator.core.events import (
@@ -37,7 +31,8 @@ from coordinator.core.events import (
     StaticMemberReplaced,
 )
 from coordinator.core.group import GroupState
-from coordinator.core.ids import NO_TIME
+from coordinator.core.ids import NO_TIME, TopicPartition
+from coordinator.core.payloads import PayloadReader
 from coordinator.core.records import SEEN_AGAIN, GroupMetadata, MemberRecord, StopKnownBy
 
 OUTAGE_MIN_MS = 5_000
@@ -49,7 +44,7 @@ SILENCES_MAX, SILENCES_MS = 8, 10_000
 
 
 def replaced(
-    group: ClassicGroup, event: StaticMemberReplaced, now_ms: int, read: PartitionReaders
+    group: ClassicGroup, event: StaticMemberReplaced, now_ms: int, read: PayloadReader
 ) -> None:
     """Note that the partitions of the process that was replaced rest."""
     stored = _stored(group, event.new_member_id)
@@ -69,7 +64,7 @@ def replaced(
 
 
 def resumed(
-    group: ClassicGroup, event: MemberSynced, now_ms: int, read: PartitionReaders
+    group: ClassicGroup, event: MemberSynced, now_ms: int, read: PayloadReader
 ) -> tuple[Trace, Cost] | None:
     """End the idle spans of a static member that has its assignment; None: it had none."""
     stored = _stored(group, event.member_id) if group.idle_spans is not None else None
@@ -79,7 +74,7 @@ def resumed(
     held = with_changes(record, members=(member,))
     trace = _trace(group, event.member_id, held, now_ms)
     trace.synced[event.member_id] = now_ms
-    after = last_work.owners(held, read.assigned)
+    after = last_work.owners(held, read.partitions)
     cost = moves.cost_of_return(group, trace, now_ms, after or {})
     if not cost.unowned_partitions:
         return None
@@ -89,7 +84,7 @@ def resumed(
 
 
 def seen_again(
-    group: ClassicGroup, event: MemberSeenAgain, now_ms: int, read: PartitionReaders
+    group: ClassicGroup, event: MemberSeenAgain, now_ms: int, read: PayloadReader
 ) -> tuple[Trace, Cost] | None:
     """End an outage with its last member that is heard again; None: it goes on, or is none.
 
@@ -132,7 +127,7 @@ def end_outage(group: ClassicGroup, now_ms: int) -> tuple[Trace, Cost] | None:
 
 
 def silent(
-    group: ClassicGroup, event: MemberSeenAgain, now_ms: int, read: PartitionReaders
+    group: ClassicGroup, event: MemberSeenAgain, now_ms: int, read: PayloadReader
 ) -> tuple[Trace, Cost] | None:
     """End the silence of a member; None: it committed nothing before, or many were silent."""
     record, silences = group.committed, group.journal[-SILENCES_MAX:]
@@ -161,7 +156,10 @@ def silent(
 
 
 def _cost_of(
-    group: ClassicGroup, trace: Trace, now_ms: int, idle_spans: Mapping[Partition, ClassicIdleSpan]
+    group: ClassicGroup,
+    trace: Trace,
+    now_ms: int,
+    idle_spans: Mapping[TopicPartition, ClassicIdleSpan],
 ) -> Cost:
     """End idle spans whose owners go on, beside those that a cooperative rebalance has left."""
     group.idle_spans = group.idle_spans or IdleSpans()
@@ -178,7 +176,7 @@ def _note_outage(
     taken_over: FailOver,
     record: MemberRecord,
     now_ms: int,
-    read: PartitionReaders,
+    read: PayloadReader,
 ) -> None:
     """Note what a member could not commit while the group had no coordinator."""
     idle_spans, kind = taken_over.idle_spans, StopKnownBy.NO_COORDINATOR
@@ -189,16 +187,12 @@ def _note_outage(
 
 
 def _committed(
-    group: ClassicGroup,
-    record: MemberRecord,
-    seen_ms: int,
-    kind: StopKnownBy,
-    read: PartitionReaders,
-) -> Iterator[tuple[Partition, ClassicIdleSpan]]:
+    group: ClassicGroup, record: MemberRecord, seen_ms: int, kind: StopKnownBy, read: PayloadReader
+) -> Iterator[tuple[TopicPartition, ClassicIdleSpan]]:
     """Partitions of a member that had rows: it committed them in the minute before a time."""
     name, member_id = last_work.owner_of(record)
     since_ms = max(0, seen_ms - last_work.DRAIN_MAX_MS)
-    for partition in read.assigned(record.assignment) or ():
+    for partition in read.partitions(record.assignment) or ():
         committed_ms = last_work.committed_ms(group, group.committed, partition)
         if committed_ms >= since_ms:
             yield (
@@ -233,12 +227,7 @@ def _trace(
 ) -> Trace:
     member = group.members[member_id]
     started = RebalanceStarted(
-        group.group_id,
-        cause,
-        group.generation,
-        member_id,
-        member.client_id,
-        member.client_host,
+        group.group_id, cause, group.generation, member_id, member.client_id, member.client_host
     )
     trace = _begin(group, started, before, now_ms)
     trace.taken_over = last_work.outage_before(group, now_ms)

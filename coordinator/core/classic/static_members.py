@@ -26,50 +26,37 @@ from coordinator.core.classic.member import ClassicMember
 from coordinator.core.classic.membership import fail_join, fail_sync, reset_session
 from coordinator.core.classic.replacement import Replacement
 from coordinator.core.classic.takeover import member_replaced, take_over, welcome
-from coordinator.core.config import GroupConfig
-from coordinator.core.effects import Effects, JoinKey
+from coordinator.core.effects import JoinKey
 from coordinator.core.errors import ErrorCode, InvariantViolated, advice
 from coordinator.core.events import RebalanceCause
 from coordinator.core.group import GroupState
 from coordinator.core.records import GroupMetadata
 from coordinator.core.replies import JoinReply
 from coordinator.core.requests import JoinGroup
+from coordinator.core.step import Step
 from coordinator.core.written import ReplacementOverdue, StaticMemberResolved, StaticMemberWritten
 
 
-def replace(
-    group: ClassicGroup,
-    command: JoinGroup,
-    member_id: str,
-    now_ms: int,
-    out: Effects,
-    config: GroupConfig,
-) -> None:
+def replace(group: ClassicGroup, command: JoinGroup, member_id: str, step: Step) -> None:
     """Let the joining process take over its instance id, under a new `member_id`."""
     assert command.instance_id is not None
     member = group.members[group.static_members[command.instance_id]]
-    replacement = Replacement(command, ClassicMember.joining(command, member_id, now_ms))
+    replacement = Replacement(command, ClassicMember.joining(command, member_id, step.now_ms))
     superseded_id = _id_of_parked_join(group, member)
-    fail_join(group, member, ErrorCode.FENCED_INSTANCE_ID, out, member_id=superseded_id)
-    fail_sync(group, member, ErrorCode.FENCED_INSTANCE_ID, out)
+    fail_join(group, member, ErrorCode.FENCED_INSTANCE_ID, step, member_id=superseded_id)
+    fail_sync(group, member, ErrorCode.FENCED_INSTANCE_ID, step)
     group.park_join(member, command.call_id)
     if group.state is not GroupState.STABLE or not _keeps_protocol(group, member, command):
-        _take_over_now(group, replacement, now_ms, out)
+        _take_over_now(group, replacement, step)
         return
     group.replacements = (*group.replacements, replacement)
     if len(group.replacements) == 1:
-        _write(group, member, replacement, now_ms, out, config)
+        _write(group, member, replacement, step)
     else:
-        out.persist((), ReplacementOverdue(group.group_id, command.call_id))
+        step.out.persist((), ReplacementOverdue(group.group_id, command.call_id))
 
 
-def replacement_resolved(
-    group: ClassicGroup,
-    command: StaticMemberResolved,
-    now_ms: int,
-    out: Effects,
-    config: GroupConfig,
-) -> None:
+def replacement_resolved(group: ClassicGroup, command: StaticMemberResolved, step: Step) -> None:
     """Finish a replacement at the result of its write, and begin the next one.
 
     If the group has left Stable meanwhile, the new process takes part in the join phase.
@@ -78,7 +65,7 @@ def replacement_resolved(
         return
     settled, *waiting = group.replacements
     if command.error is ErrorCode.NONE:
-        welcome(group, settled, command.previous_member_id, now_ms, out)
+        welcome(group, settled, command.previous_member_id, step)
     group.replacements = ()
     for number, replacement in enumerate(waiting):
         member = member_replaced(group, replacement)
@@ -86,16 +73,14 @@ def replacement_resolved(
             continue  # It has been answered, or its client has disconnected.
         if _keeps_protocol(group, member, replacement.command):
             group.replacements = tuple(waiting[number:])
-            _write(group, member, replacement, now_ms, out, config)
+            _write(group, member, replacement, step)
         else:
             group.replacements = tuple(waiting[number + 1 :])
-            _take_over_now(group, replacement, now_ms, out)
+            _take_over_now(group, replacement, step)
         return
 
 
-def replacement_written(
-    group: ClassicGroup, command: StaticMemberWritten, now_ms: int, out: Effects
-) -> None:
+def replacement_written(group: ClassicGroup, command: StaticMemberWritten, step: Step) -> None:
     """Answer the new process: its id is durable or refused, or the write has timed out."""
     member = group.members.get(group.static_members.get(command.instance_id, ""))
     if (
@@ -106,10 +91,10 @@ def replacement_written(
     ):
         return
     if command.error is not ErrorCode.NONE:
-        _refuse(group, member, command.error, now_ms, out)
+        _refuse(group, member, command.error, step)
         return
     group.unpark_join(member)
-    reset_session(group, member, now_ms, out)
+    reset_session(group, member, step)
     reply = rebalance.join_reply(group, member)
     is_leader = member.member_id == group.leader_id
     if command.supports_skip_assignment:
@@ -117,12 +102,10 @@ def replacement_written(
     elif is_leader:
         # An old client that reads its own id here would compute an assignment for nobody.
         reply = with_changes(reply, leader=command.previous_member_id, members=())
-    out.reply(command.call_id, reply)
+    step.out.reply(command.call_id, reply)
 
 
-def replacement_overdue(
-    group: ClassicGroup, command: ReplacementOverdue, now_ms: int, out: Effects
-) -> None:
+def replacement_overdue(group: ClassicGroup, command: ReplacementOverdue, step: Step) -> None:
     """Refuse a replacement that has waited too long for the one before it."""
     if command.error is ErrorCode.NONE:
         return
@@ -134,7 +117,7 @@ def replacement_overdue(
             and member is not None
             and member.parked_join == command.call_id
         ):
-            _refuse(group, member, command.error, now_ms, out)
+            _refuse(group, member, command.error, step)
 
 
 # --- Inside ---------------------------------------------------------------------------------
@@ -157,40 +140,32 @@ def _keeps_protocol(group: ClassicGroup, member: ClassicMember, command: JoinGro
     return selected == group.protocol_name
 
 
-def _take_over_now(
-    group: ClassicGroup, replacement: Replacement, now_ms: int, out: Effects
-) -> None:
+def _take_over_now(group: ClassicGroup, replacement: Replacement, step: Step) -> None:
     """Replace the member without a record, and rebalance unless a join phase is running."""
-    member = take_over(group, replacement, now_ms, out)
+    member = take_over(group, replacement, step)
     match group.state:
         case GroupState.STABLE | GroupState.AWAITING_SYNC:
             # In a sync phase the leader's assignment may already name the old id.
             rebalance.prepare(
                 group,
                 RebalanceCause.STATIC_MEMBER_REPLACED,
-                now_ms,
-                out,
+                step,
                 member=member,
                 reason=replacement.command.reason,
             )
         case GroupState.PREPARING_REBALANCE:
-            out.check(JoinKey(group.group_id))
+            step.out.check(JoinKey(group.group_id))
         case GroupState.EMPTY | GroupState.DEAD:
             raise InvariantViolated(f"group {group.group_id!r} has members but no generation")
 
 
 def _write(
-    group: ClassicGroup,
-    member: ClassicMember,
-    replacement: Replacement,
-    now_ms: int,
-    out: Effects,
-    config: GroupConfig,
+    group: ClassicGroup, member: ClassicMember, replacement: Replacement, step: Step
 ) -> None:
     command = replacement.command
-    replacement.deadline_ms = now_ms + config.offset_commit_timeout_ms
-    out.persist(
-        [_record(group, member, replacement, now_ms)],
+    replacement.deadline_ms = step.now_ms + step.config.offset_commit_timeout_ms
+    step.out.persist(
+        [_record(group, member, replacement, step.now_ms)],
         StaticMemberWritten(
             group.group_id,
             command.call_id,
@@ -219,10 +194,8 @@ def _record(
     )
 
 
-def _refuse(
-    group: ClassicGroup, member: ClassicMember, error: ErrorCode, now_ms: int, out: Effects
-) -> None:
+def _refuse(group: ClassicGroup, member: ClassicMember, error: ErrorCode, step: Step) -> None:
     call_id = group.unpark_join(member)
     assert call_id is not None
-    reset_session(group, member, now_ms, out)
-    out.reply(call_id, JoinReply(error, advice(error), generation=group.generation))
+    reset_session(group, member, step)
+    step.out.reply(call_id, JoinReply(error, advice(error), generation=group.generation))

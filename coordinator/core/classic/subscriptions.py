@@ -5,31 +5,13 @@ Offsets of topics that are being read neither expire nor may be deleted.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
-
 from coordinator.core.classic.group import ClassicGroup
-from coordinator.core.classic.idle_spans import PartitionReader
 from coordinator.core.group import CONSUMER_PROTOCOL_TYPE
+from coordinator.core.payloads import TopicReader
 
 READ_MAX = 50_000
 """Topics parsed at the start of a generation, summed over different subscriptions, which takes
 50 ms. For groups with more they are unknown."""
-
-TopicReader = Callable[[bytes], frozenset[str] | None]
-"""Injected parser of the topics in a member's metadata; returns None if it cannot parse it."""
-
-
-@dataclass(frozen=True, slots=True)
-class PayloadReader:
-    """Injected parsers of consumers' metadata and assignments.
-
-    `partitions` reads those of an assignment, `owned` those that a member's metadata claim.
-    """
-
-    topics: TopicReader
-    partitions: PartitionReader
-    owned: PartitionReader
 
 
 def subscribed_topics(group: ClassicGroup, read_topics: TopicReader) -> frozenset[str] | None:

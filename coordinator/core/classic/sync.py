@@ -19,7 +19,7 @@ from coordinator.core.classic.group import ClassicGroup
 from coordinator.core.classic.identity import check_generation, identify
 from coordinator.core.classic.member import ClassicMember
 from coordinator.core.classic.membership import fail_sync, reset_session
-from coordinator.core.effects import Effects, SyncKey
+from coordinator.core.effects import SyncKey
 from coordinator.core.errors import ErrorCode, Refused
 from coordinator.core.events import (
     MemberSynced,
@@ -30,10 +30,11 @@ from coordinator.core.events import (
 from coordinator.core.group import GroupState
 from coordinator.core.replies import SyncReply
 from coordinator.core.requests import SyncGroup
+from coordinator.core.step import Step
 from coordinator.core.written import AssignmentWritten
 
 
-def sync_group(group: ClassicGroup, command: SyncGroup, now_ms: int, out: Effects) -> None:
+def sync_group(group: ClassicGroup, command: SyncGroup, step: Step) -> None:
     """Answer or park a SyncGroup.
 
     Raises:
@@ -45,48 +46,45 @@ def sync_group(group: ClassicGroup, command: SyncGroup, now_ms: int, out: Effect
     _check_protocol(group, command)
     if group.state is GroupState.PREPARING_REBALANCE:
         raise Refused(ErrorCode.REBALANCE_IN_PROGRESS)
-    fail_sync(
-        group, member, ErrorCode.REBALANCE_IN_PROGRESS, out
-    )  # An earlier call of the same member.
+    # An earlier call of the same member.
+    fail_sync(group, member, ErrorCode.REBALANCE_IN_PROGRESS, step)
     group.awaited_syncs.pop(member.member_id, None)
-    reset_session(group, member, now_ms, out)
+    reset_session(group, member, step)
     is_leader = member.member_id == group.leader_id
-    out.note(MemberSynced(group.group_id, member.member_id, group.generation, is_leader))
+    step.out.note(MemberSynced(group.group_id, member.member_id, group.generation, is_leader))
     if group.state is GroupState.STABLE:
-        member.begin_to_beat(now_ms)
-        out.reply(command.call_id, _assignment_of(group, member))
+        member.begin_to_beat(step.now_ms)
+        step.out.reply(command.call_id, _assignment_of(group, member))
     else:
         group.park_sync(member, command.call_id)
         if is_leader and group.assigned_generation != group.generation:
             group.assigned_generation = group.generation
-            record = group.metadata(now_ms, dict(command.assignments))
-            out.persist([record], AssignmentWritten(record))
-    out.check(SyncKey(group.group_id))
+            record = group.metadata(step.now_ms, dict(command.assignments))
+            step.out.persist([record], AssignmentWritten(record))
+    step.out.check(SyncKey(group.group_id))
 
 
-def assignment_written(
-    group: ClassicGroup, command: AssignmentWritten, now_ms: int, out: Effects
-) -> None:
+def assignment_written(group: ClassicGroup, command: AssignmentWritten, step: Step) -> None:
     """Answer all parked SyncGroups at the result of the assignment's write."""
     record = command.record
     if group.state is not GroupState.AWAITING_SYNC or group.generation != record.generation:
         return
     if command.error is not ErrorCode.NONE:
-        out.note(RebalanceFailed(group.group_id, group.generation, command.error.name))
+        step.out.note(RebalanceFailed(group.group_id, group.generation, command.error.name))
         for member in group.members.values():
             if member.parked_sync is not None:
-                fail_sync(group, member, command.error, out)
-                reset_session(group, member, now_ms, out)
-        rebalance.prepare(group, RebalanceCause.ASSIGNMENT_NOT_STORED, now_ms, out)
+                fail_sync(group, member, command.error, step)
+                reset_session(group, member, step)
+        rebalance.prepare(group, RebalanceCause.ASSIGNMENT_NOT_STORED, step)
         return
-    group.transition_to(GroupState.STABLE, now_ms)
-    out.note(RebalanceCompleted(group.group_id, group.generation, len(group.members)))
+    group.transition_to(GroupState.STABLE, step.now_ms)
+    step.out.note(RebalanceCompleted(group.group_id, group.generation, len(group.members)))
     for member in group.members.values():
         call_id = group.unpark_sync(member)
         if call_id is not None:
-            member.begin_to_beat(now_ms)
-            out.reply(call_id, _assignment_of(group, member))
-            reset_session(group, member, now_ms, out)
+            member.begin_to_beat(step.now_ms)
+            step.out.reply(call_id, _assignment_of(group, member))
+            reset_session(group, member, step)
 
 
 def _assignment_of(group: ClassicGroup, member: ClassicMember) -> SyncReply:

@@ -11,41 +11,40 @@ from coordinator.core.classic.group import ClassicGroup
 from coordinator.core.classic.member import ClassicMember
 from coordinator.core.classic.membership import note_joined, reset_session
 from coordinator.core.classic.replacement import Replacement
-from coordinator.core.effects import Effects, MemberKey
+from coordinator.core.effects import MemberKey
 from coordinator.core.events import StaticMemberReplaced
+from coordinator.core.step import Step
 
 
-def take_over(
-    group: ClassicGroup, replacement: Replacement, now_ms: int, out: Effects
-) -> ClassicMember:
+def take_over(group: ClassicGroup, replacement: Replacement, step: Step) -> ClassicMember:
     """Give the static member's place to the new process before any record of it is written."""
     old_id = group.static_members[replacement.instance_id]
     held = group.members[old_id].assignment
     group.give_place(replacement.successor.record(group.protocol_name, held))
-    return welcome(group, replacement, old_id, now_ms, out)
+    return welcome(group, replacement, old_id, step)
 
 
 def welcome(
-    group: ClassicGroup, replacement: Replacement, old_id: str, now_ms: int, out: Effects
+    group: ClassicGroup, replacement: Replacement, old_id: str, step: Step
 ) -> ClassicMember:
     """Set up a new process that has taken the place; the old one is fenced from now on."""
     member = group.members[replacement.successor.member_id]
     group.set_protocols(member, replacement.command.protocols)
     # While its JoinGroup is parked, a passed deadline evicts only a new member.
     member.is_new = False
-    out.check(MemberKey(group.group_id, old_id))
+    step.out.check(MemberKey(group.group_id, old_id))
     sign = member.last_sign()
-    reset_session(group, member, now_ms, out)
-    out.note(
+    reset_session(group, member, step)
+    step.out.note(
         StaticMemberReplaced(
             group.group_id, replacement.instance_id, old_id, member.member_id, *sign
         )
     )
-    note_joined(group, member, out)
+    note_joined(group, member, step)
     return member
 
 
-def take_over_early(group: ClassicGroup, now_ms: int, out: Effects) -> None:
+def take_over_early(group: ClassicGroup, step: Step) -> None:
     """Complete waiting replacements at once, because the group leaves Stable.
 
     A replacement without a parked call is not completed: the old member id stays.
@@ -54,7 +53,7 @@ def take_over_early(group: ClassicGroup, now_ms: int, out: Effects) -> None:
     for replacement in replacements:
         member = member_replaced(group, replacement)
         if member is not None and member.parked_join == replacement.command.call_id:
-            take_over(group, replacement, now_ms, out)
+            take_over(group, replacement, step)
 
 
 def member_replaced(group: ClassicGroup, replacement: Replacement) -> ClassicMember | None:

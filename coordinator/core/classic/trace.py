@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from coordinator.core.classic.idle_spans import ClassicIdleSpan, FailOver, IdleSpans, Partition
+from coordinator.core.classic.idle_spans import ClassicIdleSpan, FailOver, IdleSpans
 from coordinator.core.events import MemberJoined, RebalanceStarted
-from coordinator.core.ids import NO_TIME
+from coordinator.core.ids import NO_TIME, TopicPartition
 from coordinator.core.records import GroupMetadata, MemberRecord, RemovedMember
 
 
@@ -34,7 +34,7 @@ class Trace:
     removed: list[RemovedMember] = field(default_factory=list)
     reported_at_ms: dict[str, int] = field(default_factory=dict)
     stored: dict[str, MemberRecord] = field(default_factory=dict)
-    held: dict[str, dict[Partition, ClassicIdleSpan]] = field(default_factory=dict)
+    held: dict[str, dict[TopicPartition, ClassicIdleSpan]] = field(default_factory=dict)
     taken_over: FailOver | None = None
 
     @classmethod

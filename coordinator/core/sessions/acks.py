@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from coordinator.core.effects import Effects
 from coordinator.core.ids import TopicPartition
 from coordinator.core.session_values.events import PartitionRefused
 from coordinator.core.session_values.records import Phase
@@ -12,7 +11,7 @@ from coordinator.core.sessions.group import SessionGroup
 from coordinator.core.sessions.handoff import phases
 from coordinator.core.sessions.member import SessionMember
 from coordinator.core.sessions.plan import scheduler
-from coordinator.core.sessions.step import Step
+from coordinator.core.step import Step
 
 
 def take_in(group: SessionGroup, member: SessionMember, ack: SessionAck, step: Step) -> None:
@@ -28,7 +27,7 @@ def take_in(group: SessionGroup, member: SessionMember, ack: SessionAck, step: S
             if partition.kind is AckKind.RELEASED:
                 _forget_row(group, partition.topic_partition)
             if partition.kind is AckKind.REFUSED:
-                _tell(group, partition.topic_partition, step.out)
+                _tell(group, partition.topic_partition, step)
                 scheduler.request_plan_now(group, step)
 
 
@@ -81,8 +80,8 @@ def _forget_row(group: SessionGroup, partition: TopicPartition) -> None:
         group.drop_if_empty(partition)
 
 
-def _tell(group: SessionGroup, partition: TopicPartition, out: Effects) -> None:
+def _tell(group: SessionGroup, partition: TopicPartition, step: Step) -> None:
     refusals = group.partition_state(partition).refusals
     if refusals is not None and not refusals.in_a_row and refusals.back_off is not None:
         # It was the last of a row.
-        out.note(PartitionRefused(group.group_id, *partition, refusals.back_off.length_ms))
+        step.out.note(PartitionRefused(group.group_id, *partition, refusals.back_off.length_ms))

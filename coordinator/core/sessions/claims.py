@@ -18,7 +18,7 @@ from coordinator.core.sessions.handoff import phases
 from coordinator.core.sessions.holdings import grants_of
 from coordinator.core.sessions.member import SessionMember
 from coordinator.core.sessions.partition import Release
-from coordinator.core.sessions.step import Step
+from coordinator.core.step import Step
 from coordinator.core.written import Unawaited
 
 Claims = Iterable[tuple[str, int, int]]

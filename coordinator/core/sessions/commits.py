@@ -12,7 +12,6 @@ from __future__ import annotations
 from dataclasses import replace
 
 from coordinator.core import admission, offsets
-from coordinator.core.config import GroupConfig
 from coordinator.core.effects import Effects
 from coordinator.core.errors import ErrorCode, Refused, session_refused
 from coordinator.core.group import GroupState
@@ -20,15 +19,14 @@ from coordinator.core.replies import CommitReply, CommitResult
 from coordinator.core.requests import CommitOffsets, PartitionCommit
 from coordinator.core.session_values.events import SessionCommitFenced
 from coordinator.core.sessions.group import SessionGroup
+from coordinator.core.step import Step
 from coordinator.core.written import OffsetsWritten
 
 DECISIONS_TOPIC = "__manifests"
 """Pseudo-topic whose offset is the number of decisions of the group's exactly-once sink."""
 
 
-def commit_offsets(
-    group: SessionGroup, command: CommitOffsets, now_ms: int, out: Effects, *, config: GroupConfig
-) -> None:
+def commit_offsets(group: SessionGroup, command: CommitOffsets, step: Step) -> None:
     """Write the offsets of partitions that the member holds; refuse the others, each by itself.
 
     Raises:
@@ -42,8 +40,8 @@ def commit_offsets(
             raise Refused(ErrorCode.NON_EMPTY_GROUP)
         if not (is_empty or _may_outsider(group, command)):
             raise Refused(ErrorCode.UNKNOWN_MEMBER_ID, "the group has members: only they commit")
-        offsets.check_commit(group, command, config)
-        offsets.commit(group, command, now_ms, out, config)
+        offsets.check_commit(group, command, step.config)
+        offsets.commit(group, command, step)
         return
     if group.is_gone(command.member_id):
         raise session_refused()
@@ -51,8 +49,8 @@ def commit_offsets(
         commit for commit in command.partitions if _may(group, command.member_id, commit)
     )
     if len(accepted) == len(command.partitions):
-        offsets.check_commit(group, command, config)
-        offsets.commit(group, command, now_ms, out, config)
+        offsets.check_commit(group, command, step.config)
+        offsets.commit(group, command, step)
         return
     refused = {
         (commit.topic, commit.partition): _refused(group, commit)
@@ -61,7 +59,7 @@ def commit_offsets(
     }
     fenced = sum(result.error is ErrorCode.FENCED_TOKEN for result in refused.values())
     if fenced:
-        out.note(SessionCommitFenced(group.group_id, command.member_id, fenced))
+        step.out.note(SessionCommitFenced(group.group_id, command.member_id, fenced))
     if command.atomic or not accepted:
         error = ErrorCode.FENCED_TOKEN if fenced else ErrorCode.INVALID_REQUEST
         results = tuple(
@@ -72,13 +70,13 @@ def commit_offsets(
             for commit in command.partitions
         )
         message = "" if len(refused) == fenced else "commits of a session group carry tokens"
-        out.reply(command.call_id, CommitReply(results, message))
+        step.out.reply(command.call_id, CommitReply(results, message))
         return
     part = replace(command, partitions=accepted)
-    offsets.check_commit(group, part, config)
-    inner = Effects()
-    offsets.commit(group, part, now_ms, inner, config)
-    _with(refused, inner, out)
+    offsets.check_commit(group, part, step.config)
+    inner = replace(step, out=Effects())
+    offsets.commit(group, part, inner)
+    _with(refused, inner.out, step.out)
 
 
 def _may_outsider(group: SessionGroup, command: CommitOffsets) -> bool:

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from coordinator.core.config import GroupConfig
-from coordinator.core.effects import Effects
 from coordinator.core.group import GroupState
 from coordinator.core.ids import NO_OFFSET, NO_TIME, TopicPartition
 from coordinator.core.replies import (
@@ -36,7 +34,7 @@ from coordinator.core.sessions.group import SessionGroup
 from coordinator.core.sessions.holdings import Handoff, TopicHoldings, ranges_of
 from coordinator.core.sessions.member import SessionMember
 from coordinator.core.sessions.plan import scheduler
-from coordinator.core.sessions.step import Step
+from coordinator.core.step import Step
 
 FREE_NEXT_PLAN = "plan_due"
 """Code of partitions for which the next plan looks for a holder."""
@@ -74,7 +72,7 @@ def describe(group: SessionGroup, command: DescribeSessionGroup, step: Step) -> 
     step.out.reply(command.call_id, reply)
 
 
-def describe_as_group(group: SessionGroup, command: DescribeGroup, out: Effects) -> None:
+def describe_as_group(group: SessionGroup, command: DescribeGroup, step: Step) -> None:
     """Answer DescribeGroups: members with what they hold, as of a consumer group."""
     members = tuple(
         DescribedMember(
@@ -93,29 +91,27 @@ def describe_as_group(group: SessionGroup, command: DescribeGroup, out: Effects)
         members=members,
         group_type=group.kind,
     )
-    out.reply(command.call_id, reply)
+    step.out.reply(command.call_id, reply)
 
 
-def list_journal(group: SessionGroup, command: ListRebalances, now_ms: int, out: Effects) -> None:
+def list_journal(group: SessionGroup, command: ListRebalances, step: Step) -> None:
     """Answer ListRebalances: plans and hand-offs, newest first.
 
     Raises:
         MustWait: a record of the journal is being written.
     """
-    group.check_journal(command.has_waited, now_ms)
+    group.check_journal(command.has_waited, step.now_ms)
     journal = group.journal
     reply = RebalancesReply(
         plans=tuple(journal.plans)[::-1], handoffs=tuple(journal.handoffs)[::-1]
     )
-    out.reply(command.call_id, reply)
+    step.out.reply(command.call_id, reply)
 
 
-def describe_phase(
-    group: SessionGroup, command: DescribePhase, _now_ms: int, out: Effects, *, config: GroupConfig
-) -> None:
+def describe_phase(group: SessionGroup, command: DescribePhase, step: Step) -> None:
     """Answer DescribePhase: the members whose word is awaited, or the time of the next plan."""
     state = group.current_state()
-    since_ms, deadline_ms = group.planning.requested_at_ms, scheduler.due(group, config)
+    since_ms, deadline_ms = group.planning.requested_at_ms, scheduler.due(group, step.config)
     awaited: dict[str, AwaitedMember] = {}
     if state is GroupState.RECONCILING:
         opened = [handoff for _, handoff in group.open_handoffs()]
@@ -139,7 +135,7 @@ def describe_phase(
         deadline_ms=deadline_ms if is_waiting else NO_TIME,
         awaited=tuple(awaited.values()),
     )
-    out.reply(command.call_id, reply)
+    step.out.reply(command.call_id, reply)
 
 
 def _awaited(member: SessionMember) -> AwaitedMember:

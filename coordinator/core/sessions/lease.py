@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from coordinator.core import log_ends
-from coordinator.core.effects import DeferLease, Effects
+from coordinator.core.effects import DeferLease
 from coordinator.core.errors import ErrorCode
 from coordinator.core.ids import NO_TIME, TopicPartition
 from coordinator.core.session_values.journal import TriggerCause
@@ -16,7 +16,7 @@ from coordinator.core.sessions.group import SessionGroup
 from coordinator.core.sessions.handoff import phases
 from coordinator.core.sessions.member import SessionMember
 from coordinator.core.sessions.plan import scheduler
-from coordinator.core.sessions.step import Step
+from coordinator.core.step import Step
 from coordinator.core.written import Unawaited
 
 ATTACH_MS = 1.5
@@ -93,7 +93,7 @@ def heartbeat(
     if beat.number <= member.number:
         return  # It went back, or came twice.
     member.number = beat.number
-    _note_lease_received(group, member, step.out)
+    _note_lease_received(group, member, step)
     seen_ms = member.last_beat_ms
     renew(group, member, step)
     if _is_unread(member, step.now_ms):
@@ -120,13 +120,13 @@ def heartbeat(
     step.out.wake(member.stream_id)
 
 
-def _note_lease_received(group: SessionGroup, member: SessionMember, out: Effects) -> None:
+def _note_lease_received(group: SessionGroup, member: SessionMember, step: Step) -> None:
     """A heartbeat on its newest stream shows that a member has heard of a shorter lease."""
     if not member.notified_lease_ms:
         return
     member.shorter_lease_ms, member.notified_lease_ms = member.notified_lease_ms, 0
     member.decided = replace(member.decided, lease_ms=member.shorter_lease_ms)
-    out.persist((member.decided,), Unawaited(group.group_id))
+    step.out.persist((member.decided,), Unawaited(group.group_id))
 
 
 def _is_unread(member: SessionMember, now_ms: int) -> bool:

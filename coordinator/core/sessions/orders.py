@@ -24,7 +24,7 @@ from coordinator.core.session_values.records import Phase
 from coordinator.core.sessions.group import SessionGroup
 from coordinator.core.sessions.handoff.phases import DRAINING, remaining_ms
 from coordinator.core.sessions.member import SessionMember, Unsent
-from coordinator.core.sessions.step import Step
+from coordinator.core.step import Step
 
 WINDOW = "window"
 """Reason for which a member has nothing until the next plan."""

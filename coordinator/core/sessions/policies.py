@@ -9,21 +9,19 @@ from __future__ import annotations
 from dataclasses import replace
 
 from coordinator.core.config import GroupConfig
-from coordinator.core.effects import Effects
 from coordinator.core.errors import ErrorCode, MustWait, Refused
 from coordinator.core.group import Group
 from coordinator.core.session_values.operators import PolicyReply, SetGroupPolicy
 from coordinator.core.session_values.policy import Policy
 from coordinator.core.session_values.records import PolicyStored
 from coordinator.core.session_values.written import PolicyWritten
+from coordinator.core.step import Step
 from coordinator.core.written import AnswerDurable
 
 _DEFAULTS = Policy.defaults()
 
 
-def set_policy(
-    group: Group, command: SetGroupPolicy, now_ms: int, out: Effects, *, config: GroupConfig
-) -> None:
+def set_policy(group: Group, command: SetGroupPolicy, step: Step) -> None:
     """Change some settings of a policy; the others stay.
 
     Raises:
@@ -31,15 +29,16 @@ def set_policy(
         MustWait: another change is on its way to the log.
     """
     if group.policy_writes:
-        raise MustWait(now_ms + config.offset_commit_timeout_ms)  # It changes what that one left.
-    policy = changed(group.policy, command, config)
+        # It changes what that one left.
+        raise MustWait(step.now_ms + step.config.offset_commit_timeout_ms)
+    policy = changed(group.policy, command, step.config)
     group.policy_writes += 1
     reply = AnswerDurable(command, PolicyReply(policy=policy))
     record = PolicyStored(group.group_id, policy)
-    out.persist((record,), reply, follow_up=PolicyWritten(group.group_id))
+    step.out.persist((record,), reply, follow_up=PolicyWritten(group.group_id))
 
 
-def note_written(group: Group, _: PolicyWritten, _out: Effects) -> None:
+def note_written(group: Group, _: PolicyWritten, _step: Step) -> None:
     """The write of a policy is resolved."""
     group.policy_writes -= 1
 

@@ -15,7 +15,7 @@ from coordinator.core.sessions import lease, orders, pruning
 from coordinator.core.sessions.group import SessionGroup
 from coordinator.core.sessions.leave import leaving
 from coordinator.core.sessions.plan import scheduler
-from coordinator.core.sessions.step import Step
+from coordinator.core.step import Step
 
 # Any: one command of session groups.
 SessionHandler = Callable[[SessionGroup, Any, Step], None]

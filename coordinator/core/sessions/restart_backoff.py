@@ -15,7 +15,7 @@ from coordinator.core.session_values.events import SessionMemberFlaps
 from coordinator.core.session_values.records import SessionMemberStored
 from coordinator.core.session_values.requests import Attach
 from coordinator.core.sessions.member import SessionMember
-from coordinator.core.sessions.step import Step
+from coordinator.core.step import Step
 
 SHORT_MS = 1_000
 """Streams that live for less than this count."""

@@ -9,7 +9,7 @@ from coordinator.core.sessions.group import SessionGroup
 from coordinator.core.sessions.handoff import phases
 from coordinator.core.sessions.leave import leaving
 from coordinator.core.sessions.plan import scheduler
-from coordinator.core.sessions.step import Step
+from coordinator.core.step import Step
 
 
 def restore(group: SessionGroup, grace_ms: int, step: Step) -> None:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from coordinator.core.effects import Effects
 from coordinator.core.group import Group
 from coordinator.core.ids import CallId
 from coordinator.core.session_values.messages import ToMember
@@ -22,7 +21,7 @@ from coordinator.core.sessions.arrive import admission
 from coordinator.core.sessions.group import SessionGroup
 from coordinator.core.sessions.leave import ends, leaving, name_takeover
 from coordinator.core.sessions.member import SessionMember
-from coordinator.core.sessions.step import Step
+from coordinator.core.step import Step
 
 Streams = Mapping[CallId, tuple[str, str]]
 """Group and member of each open stream."""
@@ -55,7 +54,7 @@ def beat(
 
 def heartbeat(group: SessionGroup, command: SessionHeartbeat, step: Step) -> None:
     """Renew the lease of a member; a process that waits for a name has none, and is answered."""
-    member = _speaker(group, command.stream_id, step.out, step.streams)
+    member = _speaker(group, command.stream_id, step, step.streams)
     if member is not None and member.member_id not in group.members:
         member.mailbox.ack = command.number
         if command.whole:
@@ -70,14 +69,14 @@ def heartbeat(group: SessionGroup, command: SessionHeartbeat, step: Step) -> Non
 
 def ack(group: SessionGroup, command: SessionAck, step: Step) -> None:
     """Handle a member's acknowledgements."""
-    member = _speaker(group, command.stream_id, step.out, step.streams)
+    member = _speaker(group, command.stream_id, step, step.streams)
     if member is not None:
         acks.take_in(group, member, command, step)
 
 
 def leave_group(group: SessionGroup, command: SessionLeave, step: Step) -> None:
     """A member leaves, or a queued process gives up."""
-    member = _speaker(group, command.stream_id, step.out, step.streams)
+    member = _speaker(group, command.stream_id, step, step.streams)
     if member is None:
         return
     if member.member_id in group.members:
@@ -113,12 +112,12 @@ def _member(group: SessionGroup, stream_id: CallId, streams: Streams) -> Session
 
 
 def _speaker(
-    group: SessionGroup, stream_id: CallId, out: Effects, streams: Streams
+    group: SessionGroup, stream_id: CallId, step: Step, streams: Streams
 ) -> SessionMember | None:
     """The member whose newest stream this is, unless the end of its session is decided."""
     member = _member(group, stream_id, streams)
     if member is None or not member.is_ended:
         return member
     if not member.goes_away:
-        out.end_stream(stream_id, ends.GONE)  # Whether or not its record is durable.
+        step.out.end_stream(stream_id, ends.GONE)  # Whether or not its record is durable.
     return None

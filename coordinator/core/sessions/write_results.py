@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from coordinator.core.effects import DeferReservation, DeferRetry, Effects
+from coordinator.core.effects import DeferReservation, DeferRetry
 from coordinator.core.errors import ErrorCode, session_refused
+from coordinator.core.group import Group
 from coordinator.core.ids import TopicPartition
 from coordinator.core.session_values.commands import WriteRetry
 from coordinator.core.session_values.journal import TriggerCause
@@ -24,7 +25,7 @@ from coordinator.core.sessions.group import SessionGroup
 from coordinator.core.sessions.handoff import phases
 from coordinator.core.sessions.leave import ends, leaving, name_takeover
 from coordinator.core.sessions.plan import scheduler
-from coordinator.core.sessions.step import Step
+from coordinator.core.step import Step
 
 
 def session_written(group: SessionGroup, done: SessionWritten, step: Step) -> None:
@@ -54,7 +55,7 @@ def session_written(group: SessionGroup, done: SessionWritten, step: Step) -> No
 
 def policy_written(group: SessionGroup, done: PolicyWritten, step: Step) -> None:
     """The write of a policy is resolved: reconcile what is open under the new policy."""
-    policies.note_written(group, done, step.out)
+    policies.note_written(group, done, step)
     group.journal.note(TriggerCause.POLICY_CHANGED)
     for partition, _ in list(group.open_handoffs()):
         phases.reconcile(group, partition, step)
@@ -81,10 +82,10 @@ def session_admitted(group: SessionGroup, done: SessionAdmitted, step: Step) -> 
         phases.reconsider(group, done.member_id, step)
 
 
-def admitted_too_late(done: SessionAdmitted, out: Effects) -> None:
+def admitted_too_late(_: Group | None, done: SessionAdmitted, step: Step) -> None:
     """Refuse a process that was admitted to a group which is gone, or of the other kind."""
     error = done.error or ErrorCode.UNKNOWN_MEMBER_ID
-    out.reply(done.command.call_id, done.command.refusal(session_refused(error)))
+    step.out.reply(done.command.call_id, done.command.refusal(session_refused(error)))
 
 
 def session_ended(group: SessionGroup, done: SessionEnded, step: Step) -> None:

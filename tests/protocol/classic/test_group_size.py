@@ -63,14 +63,13 @@ def test_130_a_lowered_limit_costs_those_who_rejoin_last_their_seats():
     ids = [call.response.member_id for call in calls]
     for member_id in ids:
         s.sync(member_id, 1, {})
-    object.__setattr__(s.c.shard.machine, "config", _with_max(s, 4).groups)
+    s.c.shard.machine.context.config = _with_max(s, 4).groups
     rejoins = [s.join(member_id, srt=5000, metadata=b"new") for member_id in ids]
     assert [code(call.response) for call in rejoins] == ["NONE"] * 4 + [FULL] * 2
     assert (s.state, s.members()) == ("CompletingRebalance", ids[:4])
 
 
 def _with_max(s: Scenario, size: int):
-
     return s.c.settings.changed(group_max_size=size)
 
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from coordinator.core.config import GroupConfig
-from coordinator.core.context import ShardContext
 from coordinator.core.errors import ErrorCode, InvariantViolated
 from coordinator.core.group_table import GroupTable
 from coordinator.core.ids import CallId, TopicPartition
@@ -28,6 +27,8 @@ from coordinator.core.session_values.messages import (
 from coordinator.core.session_values.records import Phase
 from coordinator.core.sessions.group import SessionGroup
 from coordinator.core.sessions.invariants import TokenHistory
+from coordinator.core.step import ShardContext
+from coordinator.runtime.payloads import PAYLOADS
 from coordinator.shard.shard import Shard
 from coordinator.testing.virtual import CountingIds
 
@@ -36,7 +37,7 @@ class Witness:
     """Follows one shard, over all its owners."""
 
     def __init__(self, config: GroupConfig) -> None:
-        self.durable = GroupTable(ShardContext(config, CountingIds()), lambda _metadata: None)
+        self.durable = GroupTable(ShardContext(config, CountingIds(), PAYLOADS))
         self._tokens = TokenHistory()
         self._commits: dict[CallId, dict[TopicPartition, str]] = {}
         """Commits on their way: why a partition of each may not be committed."""

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections import Counter
 
 from coordinator.core.classic.group import ClassicGroup
-from coordinator.core.config import GroupConfig
-from coordinator.core.effects import Effects
 from coordinator.core.events import ExpirationHeld, GroupRemoved, OffsetsExpired
 from coordinator.core.expiration import expire_offsets
 from coordinator.core.records import OffsetCommitted
+from tests.kit.steps import a_step
 from tests.protocol.classic.kit import GROUP, Scenario
 
 MINUTE_MS = 60_000
@@ -31,12 +30,11 @@ def test_nothing_expires_in_the_first_hour_after_a_load():
 def test_what_would_expire_is_told_until_it_does():
     group = ClassicGroup("g", {}, Counter(), 0)
     group.apply(OffsetCommitted("g", "t", 0, 5, committed_at_ms=0))
-    config = GroupConfig()
     told = []
     for now_ms in (8 * DAY_MS, 8 * DAY_MS + HOUR_MS - 1, 8 * DAY_MS + HOUR_MS):
-        out = Effects()
-        expire_offsets([group], now_ms, out, config=config, loaded_at_ms=8 * DAY_MS)
-        told.append((tuple(out.events), bool(out.writes)))
+        step = a_step(now_ms)
+        expire_offsets([group], step, loaded_at_ms=8 * DAY_MS)
+        told.append((tuple(step.out.events), bool(step.out.writes)))
     held = ExpirationHeld("g", 1, 1, 8 * DAY_MS + HOUR_MS)
     assert told[0] == told[1] == ((held,), False)
     assert told[2] == ((GroupRemoved("g"), OffsetsExpired("g", 1)), True)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from coordinator.core.classic.group import ClassicGroup
-from coordinator.core.effects import Effects
 from coordinator.core.errors import MustWait
 from coordinator.core.offsets import fetch_offsets
 from coordinator.core.requests import FetchOffsets
+from tests.kit.steps import a_step
 
 
 class Unsearchable(tuple):
@@ -25,15 +27,10 @@ def test_a_stable_fetch_looks_up_what_is_asked_for_among_what_is_pending():
     for partition in range(100):
         group.await_offset(("t", partition), 5_000)
     absent = Unsearchable(("u", partition) for partition in range(100))
-    out = Effects()
-    fetch_offsets(
-        group, FetchOffsets(call_id=1, group_id="g", partitions=absent, require_stable=True), out
-    )
-    assert len(out.replies) == 1
+    step = a_step()
+    fetch = FetchOffsets(call_id=1, group_id="g", partitions=absent, require_stable=True)
+    fetch_offsets(group, fetch, step)
+    assert len(step.out.replies) == 1
     both = Unsearchable((*absent, ("t", 99)))
     with pytest.raises(MustWait):
-        fetch_offsets(
-            group,
-            FetchOffsets(call_id=2, group_id="g", partitions=both, require_stable=True),
-            Effects(),
-        )
+        fetch_offsets(group, replace(fetch, partitions=both), step)

@@ -26,7 +26,7 @@ from coordinator.core.sessions.holdings import grants_of
 from coordinator.core.sessions.leave import name_takeover
 from coordinator.core.sessions.member import SessionMember
 from coordinator.core.sessions.plan import scheduler
-from coordinator.core.sessions.step import Step
+from coordinator.core.step import Step
 from coordinator.core.written import Unawaited
 
 _OLD_STREAM = Refused(ErrorCode.FENCED_INSTANCE_ID, "the session has a newer stream, or this ended")

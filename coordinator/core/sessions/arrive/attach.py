@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import math
 
-from coordinator.core.config import GroupConfig
 from coordinator.core.errors import ErrorCode, Refused, session_refused
 from coordinator.core.numbers import Numbers
 from coordinator.core.session_values.policy import MAX_LEASE_MS
@@ -23,11 +22,11 @@ from coordinator.core.sessions.group import SessionGroup
 from coordinator.core.sessions.handoff import phases
 from coordinator.core.sessions.leave import ends, name_takeover
 from coordinator.core.sessions.member import SessionMember
-from coordinator.core.sessions.step import Step
+from coordinator.core.step import Step
 from coordinator.core.written import Unawaited
 
 
-def check(attach: Attach, config: GroupConfig) -> None:
+def check(_: None, attach: Attach, step: Step) -> None:
     """Check what does not depend on the group.
 
     Raises:
@@ -45,7 +44,7 @@ def check(attach: Attach, config: GroupConfig) -> None:
     counts = [count for _, count in attach.topics]
     if len(set(names)) < len(names) or any(count < 0 for count in counts):
         raise _invalid("each topic once, with 0 partitions or more")
-    admission.check_count(sum(counts), config)
+    admission.check_count(sum(counts), step.config)
     if any(partition < 0 for _, partition, _ in attach.held):
         raise _invalid("a held partition is negative")
 
@@ -64,7 +63,7 @@ def attach(group: SessionGroup, command: Attach, step: Step) -> None:
         MustWait: the end of its name's member, or an Attach of this process or name, or the end of
             the group is being written.
     """
-    check(command, step.config)
+    check(None, command, step)
     if command.incarnation in group.arriving or command.name in group.arriving_names:
         raise admission.must_wait(step.now_ms, step.config)
     known = group.of_incarnation(command.incarnation)

@@ -19,7 +19,7 @@ from coordinator.core.sessions.handoff import phases
 from coordinator.core.sessions.leave import name_takeover
 from coordinator.core.sessions.member import SessionMember
 from coordinator.core.sessions.plan import scheduler
-from coordinator.core.sessions.step import Step
+from coordinator.core.step import Step
 from coordinator.core.written import Unawaited
 
 SessionCall = Callable[[SessionGroup, Step], None]

@@ -14,7 +14,7 @@ A drain that was ordered is never taken back. No change of successor gives a pha
 
 from __future__ import annotations
 
-from coordinator.core.effects import DeferPhase, DeferRetry, Effects
+from coordinator.core.effects import DeferPhase, DeferRetry
 from coordinator.core.ids import NO_TIME, TopicPartition
 from coordinator.core.numbers import Numbers
 from coordinator.core.records import Record
@@ -29,7 +29,7 @@ from coordinator.core.sessions.handoff import budget, successors
 from coordinator.core.sessions.handoff import transitions as to
 from coordinator.core.sessions.holdings import Handoff
 from coordinator.core.sessions.member import SessionMember
-from coordinator.core.sessions.step import Step
+from coordinator.core.step import Step
 from coordinator.core.written import Unawaited
 
 DRAINING = (Phase.DRAIN, Phase.FORCED)
@@ -48,10 +48,10 @@ def open_one(
     is_warm = group.policy.mode is Mode.WARM and successor
     phase = Phase.PREPARE if is_warm else Phase.DRAIN
     record = to.begin(group, partition, phase, successor, step.now_ms, step.numbers, reason)
-    _write(group, partition, record, step.out)
+    _write(group, partition, record, step)
 
 
-def redirect(group: SessionGroup, partition: TopicPartition, successor: str, out: Effects) -> None:
+def redirect(group: SessionGroup, partition: TopicPartition, successor: str, step: Step) -> None:
     """Give a partition that is being drained another successor. Its time stays as it is.
 
     Not back to its holder: that one may get it under a new token, after its release.
@@ -60,7 +60,7 @@ def redirect(group: SessionGroup, partition: TopicPartition, successor: str, out
     assert handoff is not None
     assert handoff.phase in DRAINING
     if successor != handoff.source:
-        _write(group, partition, to.redirect(group, partition, handoff, successor), out)
+        _write(group, partition, to.redirect(group, partition, handoff, successor), step)
 
 
 def reconcile(group: SessionGroup, partition: TopicPartition, step: Step) -> None:
@@ -78,7 +78,7 @@ def reconcile(group: SessionGroup, partition: TopicPartition, step: Step) -> Non
         if state.release is None and record.line is not None and record.line.stop:
             last_work.force(group, partition, record.line.stop)
             _delay(group, partition, step.now_ms)
-    _write(group, partition, record, step.out)
+    _write(group, partition, record, step)
 
 
 def _delay(group: SessionGroup, partition: TopicPartition, now_ms: int) -> None:
@@ -274,7 +274,7 @@ def leaves_by(group: SessionGroup, member: SessionMember, step: Step) -> None:
             continue
         deadline_ms = step.now_ms + to.bound(member, handoff.phase, step.now_ms)
         if deadline_ms < handoff.deadline_ms:
-            _arm(group, partition, handoff, deadline_ms, step.out)
+            _arm(group, partition, handoff, deadline_ms, step)
 
 
 # --- Resolved writes ---
@@ -311,14 +311,14 @@ def entered(group: SessionGroup, partition: TopicPartition, step: Step) -> None:
         member = group.members.get(handoff.source)
         seen_ms = step.now_ms if member is None else member.last_beat_ms
         length_ms = max(0, seen_ms + handoff.length_ms - step.now_ms)
-    _arm(group, partition, handoff, step.now_ms + length_ms, step.out)
+    _arm(group, partition, handoff, step.now_ms + length_ms, step)
 
 
 def _arm(
-    group: SessionGroup, partition: TopicPartition, handoff: Handoff, deadline_ms: int, out: Effects
+    group: SessionGroup, partition: TopicPartition, handoff: Handoff, deadline_ms: int, step: Step
 ) -> None:
     handoff.deadline_ms = deadline_ms
-    out.defer(
+    step.out.defer(
         DeferPhase(group.group_id, *partition, handoff.handoff_id, handoff.phase.value, deadline_ms)
     )
 
@@ -337,11 +337,11 @@ def remaining_ms(handoff: Handoff, now_ms: int) -> int:
 
 
 def _write(
-    group: SessionGroup, partition: TopicPartition, record: HandoffDecision, out: Effects
+    group: SessionGroup, partition: TopicPartition, record: HandoffDecision, step: Step
 ) -> None:
     receiver = record.successor if isinstance(record, PhaseEntered) else record.member_id
     group.note_write_pending((partition,), receiver)
-    out.persist(
+    step.out.persist(
         (record,), Unawaited(group.group_id), follow_up=SessionWritten(group.group_id, (partition,))
     )
 

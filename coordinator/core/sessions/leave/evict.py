@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from coordinator.core.effects import Effects
 from coordinator.core.errors import ErrorCode, Refused
 from coordinator.core.session_values.operators import EvictMember, EvictReply
 from coordinator.core.session_values.records import EndCause, ReservationFreed
@@ -20,7 +19,7 @@ from coordinator.core.session_values.written import SessionWritten
 from coordinator.core.sessions.group import SessionGroup
 from coordinator.core.sessions.leave import ends, leaving
 from coordinator.core.sessions.member import SessionMember
-from coordinator.core.sessions.step import Step
+from coordinator.core.step import Step
 from coordinator.core.written import AnswerDurable
 
 
@@ -35,7 +34,7 @@ def evict(group: SessionGroup, command: EvictMember, step: Step) -> None:
         raise Refused(ErrorCode.INVALID_REQUEST, "give either a member id or a name")
     member = _find(group, command)
     if member is None:
-        _free_reserved(group, command, step.out)
+        _free_reserved(group, command, step)
         return
     held = group.count_held_by(member.member_id)
     reply = EvictReply(member_id=member.member_id, name=member.record.name, partitions=held)
@@ -58,18 +57,18 @@ def _find(group: SessionGroup, command: EvictMember) -> SessionMember | None:
     return None if member is None or member.is_ended else member
 
 
-def _free_reserved(group: SessionGroup, command: EvictMember, out: Effects) -> None:
+def _free_reserved(group: SessionGroup, command: EvictMember, step: Step) -> None:
     name = command.member_name
     if not name or name not in group.reserved_names:
         raise Refused(ErrorCode.UNKNOWN_MEMBER_ID, _unknown(command))
     reserved = sum(1 for _ in group.reserved_for(name))
     reply = EvictReply(name=name, partitions=reserved)
     if command.is_dry_run:
-        out.reply(command.call_id, reply)
+        step.out.reply(command.call_id, reply)
         return
     written = SessionWritten(group.group_id, reserved_name=name)
     record = ReservationFreed(group.group_id, name)
-    out.persist((record,), AnswerDurable(command, reply), follow_up=written)
+    step.out.persist((record,), AnswerDurable(command, reply), follow_up=written)
 
 
 def _unknown(command: EvictMember) -> str:

@@ -23,7 +23,7 @@ from coordinator.core.sessions.handoff import phases
 from coordinator.core.sessions.leave import ends
 from coordinator.core.sessions.member import SessionMember
 from coordinator.core.sessions.plan import scheduler
-from coordinator.core.sessions.step import Step
+from coordinator.core.step import Step
 from coordinator.core.written import Unawaited
 
 LEFT = GoAway(GoAwayReason.LEFT)

@@ -32,7 +32,7 @@ from coordinator.core.sessions.handoff import phases
 from coordinator.core.sessions.handoff.phases import DRAINING
 from coordinator.core.sessions.holdings import grants_of
 from coordinator.core.sessions.member import SessionMember
-from coordinator.core.sessions.step import Step
+from coordinator.core.step import Step
 
 SUPERSEDED = GoAway(GoAwayReason.SUPERSEDED)
 """The end of a stream whose member has a newer one, or whose name another process has."""

@@ -16,7 +16,6 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice, repeat
 
-from coordinator.core.effects import Effects
 from coordinator.core.ids import TopicPartition
 from coordinator.core.session_values.plans import NOBODY, Numbered, Plan, Range
 from coordinator.core.session_values.records import Grant, PartitionsGranted
@@ -26,7 +25,7 @@ from coordinator.core.sessions.handoff import phases, successors
 from coordinator.core.sessions.holdings import TopicHoldings, cut, grant_bytes, ranges_of, size_of
 from coordinator.core.sessions.member import SessionMember
 from coordinator.core.sessions.planning import PlanInProgress
-from coordinator.core.sessions.step import Step
+from coordinator.core.step import Step
 from coordinator.core.written import Unawaited
 
 SLICE = 2_000
@@ -151,7 +150,7 @@ class _Grants:
             applying.is_stale = True
             return
         looking = self._looking.get(topic, ())
-        redirected = _redirect(group, topic, ranges, member, looking, self._step.out)
+        redirected = _redirect(group, topic, ranges, member, looking, self._step)
         partitions = list(_partitions_of(topic, ranges))
         still = _still_free(
             group, holdings, ranges, partitions, member, applying.capacity - redirected
@@ -192,14 +191,14 @@ def _redirect(
     ranges: tuple[Range, ...],
     member: SessionMember,
     looking: Iterable[int],
-    out: Effects,
+    step: Step,
 ) -> int:
     """Name a member as the successor of what is drained, of `ranges`; returns of how many."""
     count = 0
     for partition in looking:
         is_meant = any(first <= partition <= last for first, last in ranges)
         if is_meant and successors.may_get(group, (topic, partition), member.member_id):
-            phases.redirect(group, (topic, partition), member.member_id, out)
+            phases.redirect(group, (topic, partition), member.member_id, step)
             count += 1
     return count
 

@@ -23,7 +23,7 @@ from coordinator.core.sessions.plan import applying, plan_input
 from coordinator.core.sessions.plan.allocator import plan
 from coordinator.core.sessions.plan_journal import Draft
 from coordinator.core.sessions.planning import PlanInProgress, Planning
-from coordinator.core.sessions.step import Step
+from coordinator.core.step import Step
 from coordinator.core.written import Unawaited
 
 PLANNED_AT_ONCE = 5_000

@@ -6,16 +6,13 @@ from collections.abc import Callable
 
 import pytest
 
-from coordinator.core.context import ShardContext
-from coordinator.core.effects import Effects
 from coordinator.core.ids import NO_TIME
 from coordinator.core.session_values.plans import Numbered, Plan, Unplaced
 from coordinator.core.session_values.records import PartitionsGranted
 from coordinator.core.sessions.holdings import cut, size_of
 from coordinator.core.sessions.plan import applying, scheduler
-from coordinator.core.sessions.step import Step
 from coordinator.runtime.codec import encode
-from coordinator.testing.virtual import CountingIds
+from tests.kit.steps import a_step
 from tests.unit.core.sessions.kit import World
 
 Slices = Callable[[int], None]
@@ -109,12 +106,11 @@ def test_a_slice_grants_nothing_that_is_on_its_way() -> None:
     group = world.group
     assert {each.writes_pending for each in group.partition_states.values()} == {1}
     numbered = Numbered((world.members[0].member_id,), ("t-a",))
-    late, out = Plan({0: {0: ((0, 30),)}}, (), {}), Effects()
-    context = ShardContext(world.config, CountingIds())
+    late, step = Plan({0: {0: ((0, 30),)}}, (), {}), a_step(world.now, world.config)
     rest = applying.begin(group, late, numbered, world.now)
-    assert not applying.go_on(group, rest, Step(world.now, out, context))
+    assert not applying.go_on(group, rest, step)
     assert rest.is_stale
-    assert not out.writes
+    assert not step.out.writes
 
 
 def test_a_maximum_counts_over_all_slices(slices: Slices, monkeypatch: pytest.MonkeyPatch) -> None:

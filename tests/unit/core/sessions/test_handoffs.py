@@ -6,7 +6,6 @@ from dataclasses import replace
 
 import pytest
 
-from coordinator.core.effects import Effects
 from coordinator.core.errors import ErrorCode
 from coordinator.core.pauses import Pause
 from coordinator.core.requests import CommitOffsets, PartitionCommit
@@ -16,6 +15,7 @@ from coordinator.core.session_values.policy import Mode
 from coordinator.core.session_values.records import Phase
 from coordinator.core.sessions.handoff import phases
 from coordinator.shard.inputs import AppendFailure
+from tests.kit.steps import a_step
 from tests.unit.core.sessions.kit import GROUP, World, g1, g2, handing_over, with_policy
 
 WARM = with_policy(mode=Mode.WARM)
@@ -333,8 +333,8 @@ def test_a_decision_of_a_sink_moves_offsets_forwards_for_their_holders():
 
 def test_a_drain_is_not_redirected_to_its_holder():
     world, a, b, partition = handing_over()
-    out = Effects()
-    phases.redirect(world.group, partition, a.member_id, out)
-    assert not out.writes
-    phases.redirect(world.group, partition, b.member_id, out)
-    assert out.writes
+    step = a_step()
+    phases.redirect(world.group, partition, a.member_id, step)
+    assert not step.out.writes
+    phases.redirect(world.group, partition, b.member_id, step)
+    assert step.out.writes

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from coordinator.core.effects import Effects
 from coordinator.core.errors import ErrorCode
 from coordinator.core.ids import CallId
 from coordinator.core.requests import (
@@ -25,6 +24,7 @@ from coordinator.core.session_values.requests import Standing
 from coordinator.core.sessions import description
 from coordinator.core.sessions.group import SessionGroup
 from coordinator.shard.inputs import AppendFailure
+from tests.kit.steps import a_step
 from tests.unit.core.sessions.kit import GROUP, POLICY, World, g1, g2, handing_over, with_policy
 from tests.unit.observe.test_session_metrics import PLAN, SWITCH
 
@@ -289,10 +289,10 @@ def test_the_journal_is_listed_newest_first():
     later = replace(PLAN, made_at_ms=2_000)
     for record in (PLAN, later, SWITCH):
         group.apply(record)
-    out = Effects()
     request = ListRebalances(call_id=CallId(1), group_id=GROUP)
-    description.list_journal(group, request, 0, out)
-    [(_, reply)] = out.replies
+    step = a_step()
+    description.list_journal(group, request, step)
+    [(_, reply)] = step.out.replies
     assert reply.plans == (later, PLAN)
     assert reply.handoffs == (SWITCH,)
     assert not reply.rebalances

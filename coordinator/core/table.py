@@ -1,0 +1,168 @@
+"""The table of commands: what each does to a group of each kind, and without one.
+
+    command: Row(to a classic group, to a session group, if there is no such group)
+
+A cell is a rule, `rule(group, command, step)`, with None for a group that does not exist. An empty
+cell ignores the command: it is a follow-up that is too late, or whose group has become another one.
+Rules return nothing: replies, writes and timers go into `step.out`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, TypeAlias, TypeVar
+
+from coordinator.core import admin, conversion, documents, log_ends, offsets
+from coordinator.core import commands as c
+from coordinator.core import requests as q
+from coordinator.core import written as w
+from coordinator.core.classic import (
+    description,
+    join,
+    journal,
+    leave,
+    liveness,
+    progress,
+    rebalance,
+    static_members,
+    sync,
+)
+from coordinator.core.classic.group import ClassicGroup
+from coordinator.core.conversion import IS_CLASSIC, IS_OF_SESSIONS
+from coordinator.core.errors import ErrorCode, Refuse
+from coordinator.core.group import Group
+from coordinator.core.session_values import commands as sc
+from coordinator.core.session_values import operators as o
+from coordinator.core.session_values import requests as sq
+from coordinator.core.session_values import written as sw
+from coordinator.core.sessions import commits, policies, streams, write_results
+from coordinator.core.sessions import description as session_description
+from coordinator.core.sessions.arrive import admission as session_admission
+from coordinator.core.sessions.arrive import attach
+from coordinator.core.sessions.group import SessionGroup
+from coordinator.core.sessions.handoff import phases
+from coordinator.core.sessions.leave import ends, evict, leaving
+from coordinator.core.sessions.plan import scheduler
+from coordinator.core.step import Step
+
+G = TypeVar("G", bound=Group | None)
+# Any: the command of a row.
+Rule: TypeAlias = Callable[[G, Any, Step], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Create:
+    """There is no group: the request makes one, which stays unless it is vacant afterwards.
+
+    Args:
+        kind: the kind of the new group.
+        check: raises `Refused` if the request may not make one.
+    """
+
+    kind: type[ClassicGroup | SessionGroup] = ClassicGroup
+    check: Rule[None] = lambda _, _command, _step: None
+
+
+@dataclass(frozen=True, slots=True)
+class Convert:
+    """The group becomes one of the other kind, which handles the command.
+
+    Args:
+        check: raises `Refused` or `MustWait` if it may not.
+    """
+
+    check: Rule[Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A command that concerns one group, by the kind of the group.
+
+    missing: there is no such group; for what is no request, also if the group is Dead.
+    is_reconciled: a session group is reconciled afterwards; see `reconciling`.
+    """
+
+    classic: Rule[ClassicGroup] | Convert | None = None
+    session: Rule[SessionGroup] | Convert | None = None
+    missing: Rule[None] | Create | None = None
+    is_reconciled: bool = False
+
+
+SessionRow = partial(Row, is_reconciled=True)
+STRANGER = Refuse(ErrorCode.UNKNOWN_MEMBER_ID)
+NOT_FOUND = Refuse(ErrorCode.GROUP_ID_NOT_FOUND)
+
+TABLE: dict[type, Row | Rule[None]] = {
+    # --- Requests of classic members ---
+    q.JoinGroup: Row(
+        join.join_group, Convert(conversion.check_join), Create(check=join.check_first)
+    ),
+    q.SyncGroup: Row(sync.sync_group, IS_OF_SESSIONS, STRANGER),
+    q.Heartbeat: Row(liveness.heartbeat, IS_OF_SESSIONS, STRANGER),
+    q.LeaveGroup: Row(leave.leave_group, IS_OF_SESSIONS, leave.leave_no_group),
+    q.ReportLogEnds: Row(progress.report_log_ends, IS_OF_SESSIONS, STRANGER),
+    # --- Requests about groups of any kind ---
+    q.CommitOffsets: Row(
+        progress.commit_offsets, commits.commit_offsets, Create(check=offsets.check_first)
+    ),
+    q.FetchOffsets: Row(offsets.fetch_offsets, offsets.fetch_offsets, offsets.fetch_offsets),
+    q.DeleteOffsets: Row(offsets.delete_offsets, offsets.delete_offsets, NOT_FOUND),
+    q.PutDocuments: Row(documents.put_documents, documents.put_documents, Create()),
+    q.FetchDocuments: Row(
+        documents.fetch_documents, documents.fetch_documents, documents.fetch_documents
+    ),
+    q.DescribeGroup: Row(
+        description.describe_group, session_description.describe_as_group, admin.describe_no_group
+    ),
+    q.DeleteGroup: Row(admin.delete_group, conversion.delete_session_group, NOT_FOUND),
+    q.ListLogEnds: Row(log_ends.list_all, log_ends.list_all, NOT_FOUND),
+    q.ListRebalances: Row(description.list_rebalances, session_description.list_journal, NOT_FOUND),
+    q.DescribePhase: Row(description.describe_phase, session_description.describe_phase, NOT_FOUND),
+    # --- Requests about session groups, and what their members send on streams ---
+    sq.Attach: SessionRow(
+        Convert(conversion.check_attach), attach.attach, Create(SessionGroup, attach.check)
+    ),
+    o.DescribeSessionGroup: SessionRow(IS_CLASSIC, session_description.describe, NOT_FOUND),
+    o.EvictMember: SessionRow(IS_CLASSIC, evict.evict, NOT_FOUND),
+    o.SetGroupPolicy: Row(
+        conversion.set_policy_of_classic, policies.set_policy, Create(SessionGroup)
+    ),
+    sq.SessionHeartbeat: SessionRow(session=streams.heartbeat),
+    sq.SessionAck: SessionRow(session=streams.ack),
+    sq.SessionLeave: SessionRow(session=streams.leave_group),
+    sq.StreamEnded: SessionRow(session=streams.stream_ended),
+    # --- A delayed operation completed ---
+    c.CompleteJoinPhase: Row(rebalance.complete_join_phase),
+    c.InitialDelayElapsed: Row(rebalance.extend_initial_delay),
+    c.SyncPhaseExpired: Row(rebalance.expire_sync_phase),
+    c.SessionExpired: Row(liveness.expire_session),
+    sc.LeaseExpired: SessionRow(session=ends.expire),
+    sc.PhaseOverdue: SessionRow(session=phases.phase_overdue),
+    sc.PlanDue: SessionRow(session=scheduler.run),
+    sc.PlanComputed: SessionRow(session=scheduler.computed),
+    sc.ReservationOver: SessionRow(session=session_admission.reservation_over),
+    sc.LeaveOverdue: SessionRow(session=leaving.overdue),
+    sc.WriteRetry: SessionRow(session=write_results.write_again),
+    # --- A write was resolved ---
+    w.AssignmentWritten: Row(sync.assignment_written),
+    w.StaticMemberWritten: Row(static_members.replacement_written),
+    w.StaticMemberResolved: Row(static_members.replacement_resolved),
+    w.ReplacementOverdue: Row(static_members.replacement_overdue),
+    sw.PolicyWritten: SessionRow(policies.note_written, write_results.policy_written),
+    sw.SessionWritten: SessionRow(session=write_results.session_written),
+    sw.SessionAdmitted: SessionRow(
+        write_results.admitted_too_late,
+        write_results.session_admitted,
+        write_results.admitted_too_late,
+    ),
+    sw.SessionEnded: SessionRow(session=write_results.session_ended),
+    sw.LogAnswered: SessionRow(session=ends.log_answered),
+    w.AnswerDurable: admin.answer_durable,
+    w.JoinDurable: join.join_durable,
+    w.RebalanceWritten: journal.rebalance_written,
+    w.Unawaited: lambda _, _command, _step: None,
+}
+"""The commands that one rule handles. `GroupMachine` handles the others, which concern the table of
+groups, or requests that wait."""
