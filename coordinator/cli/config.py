@@ -166,7 +166,7 @@ def _look_at_database(settings: Settings, warnings: list[str], remarks: list[str
 
 def _remarks(settings: Settings) -> list[str]:
     """Settings that some groups want otherwise, if there are such groups."""
-    from coordinator.core.session_values.policy import PROFILES
+    from coordinator.core.values.policy import PROFILES
 
     lease_ms = PROFILES["fast"]
     session_ms = settings.storage.store_session_timeout_ms

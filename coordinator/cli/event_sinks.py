@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from contextvars import Context, copy_context
 from typing import Any
 
-from coordinator.core.events import Event
+from coordinator.core.values.events import Event
 from coordinator.observe.logs import EventLog
 from coordinator.observe.metrics import Metrics
 from coordinator.runtime.watchers import Watchers

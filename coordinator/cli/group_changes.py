@@ -20,7 +20,7 @@ from coordinator.cli.refusals import (
     nearest,
     no_such_group,
 )
-from coordinator.core.errors import ErrorCode
+from coordinator.core.values.errors import ErrorCode
 from coordinator.observe.spelling import quoted
 from coordinator.operator.admin import GroupAdmin
 from coordinator.operator.session_admin import GroupNotFound

@@ -21,8 +21,8 @@ from coordinator.observe.rows import column
 from coordinator.printable import printable
 
 if TYPE_CHECKING:
-    from coordinator.core.ids import ShardId
-    from coordinator.core.records import Record
+    from coordinator.core.values.ids import ShardId
+    from coordinator.core.values.records import Record
     from coordinator.storage.inspection import ShardReport
     from coordinator.storage.log import Loaded
 
@@ -131,7 +131,7 @@ def _dump(options: argparse.Namespace) -> int:
 
 
 async def _dump_shared(options: argparse.Namespace) -> int:
-    from coordinator.core.ids import ShardId
+    from coordinator.core.values.ids import ShardId
     from coordinator.runtime.stores import open_to_read
     from coordinator.settings.sources import Sources, load
 

@@ -92,7 +92,7 @@ def _set(admin: GroupAdmin, options: argparse.Namespace) -> Output:
 
 def _settings(group: str, policy: GroupPolicy, notes: list[str]) -> Output:
     from coordinator.cli.session_views import settings_of
-    from coordinator.core.session_values.policy import Policy
+    from coordinator.core.values.policy import Policy
 
     chosen = settings_of(policy)
     listed = [
@@ -113,7 +113,7 @@ def _plain(default: object) -> int | str | bool | None:
 
 def _setting(text: str) -> tuple[str, int | str | bool]:
     """A setting and its value, as the wire takes it."""
-    from coordinator.core.session_values.policy import PROFILES, Policy
+    from coordinator.core.values.policy import PROFILES, Policy
 
     key, is_given, value = text.partition("=")
     defaults = Policy.defaults()

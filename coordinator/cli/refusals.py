@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import grpc
 
 from coordinator.client.errors import CoordinatorError
-from coordinator.core.errors import ErrorCode, advice
+from coordinator.core.values.errors import ErrorCode, advice
 from coordinator.handshake import tls_failure
 from coordinator.operator.admin import GroupAdmin
 from coordinator.operator.nodes import TIMEOUT_S

@@ -13,7 +13,7 @@ from coordinator.observe.journal_rows import Explained, explained
 from coordinator.printable import printable
 
 if TYPE_CHECKING:
-    from coordinator.core.records import RebalanceRecord
+    from coordinator.core.values.rebalance_journal import RebalanceRecord
 
 
 def add_parsers(commands: Any) -> None:  # Any: argparse does not name its type.
@@ -30,7 +30,7 @@ def _replay(options: argparse.Namespace) -> int:
 
 def _run_again(path: Path) -> Output:
     """Run a recording. Raises `NoRecording`, a ValueError, or OSError."""
-    from coordinator.core.records import JOURNAL_LENGTH
+    from coordinator.core.values.rebalance_journal import JOURNAL_LENGTH
     from coordinator.runtime.replaying import NoRecording, replay
     from coordinator.service.grpc.translate.rebalances import rebalance_message
 

@@ -18,7 +18,7 @@ from coordinator.cli.log_offsets import OFFSET_MAX, LogOffsets, number
 from coordinator.cli.partitions import PARTITION_MAX, Selection, chosen
 from coordinator.cli.refusals import advice_of
 from coordinator.commit_metadata import of_reset
-from coordinator.core.errors import ErrorCode
+from coordinator.core.values.errors import ErrorCode
 from coordinator.operator.admin import GroupAdmin
 
 NAMED_MAX = 5

@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 
 from coordinator.cluster import elections, placement
 from coordinator.cluster.elections import Elected
-from coordinator.core.ids import ShardId
+from coordinator.core.values.ids import ShardId
 from coordinator.storage.coordination import NOBODY, ShardState
 
 

@@ -22,7 +22,7 @@ from coordinator.cluster.controller import (
     ShutdownCancelled,
     ShutdownRequested,
 )
-from coordinator.core.ids import ShardId
+from coordinator.core.values.ids import ShardId
 from coordinator.storage.coordination import (
     NOBODY,
     ClusterView,

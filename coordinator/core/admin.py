@@ -9,20 +9,20 @@ import sys
 from collections.abc import Callable, Iterable
 from heapq import nsmallest
 
-from coordinator.core.errors import ErrorCode, Refused
 from coordinator.core.group import Group, GroupState
-from coordinator.core.ids import TOPICS_GROUP
-from coordinator.core.records import GroupDeleted
-from coordinator.core.replies import (
+from coordinator.core.step import Step
+from coordinator.core.values.errors import ErrorCode, Refused
+from coordinator.core.values.follow_ups import AnswerRequest
+from coordinator.core.values.ids import TOPICS_GROUP
+from coordinator.core.values.records import GroupDeleted
+from coordinator.core.values.replies import (
     UNKNOWN_LAG,
     DeleteReply,
     DescribeReply,
     GroupListing,
     ListReply,
 )
-from coordinator.core.requests import DeleteGroup, DescribeGroup, ListGroups, ListOrder
-from coordinator.core.step import Step
-from coordinator.core.written import AnswerDurable
+from coordinator.core.values.requests import DeleteGroup, DescribeGroup, ListGroups, ListOrder
 
 
 def list_groups(groups: Iterable[Group], command: ListGroups, step: Step) -> None:
@@ -114,11 +114,11 @@ def delete_group(group: Group, command: DeleteGroup, step: Step) -> None:
         raise Refused(ErrorCode.NON_EMPTY_GROUP)
     group.deletions += 1
     step.out.persist(
-        [GroupDeleted(group.group_id)], AnswerDurable(command, DeleteReply(group.group_id))
+        [GroupDeleted(group.group_id)], AnswerRequest(command, DeleteReply(group.group_id))
     )
 
 
-def answer_durable(_: None, done: AnswerDurable, step: Step) -> None:
+def answer_request(_: None, done: AnswerRequest, step: Step) -> None:
     """Answer a request whose records are durable or refused."""
     refused = done.error is not ErrorCode.NONE
     reply = done.request.refusal(Refused(done.error)) if refused else done.reply

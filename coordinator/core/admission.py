@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from coordinator.core.config import GroupConfig
-from coordinator.core.errors import ErrorCode, Refused
 from coordinator.core.group import Group, GroupState
-from coordinator.core.replies import HeartbeatReply, Reply
-from coordinator.core.requests import (
+from coordinator.core.values.errors import ErrorCode, Refused
+from coordinator.core.values.replies import HeartbeatReply, Reply
+from coordinator.core.values.requests import (
     CommitOffsets,
     DeleteGroup,
     DescribeGroup,

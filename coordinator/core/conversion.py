@@ -8,14 +8,13 @@ from __future__ import annotations
 
 from coordinator.core import admin, admission
 from coordinator.core.classic.group import ClassicGroup
-from coordinator.core.errors import ErrorCode, MustWait, Refuse
-from coordinator.core.requests import DeleteGroup, JoinGroup
-from coordinator.core.session_values.operators import SetGroupPolicy
-from coordinator.core.session_values.requests import Attach
 from coordinator.core.sessions import policies
 from coordinator.core.sessions.arrive import attach
 from coordinator.core.sessions.group import SessionGroup
 from coordinator.core.step import Step
+from coordinator.core.values.errors import ErrorCode, MustWait, Refuse
+from coordinator.core.values.requests import DeleteGroup, JoinGroup, SetGroupPolicy
+from coordinator.core.values.session_messages import Attach
 
 IS_CLASSIC = Refuse(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, "the group is classic")
 IS_OF_SESSIONS = Refuse(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, "the group is one of sessions")

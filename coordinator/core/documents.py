@@ -6,13 +6,13 @@ for them gets them, so they may be many; offsets and their metadata go to every 
 
 from __future__ import annotations
 
-from coordinator.core.errors import ErrorCode, MustWait, Refused
 from coordinator.core.group import Group
-from coordinator.core.records import DocumentStored
-from coordinator.core.replies import DocumentsReply, PutReply
-from coordinator.core.requests import FetchDocuments, PutDocuments
 from coordinator.core.step import Step
-from coordinator.core.written import AnswerDurable
+from coordinator.core.values.errors import ErrorCode, MustWait, Refused
+from coordinator.core.values.follow_ups import AnswerRequest
+from coordinator.core.values.records import DocumentStored
+from coordinator.core.values.replies import DocumentsReply, PutReply
+from coordinator.core.values.requests import FetchDocuments, PutDocuments
 
 FETCHED_BYTES = 1 << 20
 """Size of a reply's documents; one that is larger comes alone."""
@@ -51,7 +51,7 @@ def put_documents(group: Group, command: PutDocuments, step: Step) -> None:
     ]
     group.document_writes += len(records)
     versions = tuple(record.version for record in records)
-    step.out.persist(records, AnswerDurable(command, PutReply(versions=versions)))
+    step.out.persist(records, AnswerRequest(command, PutReply(versions=versions)))
 
 
 def fetch_documents(group: Group | None, command: FetchDocuments, step: Step) -> None:

@@ -12,11 +12,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from coordinator.core.config import GroupConfig
-from coordinator.core.events import ExpirationHeld, GroupRemoved, OffsetsExpired
 from coordinator.core.group import CONSUMER_PROTOCOL_TYPE, Group, GroupState
-from coordinator.core.records import GroupDeleted, OffsetCommitted, OffsetDeleted, Record
 from coordinator.core.step import Step
-from coordinator.core.written import Unawaited
+from coordinator.core.values.events import ExpirationHeld, GroupRemoved, OffsetsExpired
+from coordinator.core.values.follow_ups import NoFollowUp
+from coordinator.core.values.records import GroupDeleted, OffsetCommitted, OffsetDeleted, Record
 
 HELD_AFTER_LOAD_MS = 3_600_000
 """Time after a load in which nothing expires, or the retention if that is shorter."""
@@ -44,7 +44,7 @@ def expire_offsets(groups: Iterable[Group], step: Step, *, loaded_at_ms: int) ->
         if expired:
             step.out.note(OffsetsExpired(group.group_id, len(expired)))
         if doomed:
-            step.out.persist(doomed, Unawaited(group.group_id))
+            step.out.persist(doomed, NoFollowUp(group.group_id))
     if held:
         step.out.note(ExpirationHeld(next(iter(held)), len(held), sum(held.values()), until_ms))
 

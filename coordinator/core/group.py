@@ -14,20 +14,20 @@ from abc import ABC, abstractmethod
 from enum import Enum
 from typing import ClassVar
 
-from coordinator.core.errors import MustWait
-from coordinator.core.records import (
+from coordinator.core.values.errors import MustWait
+from coordinator.core.values.plan_journal import PlanRecord
+from coordinator.core.values.policy import Policy
+from coordinator.core.values.rebalance_journal import RebalanceRecord
+from coordinator.core.values.records import (
     DocumentStored,
     GroupDeleted,
     ManifestStored,
     OffsetCommitted,
     OffsetDeleted,
-    RebalanceRecord,
+    PolicyStored,
     Record,
 )
-from coordinator.core.replies import UNKNOWN_LAG, LogEnd
-from coordinator.core.session_values.journal import PlanRecord
-from coordinator.core.session_values.policy import Policy
-from coordinator.core.session_values.records import PolicyStored
+from coordinator.core.values.replies import UNKNOWN_LAG, LogEnd
 
 CONSUMER_PROTOCOL_TYPE = "consumer"
 JOURNAL_WAIT_MS = 2_000

@@ -8,37 +8,35 @@ from typing import TypeAlias
 from coordinator.core.classic import membership
 from coordinator.core.classic.dormant import DormantGroups
 from coordinator.core.classic.group import ClassicGroup, MembersByHost, ParkedCalls
-from coordinator.core.effects import Effects
-from coordinator.core.errors import ErrorCode
-from coordinator.core.events import Event
 from coordinator.core.group import Group, GroupState
-from coordinator.core.ids import NO_TIME
-from coordinator.core.records import (
+from coordinator.core.sessions import record_events
+from coordinator.core.sessions.group import SessionGroup
+from coordinator.core.step import ShardContext, Step
+from coordinator.core.values.effects import Effects
+from coordinator.core.values.errors import ErrorCode
+from coordinator.core.values.events import Event
+from coordinator.core.values.ids import NO_TIME
+from coordinator.core.values.plan_journal import PlanRecord
+from coordinator.core.values.policy import Policy
+from coordinator.core.values.records import (
     DocumentStored,
     GroupDeleted,
     GroupMetadata,
-    OffsetDeleted,
-    Record,
-)
-from coordinator.core.session_values.journal import PlanRecord
-from coordinator.core.session_values.policy import Policy
-from coordinator.core.session_values.records import (
     HandoffsEnded,
     HoldingsStored,
     NumbersRaised,
+    OffsetDeleted,
     PartitionsGranted,
     PartitionSwitched,
     PhaseEntered,
     PolicyStored,
+    Record,
     ReservationFreed,
     ReservationStored,
     SessionMemberEnded,
     SessionMemberStored,
     TokenFloor,
 )
-from coordinator.core.sessions import record_events
-from coordinator.core.sessions.group import SessionGroup
-from coordinator.core.step import ShardContext, Step
 
 AnyGroup: TypeAlias = ClassicGroup | SessionGroup
 """A group as the table has it. Whoever uses what one kind has alone asks for the kind first."""

@@ -10,12 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from coordinator.core.errors import ErrorCode, Refused
 from coordinator.core.group import Group, GroupState
-from coordinator.core.replies import ListLogEndsReply, LogEnd, ReportLogEndsReply
-from coordinator.core.requests import ListLogEnds, ReportLogEnds
-from coordinator.core.session_values.requests import ReportedLog
 from coordinator.core.step import Step
+from coordinator.core.values.errors import ErrorCode, Refused
+from coordinator.core.values.replies import ListLogEndsReply, LogEnd, ReportLogEndsReply
+from coordinator.core.values.requests import ListLogEnds, ReportLogEnds
+from coordinator.core.values.session_messages import ReportedLog
 
 
 def take_in(group: Group, command: ReportLogEnds, step: Step) -> None:

@@ -19,26 +19,26 @@ from collections.abc import Sequence
 from typing import Any, get_args
 
 from coordinator.core import admin, admission, expiration, offsets
-from coordinator.core import commands as c
-from coordinator.core import requests as q
-from coordinator.core import written as w
 from coordinator.core.classic import journal, liveness
 from coordinator.core.classic.group import ClassicGroup
 from coordinator.core.config import GroupConfig
-from coordinator.core.effects import Effects
-from coordinator.core.errors import ErrorCode, MustWait, Refused
-from coordinator.core.events import Event, GroupCreated
 from coordinator.core.group import GroupState
 from coordinator.core.group_table import AnyGroup, GroupTable
-from coordinator.core.ids import NO_TIME, CallId, IdSource
 from coordinator.core.payloads import PayloadReader
-from coordinator.core.session_values import requests as sq
-from coordinator.core.session_values.messages import ToMember
 from coordinator.core.sessions import lease, reconciling, restoring, streams
 from coordinator.core.sessions.group import SessionGroup
 from coordinator.core.sessions.member import SessionMember
 from coordinator.core.step import ShardContext, Step
 from coordinator.core.table import TABLE, Convert, Create, Row
+from coordinator.core.values import commands as c
+from coordinator.core.values import follow_ups as f
+from coordinator.core.values import requests as q
+from coordinator.core.values import session_messages as m
+from coordinator.core.values.effects import Effects
+from coordinator.core.values.errors import ErrorCode, MustWait, Refused
+from coordinator.core.values.events import Event, GroupCreated
+from coordinator.core.values.ids import NO_TIME, CallId, IdSource
+from coordinator.core.values.session_messages import ToMember
 
 REQUESTS = frozenset(get_args(q.Request))
 """Commands that are answered; others are ignored if they come too late."""
@@ -97,7 +97,7 @@ class GroupMachine(GroupTable):
             return NO_TIME
         return liveness.beat(group, member_id, instance_id, generation, now_ms)
 
-    def session_beat(self, heartbeat: sq.SessionHeartbeat, now_ms: int) -> SessionMember | None:
+    def session_beat(self, heartbeat: m.SessionHeartbeat, now_ms: int) -> SessionMember | None:
         """Fast path of a session member's heartbeat; see `lease.beat`."""
         return streams.beat(self.context.streams, self.groups, heartbeat, now_ms)
 
@@ -126,7 +126,7 @@ class GroupMachine(GroupTable):
             deadline_ms = wait.deadline_ms if until_ms is None else until_ms
             if deadline_ms > step.now_ms:
                 self._waiting.add(command.call_id)
-                step.out.resume_when_written(command, deadline_ms)
+                step.out.handle_again_when_written(command, deadline_ms)
             else:
                 too_late = Refused(ErrorCode.NOT_COORDINATOR)
                 step.out.reply(command.call_id, command.refusal(too_late))
@@ -188,12 +188,12 @@ class GroupMachine(GroupTable):
                 admin.list_groups(self.groups.values(), command, step)
             case c.ExpireOffsets():
                 self._expire_offsets(step)
-            case w.OffsetsWritten():
-                self._commit_written(command, step)
+            case f.AnswerCommit():
+                self._answer_commit(command, step)
             case c.CallCancelled():
                 self._cancel_call(command, step)
-            case w.Resume():
-                self._resume(command, step)
+            case f.HandleAgain():
+                self._handle_again(command, step)
             case _:
                 raise AssertionError(f"no rule handles {type(command).__name__}")
 
@@ -204,9 +204,9 @@ class GroupMachine(GroupTable):
         )
         expiration.expire_offsets(active, step, loaded_at_ms=self._loaded_at_ms)
 
-    def _commit_written(self, command: w.OffsetsWritten, step: Step) -> None:
+    def _answer_commit(self, command: f.AnswerCommit, step: Step) -> None:
         """Answer a commit; a group that was made for it goes if the log has refused it."""
-        offsets.offsets_written(command, step)
+        offsets.answer_commit(command, step)
         group = self.groups.get(command.group_id)
         if isinstance(group, ClassicGroup) and group.state is not GroupState.DEAD:
             self._drop_unused(group)
@@ -219,7 +219,7 @@ class GroupMachine(GroupTable):
             if parked is not None:
                 liveness.cancel_call(*parked, command, step)
 
-    def _resume(self, command: w.Resume, step: Step) -> None:
+    def _handle_again(self, command: f.HandleAgain, step: Step) -> None:
         """Handle a request again after the write it waited for, or refuse it after a time-out."""
         request = command.request
         if request.call_id not in self._waiting:

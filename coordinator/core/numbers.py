@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from coordinator.core.ids import NO_TIME
+from coordinator.core.values.ids import NO_TIME
 
 EPOCH_BITS = 20
 """Tokens for each second that passes between two owners of a shard: a million."""

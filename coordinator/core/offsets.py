@@ -17,19 +17,21 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from coordinator.core.config import GroupConfig
-from coordinator.core.errors import ErrorCode, MustWait, Refused, advice
-from coordinator.core.events import OffsetsCommittedEvent
 from coordinator.core.group import CONSUMER_PROTOCOL_TYPE, Group, GroupState
-from coordinator.core.ids import NO_OFFSET, TopicPartition
-from coordinator.core.records import ManifestStored, OffsetCommitted, OffsetDeleted, Record
-from coordinator.core.replies import (
+from coordinator.core.step import Step
+from coordinator.core.values.errors import ErrorCode, MustWait, Refused, advice
+from coordinator.core.values.events import OffsetsCommittedEvent
+from coordinator.core.values.follow_ups import AnswerCommit, AnswerRequest
+from coordinator.core.values.ids import NO_OFFSET, TopicPartition
+from coordinator.core.values.records import ManifestStored, OffsetCommitted, OffsetDeleted, Record
+from coordinator.core.values.replies import (
     CommitReply,
     CommitResult,
     FetchedOffset,
     FetchReply,
     OffsetDeleteReply,
 )
-from coordinator.core.requests import (
+from coordinator.core.values.requests import (
     CommitOffsets,
     DeleteOffsets,
     FetchOffsets,
@@ -37,8 +39,6 @@ from coordinator.core.requests import (
     PartitionCommit,
     Request,
 )
-from coordinator.core.step import Step
-from coordinator.core.written import AnswerDurable, OffsetsWritten
 
 # --- Commit -----------------------------------------------------------------------------------
 
@@ -86,7 +86,7 @@ def commit(group: Group, command: CommitOffsets, step: Step) -> None:
     for partition in written:
         group.await_offset(partition, step.now_ms + step.config.offset_commit_timeout_ms)
     step.out.persist(
-        records, OffsetsWritten(command.call_id, group.group_id, tuple(results), written)
+        records, AnswerCommit(command.call_id, group.group_id, tuple(results), written)
     )
 
 
@@ -108,7 +108,7 @@ def _wait_for_pending(group: Group, partitions: Iterable[TopicPartition]) -> Non
         raise MustWait(max(deadlines))
 
 
-def offsets_written(command: OffsetsWritten, step: Step) -> None:
+def answer_commit(command: AnswerCommit, step: Step) -> None:
     """Answer a commit that is durable or refused."""
     results: Iterable[CommitResult] = command.results
     if command.error is ErrorCode.NONE:
@@ -247,7 +247,7 @@ def delete_offsets(group: Group, command: DeleteOffsets, step: Step) -> None:
     ]
     reply = OffsetDeleteReply(results=results)
     if doomed:
-        step.out.persist(doomed, AnswerDurable(command, reply))
+        step.out.persist(doomed, AnswerRequest(command, reply))
     else:
         step.out.reply(command.call_id, reply)
 

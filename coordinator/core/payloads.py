@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from coordinator.core.ids import TopicPartition
+from coordinator.core.values.ids import TopicPartition
 
 TopicReader = Callable[[bytes], frozenset[str] | None]
 """Reads the topics in a member's metadata; returns None if it cannot parse it."""

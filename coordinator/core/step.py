@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from coordinator.core.config import GroupConfig
-from coordinator.core.effects import Effects
-from coordinator.core.ids import CallId, IdSource
 from coordinator.core.numbers import Numbers
 from coordinator.core.pauses import Pause
 from coordinator.core.payloads import PayloadReader
+from coordinator.core.values.effects import Effects
+from coordinator.core.values.ids import CallId, IdSource
 
 
 @dataclass(slots=True)

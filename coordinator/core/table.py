@@ -15,9 +15,6 @@ from functools import partial
 from typing import Any, TypeAlias, TypeVar
 
 from coordinator.core import admin, conversion, documents, log_ends, offsets
-from coordinator.core import commands as c
-from coordinator.core import requests as q
-from coordinator.core import written as w
 from coordinator.core.classic import (
     description,
     join,
@@ -31,12 +28,7 @@ from coordinator.core.classic import (
 )
 from coordinator.core.classic.group import ClassicGroup
 from coordinator.core.conversion import IS_CLASSIC, IS_OF_SESSIONS
-from coordinator.core.errors import ErrorCode, Refuse
 from coordinator.core.group import Group
-from coordinator.core.session_values import commands as sc
-from coordinator.core.session_values import operators as o
-from coordinator.core.session_values import requests as sq
-from coordinator.core.session_values import written as sw
 from coordinator.core.sessions import commits, policies, streams, write_results
 from coordinator.core.sessions import description as session_description
 from coordinator.core.sessions.arrive import admission as session_admission
@@ -46,6 +38,11 @@ from coordinator.core.sessions.handoff import phases
 from coordinator.core.sessions.leave import ends, evict, leaving
 from coordinator.core.sessions.plan import scheduler
 from coordinator.core.step import Step
+from coordinator.core.values import commands as c
+from coordinator.core.values import follow_ups as f
+from coordinator.core.values import requests as q
+from coordinator.core.values import session_messages as m
+from coordinator.core.values.errors import ErrorCode, Refuse
 
 G = TypeVar("G", bound=Group | None)
 # Any: the command of a row.
@@ -121,48 +118,48 @@ TABLE: dict[type, Row | Rule[None]] = {
     q.ListRebalances: Row(description.list_rebalances, session_description.list_journal, NOT_FOUND),
     q.DescribePhase: Row(description.describe_phase, session_description.describe_phase, NOT_FOUND),
     # --- Requests about session groups, and what their members send on streams ---
-    sq.Attach: SessionRow(
+    m.Attach: SessionRow(
         Convert(conversion.check_attach), attach.attach, Create(SessionGroup, attach.check)
     ),
-    o.DescribeSessionGroup: SessionRow(IS_CLASSIC, session_description.describe, NOT_FOUND),
-    o.EvictMember: SessionRow(IS_CLASSIC, evict.evict, NOT_FOUND),
-    o.SetGroupPolicy: Row(
+    q.DescribeSessionGroup: SessionRow(IS_CLASSIC, session_description.describe, NOT_FOUND),
+    q.EvictMember: SessionRow(IS_CLASSIC, evict.evict, NOT_FOUND),
+    q.SetGroupPolicy: Row(
         conversion.set_policy_of_classic, policies.set_policy, Create(SessionGroup)
     ),
-    sq.SessionHeartbeat: SessionRow(session=streams.heartbeat),
-    sq.SessionAck: SessionRow(session=streams.ack),
-    sq.SessionLeave: SessionRow(session=streams.leave_group),
-    sq.StreamEnded: SessionRow(session=streams.stream_ended),
+    m.SessionHeartbeat: SessionRow(session=streams.heartbeat),
+    m.SessionAck: SessionRow(session=streams.ack),
+    m.SessionLeave: SessionRow(session=streams.leave_group),
+    m.StreamEnded: SessionRow(session=streams.stream_ended),
     # --- A delayed operation completed ---
     c.CompleteJoinPhase: Row(rebalance.complete_join_phase),
     c.InitialDelayElapsed: Row(rebalance.extend_initial_delay),
     c.SyncPhaseExpired: Row(rebalance.expire_sync_phase),
     c.SessionExpired: Row(liveness.expire_session),
-    sc.LeaseExpired: SessionRow(session=ends.expire),
-    sc.PhaseOverdue: SessionRow(session=phases.phase_overdue),
-    sc.PlanDue: SessionRow(session=scheduler.run),
-    sc.PlanComputed: SessionRow(session=scheduler.computed),
-    sc.ReservationOver: SessionRow(session=session_admission.reservation_over),
-    sc.LeaveOverdue: SessionRow(session=leaving.overdue),
-    sc.WriteRetry: SessionRow(session=write_results.write_again),
+    c.LeaseExpired: SessionRow(session=ends.expire),
+    c.PhaseOverdue: SessionRow(session=phases.phase_overdue),
+    c.PlanDue: SessionRow(session=scheduler.run),
+    c.PlanComputed: SessionRow(session=scheduler.computed),
+    c.ReservationOver: SessionRow(session=session_admission.reservation_over),
+    c.LeaveOverdue: SessionRow(session=leaving.overdue),
+    c.WriteRetry: SessionRow(session=write_results.write_again),
     # --- A write was resolved ---
-    w.AssignmentWritten: Row(sync.assignment_written),
-    w.StaticMemberWritten: Row(static_members.replacement_written),
-    w.StaticMemberResolved: Row(static_members.replacement_resolved),
-    w.ReplacementOverdue: Row(static_members.replacement_overdue),
-    sw.PolicyWritten: SessionRow(policies.note_written, write_results.policy_written),
-    sw.SessionWritten: SessionRow(session=write_results.session_written),
-    sw.SessionAdmitted: SessionRow(
-        write_results.admitted_too_late,
-        write_results.session_admitted,
-        write_results.admitted_too_late,
+    f.AnswerSyncs: Row(sync.answer_syncs),
+    f.AnswerReplacement: Row(static_members.answer_replacement),
+    f.FinishReplacement: Row(static_members.finish_replacement),
+    f.RefuseReplacement: Row(static_members.refuse_replacement),
+    f.ApplyPolicy: SessionRow(policies.note_written, write_results.apply_policy),
+    f.ReviewPartitions: SessionRow(session=write_results.review_partitions),
+    f.AnswerAttach: SessionRow(
+        write_results.refuse_attach,
+        write_results.answer_attach,
+        write_results.refuse_attach,
     ),
-    sw.SessionEnded: SessionRow(session=write_results.session_ended),
-    sw.LogAnswered: SessionRow(session=ends.log_answered),
-    w.AnswerDurable: admin.answer_durable,
-    w.JoinDurable: join.join_durable,
-    w.RebalanceWritten: journal.rebalance_written,
-    w.Unawaited: lambda _, _command, _step: None,
+    f.CloseSession: SessionRow(session=write_results.close_session),
+    f.ResumeExpiry: SessionRow(session=ends.resume_expiry),
+    f.AnswerRequest: admin.answer_request,
+    f.AnswerJoin: join.answer_join,
+    f.AnnounceRebalance: journal.announce_rebalance,
+    f.NoFollowUp: lambda _, _command, _step: None,
 }
 """The commands that one rule handles. `GroupMachine` handles the others, which concern the table of
 groups, or requests that wait."""

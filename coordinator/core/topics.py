@@ -18,11 +18,11 @@ from dataclasses import dataclass, field
 
 from coordinator.core.classic.group import ClassicGroup
 from coordinator.core.group import Group
-from coordinator.core.ids import TOPICS_GROUP
 from coordinator.core.limits import SET_TOPIC
 from coordinator.core.payloads import PartitionReader
-from coordinator.core.records import GroupMetadata
 from coordinator.core.sessions.group import SessionGroup
+from coordinator.core.values.ids import TOPICS_GROUP
+from coordinator.core.values.records import GroupMetadata
 
 SET_PARTITION = 0
 """Partition of the reserved group's offsets that are counts of topics."""

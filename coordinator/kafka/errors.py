@@ -7,7 +7,7 @@ differs stands in `OF_API`.
 
 from __future__ import annotations
 
-from coordinator.core.errors import ErrorCode
+from coordinator.core.values.errors import ErrorCode
 from coordinator.kafka import apis
 from coordinator.kafka.apis import Api
 

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Protocol, TypeVar
 
-from coordinator.core.events import NO_PROGRESS, RebalanceCause
-from coordinator.core.records import RebalanceRecord
+from coordinator.core.values.events import NO_PROGRESS, RebalanceCause
+from coordinator.core.values.rebalance_journal import RebalanceRecord
 from coordinator.observe.spelling import name_of, quoted, spell
 
 SLOW_SHARE = 0.5

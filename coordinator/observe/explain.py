@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 
-from coordinator.core.events import RebalanceCause, RefusedJoin
-from coordinator.core.records import (
+from coordinator.core.values.events import RebalanceCause, RefusedJoin
+from coordinator.core.values.rebalance_journal import (
     OUTAGE_ENDED,
     RETURNED,
     SEEN_AGAIN,

@@ -10,9 +10,9 @@ from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 
 from coordinator.assignors.partitions import spelled_ranges
-from coordinator.core.events import HandoffJournaled
-from coordinator.core.ids import NO_OFFSET, NO_TIME
-from coordinator.core.session_values.journal import (
+from coordinator.core.values.events import HandoffJournaled
+from coordinator.core.values.ids import NO_OFFSET, NO_TIME
+from coordinator.core.values.plan_journal import (
     RETURNED,
     HandoffLine,
     HandoffOutcome,
@@ -21,7 +21,7 @@ from coordinator.core.session_values.journal import (
     StoppedBy,
     TriggerCause,
 )
-from coordinator.core.session_values.records import PartitionSwitched
+from coordinator.core.values.records import PartitionSwitched
 from coordinator.observe.spelling import (
     RANGES_NAMED,
     count_of,

@@ -12,7 +12,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
-from coordinator.core.records import RebalanceRecord
+from coordinator.core.values.rebalance_journal import RebalanceRecord
 from coordinator.observe.gauges import gauge
 from coordinator.observe.labels import snake_case
 from coordinator.observe.rebalance_metrics import seconds_between

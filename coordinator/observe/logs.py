@@ -13,7 +13,7 @@ from typing import Any
 
 import structlog
 
-from coordinator.core.events import (
+from coordinator.core.values.events import (
     Event,
     ExpirationHeld,
     HandoffJournaled,
@@ -22,20 +22,18 @@ from coordinator.core.events import (
     MemberSeenAgain,
     MemberSynced,
     OffsetsCommittedEvent,
+    PartitionRefused,
     PlanFailed,
     PlanJournaled,
     RebalanceFailed,
     RebalanceJournaled,
-)
-from coordinator.core.records import RebalanceRecord
-from coordinator.core.session_values.events import (
-    PartitionRefused,
-    SessionMemberEnded,
     SessionMemberFlaps,
+    SessionMemberRemoved,
     SessionMemberSuspect,
 )
-from coordinator.core.session_values.journal import PlanRecord
-from coordinator.core.session_values.records import EndCause, PartitionSwitched, PhaseEntered
+from coordinator.core.values.plan_journal import PlanRecord
+from coordinator.core.values.rebalance_journal import RebalanceRecord
+from coordinator.core.values.records import EndCause, PartitionSwitched, PhaseEntered
 from coordinator.observe.labels import snake_case
 from coordinator.printable import printable, printable_lines
 
@@ -204,7 +202,7 @@ def _level(event: Event) -> int:
             line = event.record.line
             is_forced = line is not None and line.was_forced
             return logging.WARNING if is_forced else logging.DEBUG
-        case SessionMemberEnded():
+        case SessionMemberRemoved():
             return logging.WARNING if event.cause in _INVOLUNTARY else logging.INFO
     if isinstance(event, _DETAILS):
         return logging.DEBUG

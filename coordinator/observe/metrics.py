@@ -25,7 +25,7 @@ from prometheus_client.core import CounterMetricFamily, HistogramMetricFamily
 from prometheus_client.metrics_core import Metric
 
 from coordinator import __version__
-from coordinator.core.events import (
+from coordinator.core.values.events import (
     RETURNS,
     Event,
     EvictionCause,

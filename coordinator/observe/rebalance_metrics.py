@@ -6,7 +6,7 @@ from functools import partial
 
 from prometheus_client import CollectorRegistry, Counter, Histogram
 
-from coordinator.core.records import RebalanceRecord
+from coordinator.core.values.rebalance_journal import RebalanceRecord
 
 WAITS_S = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300)
 OUTCOMES = ("completed", "interrupted", "failed")

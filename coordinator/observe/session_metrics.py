@@ -10,18 +10,19 @@ from prometheus_client import CollectorRegistry, Counter, Histogram
 from prometheus_client.core import HistogramMetricFamily
 from prometheus_client.metrics_core import Metric
 
-from coordinator.core.events import Event, HandoffJournaled, PlanFailed, PlanJournaled
-from coordinator.core.ids import NO_TIME
-from coordinator.core.session_values.events import SessionCommitFenced, SessionMemberEnded
-from coordinator.core.session_values.journal import (
-    RETURNED,
-    HandoffLine,
-    HandoffOutcome,
-    PlanRecord,
+from coordinator.core.values.events import (
+    Event,
+    HandoffJournaled,
+    PlanFailed,
+    PlanJournaled,
+    SessionCommitFenced,
+    SessionMemberRemoved,
 )
-from coordinator.core.session_values.plans import MoveReason
-from coordinator.core.session_values.policy import Mode
-from coordinator.core.session_values.records import EndCause
+from coordinator.core.values.ids import NO_TIME
+from coordinator.core.values.plan_journal import RETURNED, HandoffLine, HandoffOutcome, PlanRecord
+from coordinator.core.values.plans import MoveReason
+from coordinator.core.values.policy import Mode
+from coordinator.core.values.records import EndCause
 from coordinator.observe.gauges import OnScrape, buckets
 from coordinator.observe.rebalance_metrics import WAITS_S, seconds_between
 
@@ -92,7 +93,7 @@ class SessionMetrics:
                     self._handoff(event.record.line)
             case PlanJournaled():
                 self._plan(event.record)
-            case SessionMemberEnded(cause=EndCause.LEASE_EXPIRED):
+            case SessionMemberRemoved(cause=EndCause.LEASE_EXPIRED):
                 self._expirations.inc()
             case PlanFailed():
                 self._plan_failures.inc()

@@ -11,12 +11,12 @@ from typing import Any
 
 from google.protobuf.message import DecodeError
 
-from coordinator.core import records as r
-from coordinator.core.ids import ShardId
-from coordinator.core.records import Record
-from coordinator.core.session_values import journal as j
-from coordinator.core.session_values import records as s
-from coordinator.core.session_values.policy import Policy
+from coordinator.core.values import plan_journal as j
+from coordinator.core.values import records as r
+from coordinator.core.values.ids import ShardId
+from coordinator.core.values.policy import Policy
+from coordinator.core.values.rebalance_journal import RebalanceRecord
+from coordinator.core.values.records import Record
 from coordinator.durable.v1 import records_pb2 as pb
 from coordinator.runtime import holdings_codec as holdings
 from coordinator.runtime.field_mapping import RANGES, Differs, Exceptions, Mapped, Mappings
@@ -57,20 +57,20 @@ _KINDS: dict[str, type[Record]] = {
     "document_stored": r.DocumentStored,
     "offset_deleted": r.OffsetDeleted,
     "group_deleted": r.GroupDeleted,
-    "rebalance": r.RebalanceRecord,
-    "session_member": s.SessionMemberStored,
-    "session_end": s.SessionMemberEnded,
-    "grants": s.PartitionsGranted,
-    "phase_entered": s.PhaseEntered,
-    "switched": s.PartitionSwitched,
-    "reservation_freed": s.ReservationFreed,
-    "policy": s.PolicyStored,
-    "token_floor": s.TokenFloor,
-    "numbers_raised": s.NumbersRaised,
+    "rebalance": RebalanceRecord,
+    "session_member": r.SessionMemberStored,
+    "session_end": r.SessionMemberEnded,
+    "grants": r.PartitionsGranted,
+    "phase_entered": r.PhaseEntered,
+    "switched": r.PartitionSwitched,
+    "reservation_freed": r.ReservationFreed,
+    "policy": r.PolicyStored,
+    "token_floor": r.TokenFloor,
+    "numbers_raised": r.NumbersRaised,
     "plan": j.PlanRecord,
-    "handoffs_ended": s.HandoffsEnded,
-    "holdings": s.HoldingsStored,
-    "reservation": s.ReservationStored,
+    "handoffs_ended": r.HandoffsEnded,
+    "holdings": r.HoldingsStored,
+    "reservation": r.ReservationStored,
 }
 
 
@@ -85,9 +85,9 @@ def _read_members(messages: Any) -> tuple[r.MemberRecord, ...]:
 
 DIFFERS: Exceptions = {
     r.GroupMetadata: {"members": Differs(decode=_read_members)},
-    s.Grant: {"partitions": RANGES},
+    r.Grant: {"partitions": RANGES},
     j.PlannedMove: {"partitions": RANGES},
-    s.ReservationStored: {
+    r.ReservationStored: {
         "partitions": Differs("topics", holdings.encode_topics, holdings.decode_topics),
         "is_delayed": Differs("delayed"),
     },
@@ -114,25 +114,25 @@ def _policy() -> Mapped:
     mapped = _MAPPINGS.between(Policy, pb.Policy.DESCRIPTOR)
     return Mapped(
         lambda record: mapped.fields(record.policy),
-        lambda message, group_id: s.PolicyStored(group_id, mapped.value(message)),
+        lambda message, group_id: r.PolicyStored(group_id, mapped.value(message)),
     )
 
 
 def _ended(entered: Mapped, switched: Mapped) -> Mapped:
     """Hand-offs that have ended: each is one of two kinds of records."""
 
-    def fields(record: s.HandoffsEnded) -> dict[str, Any]:
+    def fields(record: r.HandoffsEnded) -> dict[str, Any]:
         return {
             "records": [
                 {"phase_entered": entered.fields(ended)}
-                if isinstance(ended, s.PhaseEntered)
+                if isinstance(ended, r.PhaseEntered)
                 else {"switched": switched.fields(ended)}
                 for ended in record.records
             ]
         }
 
-    def value(message: pb.HandoffsEnded, group_id: str) -> s.HandoffsEnded:
-        return s.HandoffsEnded(
+    def value(message: pb.HandoffsEnded, group_id: str) -> r.HandoffsEnded:
+        return r.HandoffsEnded(
             group_id,
             tuple(
                 entered.value(ended.phase_entered, group_id)

@@ -30,7 +30,7 @@ from sys import intern
 from types import MappingProxyType
 from typing import Any, Union, get_args, get_origin, get_type_hints
 
-from coordinator.core.ids import NO_TIME
+from coordinator.core.values.ids import NO_TIME
 
 Convert = Callable[[Any], Any]  # Any: values of fields, which have many types.
 WriteFields = Callable[[Any], dict[str, Any]]

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from sys import intern
 from typing import Any
 
-from coordinator.core.session_values.records import HoldingsStored
+from coordinator.core.values.records import HoldingsStored
 from coordinator.durable.v1 import records_pb2 as pb
 from coordinator.runtime.field_mapping import distances, ranges
 

@@ -7,13 +7,13 @@ from dataclasses import dataclass, fields, is_dataclass
 from enum import Enum
 from typing import Any
 
-from coordinator.core import commands as c
-from coordinator.core import requests as q
-from coordinator.core.errors import ErrorCode
 from coordinator.core.pauses import Pause
-from coordinator.core.session_values import requests as s
-from coordinator.core.session_values.commands import PlanComputed
-from coordinator.core.session_values.plans import (
+from coordinator.core.values import commands as c
+from coordinator.core.values import requests as q
+from coordinator.core.values import session_messages as s
+from coordinator.core.values.commands import PlanComputed
+from coordinator.core.values.errors import ErrorCode
+from coordinator.core.values.plans import (
     Move,
     MoveReason,
     Obstacle,
@@ -22,7 +22,7 @@ from coordinator.core.session_values.plans import (
     Range,
     Unplaced,
 )
-from coordinator.core.session_values.policy import Mode, OnStall, Policy
+from coordinator.core.values.policy import Mode, OnStall, Policy
 from coordinator.shard import inputs as o
 from coordinator.shard.followers import FetchEntries, FollowersChanged
 from coordinator.typed_json import parse_dataclass

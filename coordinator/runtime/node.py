@@ -13,11 +13,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from coordinator.cluster.runner import ClusterRunner, LeadershipCallbacks
-from coordinator.core.errors import ErrorCode, Refused, advice
-from coordinator.core.events import Event
-from coordinator.core.ids import CallId, IdSource, ShardId
-from coordinator.core.replies import Reply
-from coordinator.core.requests import Heartbeat, ListGroups, Request
+from coordinator.core.values.errors import ErrorCode, Refused, advice
+from coordinator.core.values.events import Event
+from coordinator.core.values.ids import CallId, IdSource, ShardId
+from coordinator.core.values.replies import Reply
+from coordinator.core.values.requests import Heartbeat, ListGroups, Request
 from coordinator.dial import address_of
 from coordinator.runtime.clock import AnchoredClock, RandomIds
 from coordinator.runtime.loop_probe import LoopProbe

@@ -15,7 +15,7 @@ from coordinator.assignors.consumer_protocol import (
 )
 from coordinator.core.classic.last_work import OWNED_MAX
 from coordinator.core.payloads import PayloadReader
-from coordinator.core.replies import DescribedMember
+from coordinator.core.values.replies import DescribedMember
 
 TOPICS_MAX = 10_000
 """Greatest number of topics read from one subscription, in 10 ms. A subscription that names more

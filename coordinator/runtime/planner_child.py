@@ -13,8 +13,8 @@ import struct
 import sys
 from typing import BinaryIO
 
-from coordinator.core.session_values.plans import Plan, PlanInput
 from coordinator.core.sessions.plan.allocator import plan
+from coordinator.core.values.plans import Plan, PlanInput
 
 LENGTH = struct.Struct("!Q")
 """Precedes each pickle."""

@@ -14,7 +14,7 @@ import pickle
 import sys
 from asyncio.subprocess import PIPE, Process
 
-from coordinator.core.session_values.plans import Plan, PlanInput
+from coordinator.core.values.plans import Plan, PlanInput
 from coordinator.runtime.planner_child import LENGTH, packed
 
 TIMEOUT_S = 60.0

@@ -32,11 +32,11 @@ from typing import Any, TextIO
 from coordinator import __version__
 from coordinator.core.classic.group import ClassicGroup
 from coordinator.core.config import GroupConfig
-from coordinator.core.ids import CallId, IdSource, ShardId
 from coordinator.core.payloads import PayloadReader
-from coordinator.core.records import Record
-from coordinator.core.session_values.messages import ToMember
 from coordinator.core.sessions.group import SessionGroup
+from coordinator.core.values.ids import CallId, IdSource, ShardId
+from coordinator.core.values.records import Record
+from coordinator.core.values.session_messages import ToMember
 from coordinator.runtime import codec
 from coordinator.runtime.inputs import to_json
 from coordinator.shard.followers import TAIL_BYTES, AckPolicy

@@ -11,9 +11,9 @@ from typing import Any
 
 from coordinator import __version__
 from coordinator.core.config import GroupConfig
-from coordinator.core.events import RebalanceJournaled
-from coordinator.core.ids import CallId
-from coordinator.core.records import RebalanceRecord
+from coordinator.core.values.events import RebalanceJournaled
+from coordinator.core.values.ids import CallId
+from coordinator.core.values.rebalance_journal import RebalanceRecord
 from coordinator.runtime import codec
 from coordinator.runtime.inputs import from_json
 from coordinator.runtime.payloads import PAYLOADS

@@ -18,18 +18,17 @@ from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import fields
 from typing import Any, Protocol
 
-from coordinator.core.commands import CallCancelled
-from coordinator.core.errors import ErrorCode
-from coordinator.core.events import Event
-from coordinator.core.ids import CallId, ShardId
 from coordinator.core.pauses import Pause
-from coordinator.core.records import Record
-from coordinator.core.replies import Reply
-from coordinator.core.requests import Request
-from coordinator.core.session_values.messages import ToMember
-from coordinator.core.session_values.plans import Plan, PlanInput
-from coordinator.core.session_values.requests import SessionInput, StreamEnd, StreamEnded
 from coordinator.core.sessions.plan.allocator import plan
+from coordinator.core.values.commands import CallCancelled
+from coordinator.core.values.errors import ErrorCode
+from coordinator.core.values.events import Event
+from coordinator.core.values.ids import CallId, ShardId
+from coordinator.core.values.plans import Plan, PlanInput
+from coordinator.core.values.records import Record
+from coordinator.core.values.replies import Reply
+from coordinator.core.values.requests import Request
+from coordinator.core.values.session_messages import SessionInput, StreamEnd, StreamEnded, ToMember
 from coordinator.runtime import codec
 from coordinator.runtime.jobs import add_entry, build, job_failed
 from coordinator.runtime.slices import PART, REST_S, Work, in_slices, let_others_be_answered

@@ -10,9 +10,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from coordinator.core.errors import ErrorCode
-from coordinator.core.ids import IdSource, ShardId
 from coordinator.core.pauses import Pause
+from coordinator.core.values.errors import ErrorCode
+from coordinator.core.values.ids import IdSource, ShardId
 from coordinator.runtime.garbage import collect_and_freeze, gc_paused
 from coordinator.runtime.payloads import PAYLOADS
 from coordinator.runtime.recording import RecordingShard

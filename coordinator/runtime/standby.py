@@ -14,8 +14,8 @@ from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import KW_ONLY, dataclass, field
 
-from coordinator.core.errors import ErrorCode
-from coordinator.core.ids import ShardId
+from coordinator.core.values.errors import ErrorCode
+from coordinator.core.values.ids import ShardId
 from coordinator.runtime.garbage import gc_paused
 from coordinator.runtime.jobs import add_entry, build
 from coordinator.shard.effects import StandbyShard

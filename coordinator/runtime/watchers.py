@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from coordinator.core.events import Event
+from coordinator.core.values.events import Event
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,9 +19,9 @@ from operator import attrgetter
 from typing import Any, TypeAlias, get_args
 
 from coordinator.core import limits
-from coordinator.core import requests as c
 from coordinator.core.limits import Limit
-from coordinator.core.session_values.operators import SetGroupPolicy
+from coordinator.core.values import requests as c
+from coordinator.core.values.requests import SetGroupPolicy
 from coordinator.runtime.slices import PART, Work
 from coordinator.service.refusals import Malformed, Violation
 from coordinator.settings.sections import LimitsConfig

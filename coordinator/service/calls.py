@@ -11,9 +11,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from coordinator.core import requests as c
-from coordinator.core.session_values import operators as o
-from coordinator.core.session_values import requests as q
+from coordinator.core.values import requests as c
+from coordinator.core.values import session_messages as q
 from coordinator.security.authenticator import Caller as Identity
 from coordinator.security.rules import Operation
 
@@ -73,9 +72,9 @@ REMOVE_MEMBERS = Kind("RemoveMembers", (ADMIN,), c.LeaveGroup, is_urgent=True)
 LIST_LOG_ENDS = Kind("ListLogEnds", (READ,), c.ListLogEnds)
 LIST_REBALANCES = Kind("ListRebalances", (READ,), c.ListRebalances)
 DESCRIBE_PHASE = Kind("DescribePhase", (READ,), c.DescribePhase)
-DESCRIBE_SESSION_GROUP = Kind("DescribeSessionGroup", (READ,), o.DescribeSessionGroup)
-SET_GROUP_POLICY = Kind("SetGroupPolicy", (ADMIN,), o.SetGroupPolicy)
-EVICT_MEMBER = Kind("EvictMember", (ADMIN,), o.EvictMember, is_urgent=True)
+DESCRIBE_SESSION_GROUP = Kind("DescribeSessionGroup", (READ,), c.DescribeSessionGroup)
+SET_GROUP_POLICY = Kind("SetGroupPolicy", (ADMIN,), c.SetGroupPolicy)
+EVICT_MEMBER = Kind("EvictMember", (ADMIN,), c.EvictMember, is_urgent=True)
 WATCH_REBALANCES = Kind("WatchRebalances", (READ,), shows_readable=True)
 # Needs no operation: it shows the nodes, and every client that lists groups has to ask them all.
 DESCRIBE_CLUSTER = _of_nodes("DescribeCluster")

@@ -10,8 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol
 
-from coordinator.core.requests import CommitOffsets, JoinGroup, Request, SyncGroup
-from coordinator.core.session_values.requests import Attach
+from coordinator.core.values.requests import CommitOffsets, JoinGroup, Request, SyncGroup
+from coordinator.core.values.session_messages import Attach
 from coordinator.service.refusals import Exhausted, Full
 from coordinator.settings.sections import LimitsConfig
 

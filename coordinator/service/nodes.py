@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from coordinator.cluster.controller import ElectRequested, Event, MoveRequested
 from coordinator.cluster.runner import NotController
-from coordinator.core.errors import ErrorCode, advice
-from coordinator.core.ids import ShardId
+from coordinator.core.values.errors import ErrorCode, advice
+from coordinator.core.values.ids import ShardId
 from coordinator.runtime.node import Node
 from coordinator.storage.coordination import ClusterView, NodeInfo
 

@@ -7,10 +7,10 @@ from dataclasses import replace
 from heapq import merge
 from operator import attrgetter
 
-from coordinator.core import requests as c
-from coordinator.core.errors import ErrorCode
-from coordinator.core.ids import CallId
-from coordinator.core.replies import GroupListing, LeaveReply, LeaveResult, ListReply, Reply
+from coordinator.core.values import requests as c
+from coordinator.core.values.errors import ErrorCode
+from coordinator.core.values.ids import CallId
+from coordinator.core.values.replies import GroupListing, LeaveReply, LeaveResult, ListReply, Reply
 from coordinator.runtime.slices import PART, Work
 
 LEAVING_AT_ONCE = 100

@@ -22,11 +22,11 @@ from dataclasses import replace
 from functools import partial
 from typing import TypeVar
 
-from coordinator.core import requests as c
-from coordinator.core.errors import ErrorCode
-from coordinator.core.ids import TOPICS_GROUP, CallId
-from coordinator.core.replies import DeleteReply, HeartbeatReply, Reply
-from coordinator.core.session_values.requests import Attach, AttachReply, StreamEnded
+from coordinator.core.values import requests as c
+from coordinator.core.values.errors import ErrorCode
+from coordinator.core.values.ids import TOPICS_GROUP, CallId
+from coordinator.core.values.replies import DeleteReply, HeartbeatReply, Reply
+from coordinator.core.values.session_messages import Attach, AttachReply, StreamEnded
 from coordinator.runtime.node import Node
 from coordinator.runtime.shard_runner import ShardRunner, StreamListener
 from coordinator.runtime.slices import Result, Slices, Work, in_slices

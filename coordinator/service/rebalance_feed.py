@@ -5,14 +5,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Collection, Sequence
 
-from coordinator.core.events import (
+from coordinator.core.values.events import (
     Event,
     HandoffJournaled,
     PlanJournaled,
     RebalanceJournaled,
 )
-from coordinator.core.records import RebalanceRecord
-from coordinator.core.session_values.journal import PlanRecord
+from coordinator.core.values.plan_journal import PlanRecord
+from coordinator.core.values.rebalance_journal import RebalanceRecord
 from coordinator.service.refusals import Exhausted
 
 BEHIND_MAX = 1_000

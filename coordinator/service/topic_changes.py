@@ -10,12 +10,12 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field, replace
 from functools import partial
 
-from coordinator.core.errors import ErrorCode, Refused, advice
-from coordinator.core.ids import NO_OFFSET, TOPICS_GROUP, CallId
 from coordinator.core.limits import SET_TOPIC
-from coordinator.core.replies import CommitReply, OffsetDeleteReply, Reply
-from coordinator.core.requests import CommitOffsets, DeleteOffsets, PartitionCommit, Request
 from coordinator.core.topics import PARTITIONS_MAX, SET_PARTITION, has_legal_name
+from coordinator.core.values.errors import ErrorCode, Refused, advice
+from coordinator.core.values.ids import NO_OFFSET, TOPICS_GROUP, CallId
+from coordinator.core.values.replies import CommitReply, OffsetDeleteReply, Reply
+from coordinator.core.values.requests import CommitOffsets, DeleteOffsets, PartitionCommit, Request
 from coordinator.service.topics import (
     ALL_PARTITIONS_MAX,
     TOPICS_MAX,

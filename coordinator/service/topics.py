@@ -15,8 +15,8 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from coordinator.core.ids import ShardId
 from coordinator.core.topics import ReportedTopics, has_legal_name, log_end, reported_topics
+from coordinator.core.values.ids import ShardId
 from coordinator.runtime.node import Node
 from coordinator.runtime.payloads import PAYLOADS
 from coordinator.runtime.slices import PART, Work, in_slices

@@ -23,13 +23,12 @@ from enum import Enum
 from typing import Any, cast, get_args
 
 from coordinator.core import admission
-from coordinator.core.commands import CallCancelled
-from coordinator.core.errors import ErrorCode, Refused
-from coordinator.core.ids import CallId, ShardId
-from coordinator.core.replies import Reply
-from coordinator.core.requests import Request
-from coordinator.core.session_values.commands import PlanComputed
-from coordinator.core.session_values.requests import Attach, unloaded
+from coordinator.core.values.commands import CallCancelled, PlanComputed
+from coordinator.core.values.errors import ErrorCode, Refused
+from coordinator.core.values.ids import CallId, ShardId
+from coordinator.core.values.replies import Reply
+from coordinator.core.values.requests import Request
+from coordinator.core.values.session_messages import Attach, unloaded
 from coordinator.shard.bugs import BACKOFF_MS, Bugs
 from coordinator.shard.effects import (
     NOTHING,

@@ -10,10 +10,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-from coordinator.core.errors import ErrorCode
-from coordinator.core.ids import ShardId
-from coordinator.core.records import Record
-from coordinator.core.session_values.commands import ComputePlan
+from coordinator.core.values.effects import ComputePlan
+from coordinator.core.values.errors import ErrorCode
+from coordinator.core.values.ids import ShardId
+from coordinator.core.values.records import Record
 from coordinator.shard.inputs import Append, AppendFailure, Input, ShardEffects
 from coordinator.shard.shard import Shard
 from coordinator.shard.snapshots import SnapshotPolicy

@@ -14,8 +14,8 @@ from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from coordinator.core.errors import ErrorCode, Refused
-from coordinator.core.ids import CallId
+from coordinator.core.values.errors import ErrorCode, Refused
+from coordinator.core.values.ids import CallId
 
 TAIL_BYTES = 4 * 1024 * 1024
 """Size of the tail kept for followers; a follower that is further behind reads the store."""

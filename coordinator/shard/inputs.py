@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import Enum
 
-from coordinator.core.commands import Command
-from coordinator.core.effects import Effects
-from coordinator.core.errors import ErrorCode
-from coordinator.core.ids import CallId
 from coordinator.core.pauses import Pause
-from coordinator.core.records import Record
+from coordinator.core.values.commands import Command
+from coordinator.core.values.effects import Effects
+from coordinator.core.values.errors import ErrorCode
+from coordinator.core.values.ids import CallId
+from coordinator.core.values.records import Record
 from coordinator.shard.followers import FetchedEntries, FetchEntries, FollowersChanged
 
 

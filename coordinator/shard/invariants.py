@@ -4,18 +4,13 @@ from __future__ import annotations
 
 from coordinator.core.classic import invariants as classic
 from coordinator.core.classic.group import ClassicGroup
-from coordinator.core.errors import InvariantViolated
-from coordinator.core.ids import NO_TIME
 from coordinator.core.machine import GroupMachine
-from coordinator.core.session_values.commands import (
-    LeaveOverdue,
-    PhaseOverdue,
-    ReservationOver,
-    WriteRetry,
-)
 from coordinator.core.sessions import invariants as sessions
 from coordinator.core.sessions.group import SessionGroup
 from coordinator.core.sessions.plan import scheduler
+from coordinator.core.values.commands import LeaveOverdue, PhaseOverdue, ReservationOver, WriteRetry
+from coordinator.core.values.errors import InvariantViolated
+from coordinator.core.values.ids import NO_TIME
 from coordinator.shard.operations import GroupTimers
 from coordinator.shard.writes import WriteQueue
 

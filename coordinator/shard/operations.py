@@ -13,14 +13,23 @@ from collections.abc import Callable
 
 from coordinator.core.classic import rebalance
 from coordinator.core.classic.group import ClassicGroup
-from coordinator.core.commands import (
+from coordinator.core.group import GroupState
+from coordinator.core.machine import GroupMachine
+from coordinator.core.sessions.group import SessionGroup
+from coordinator.core.values.commands import (
     Command,
     CompleteJoinPhase,
     InitialDelayElapsed,
+    LeaseExpired,
+    LeaveOverdue,
+    PhaseOverdue,
+    PlanDue,
+    ReservationOver,
     SessionExpired,
     SyncPhaseExpired,
+    WriteRetry,
 )
-from coordinator.core.effects import (
+from coordinator.core.values.effects import (
     Defer,
     DeferHeartbeat,
     DeferInitialJoin,
@@ -37,17 +46,6 @@ from coordinator.core.effects import (
     SyncKey,
     WatchKey,
 )
-from coordinator.core.group import GroupState
-from coordinator.core.machine import GroupMachine
-from coordinator.core.session_values.commands import (
-    LeaseExpired,
-    LeaveOverdue,
-    PhaseOverdue,
-    PlanDue,
-    ReservationOver,
-    WriteRetry,
-)
-from coordinator.core.sessions.group import SessionGroup
 from coordinator.shard.waits import Wait, Waits
 from timer.operation import DelayedOperation
 from timer.purgatory import Purgatory

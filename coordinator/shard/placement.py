@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-from coordinator.core.ids import ShardId
+from coordinator.core.values.ids import ShardId
 
 _MASK = 0xFFFFFFFF
 _M = 0x5BD1E995

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 
-from coordinator.core.errors import ErrorCode, Refused
+from coordinator.core.values.errors import ErrorCode, Refused
 from coordinator.shard.followers import (
     FetchedEntries,
     FetchEntries,

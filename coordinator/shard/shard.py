@@ -23,26 +23,25 @@ from collections.abc import Callable, Iterable
 
 from coordinator.core import admission
 from coordinator.core.classic.group import ClassicGroup
-from coordinator.core.commands import (
+from coordinator.core.config import GroupConfig
+from coordinator.core.machine import GroupMachine
+from coordinator.core.payloads import PayloadReader
+from coordinator.core.sessions.group import SessionGroup
+from coordinator.core.values.commands import (
     Command,
     CompleteJoinPhase,
     ExpireOffsets,
     InitialDelayElapsed,
+    LeaseExpired,
     SessionExpired,
     SyncPhaseExpired,
 )
-from coordinator.core.config import GroupConfig
-from coordinator.core.errors import ErrorCode, Refused
-from coordinator.core.ids import TOPICS_GROUP, CallId, IdSource
-from coordinator.core.machine import GroupMachine
-from coordinator.core.payloads import PayloadReader
-from coordinator.core.records import Record
-from coordinator.core.requests import Request
-from coordinator.core.session_values.commands import LeaseExpired
-from coordinator.core.session_values.messages import ToMember
-from coordinator.core.session_values.requests import SessionHeartbeat, unloaded
-from coordinator.core.sessions.group import SessionGroup
-from coordinator.core.written import Unawaited
+from coordinator.core.values.errors import ErrorCode, Refused
+from coordinator.core.values.follow_ups import NoFollowUp
+from coordinator.core.values.ids import TOPICS_GROUP, CallId, IdSource
+from coordinator.core.values.records import Record
+from coordinator.core.values.requests import Request
+from coordinator.core.values.session_messages import SessionHeartbeat, ToMember, unloaded
 from coordinator.shard import invariants
 from coordinator.shard.followers import (
     TAIL_BYTES,
@@ -165,7 +164,7 @@ class Shard:
         self._writes.start_at(sequence, next_offset)
         self.followers.tail.start_at(next_offset)
         if raised:
-            out.persist((self.machine.raise_numbers(raised, now_ms),), Unawaited(""))
+            out.persist((self.machine.raise_numbers(raised, now_ms),), NoFollowUp(""))
             self._carry_out(out)
         self.machine.restore()
         self._activate_some(out)

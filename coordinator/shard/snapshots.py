@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 
-from coordinator.core.records import Record
+from coordinator.core.values.records import Record
 
 ENTRIES = 2_000
 BYTES = 8 * 1024 * 1024

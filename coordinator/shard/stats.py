@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from coordinator.core.replies import LogEnd
 from coordinator.core.sessions.group import SessionGroup
+from coordinator.core.values.replies import LogEnd
 
 BOUNDS_MS = (1, 2, 5, 10, 25, 50, 100, 250, 500, 1_000, 2_500, 5_000, 10_000, 30_000, 60_000,
              300_000)  # fmt: skip

@@ -20,13 +20,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from coordinator.core.commands import Command
-from coordinator.core.effects import Write
-from coordinator.core.errors import ErrorCode
-from coordinator.core.records import Record
-from coordinator.core.session_values.records import PartitionsGranted
 from coordinator.core.sessions.holdings import size_of
-from coordinator.core.written import ReplacementOverdue, Resume
+from coordinator.core.values.commands import Command
+from coordinator.core.values.effects import Write
+from coordinator.core.values.errors import ErrorCode
+from coordinator.core.values.follow_ups import HandleAgain, RefuseReplacement
+from coordinator.core.values.records import PartitionsGranted, Record
 from coordinator.shard.inputs import Append, AppendFailed, AppendFailure
 from coordinator.shard.waits import Wait, Waits
 from timer.purgatory import Purgatory
@@ -86,7 +85,7 @@ class DelayedProduce(Wait):
         # Error on a time-out; replaced by the result of the append.
         self.error = (
             ErrorCode.NOT_COORDINATOR
-            if isinstance(write.then, Resume)
+            if isinstance(write.then, HandleAgain)
             else ErrorCode.COORDINATOR_NOT_AVAILABLE
         )
         self._queue = queue
@@ -94,7 +93,7 @@ class DelayedProduce(Wait):
     @property
     def _only_waits(self) -> bool:
         """True if it waits for the end of earlier appends, whatever their results."""
-        return isinstance(self._then, Resume | ReplacementOverdue)
+        return isinstance(self._then, HandleAgain | RefuseReplacement)
 
     def try_complete(self) -> bool:
         if self.is_completed or self.required_offset is None:

@@ -21,7 +21,7 @@ from dataclasses import asdict, dataclass, field, replace
 from types import MappingProxyType
 from typing import Protocol, TypeVar
 
-from coordinator.core.ids import ShardId
+from coordinator.core.values.ids import ShardId
 from coordinator.storage.log import Damaged
 from coordinator.typed_json import parse_dataclass
 

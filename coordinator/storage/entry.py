@@ -14,7 +14,7 @@ from struct import Struct, error
 
 import google_crc32c
 
-from coordinator.core.ids import ShardId
+from coordinator.core.values.ids import ShardId
 from coordinator.storage.log import Damaged, Entry
 
 MAGIC = b"GL"

@@ -21,7 +21,7 @@ import json
 from collections.abc import AsyncIterator
 from itertools import count
 
-from coordinator.core.ids import ShardId
+from coordinator.core.values.ids import ShardId
 from coordinator.storage import entry as frames
 from coordinator.storage.access import StoreAccess
 from coordinator.storage.chain import Chain

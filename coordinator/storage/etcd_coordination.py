@@ -29,7 +29,7 @@ from functools import partial
 
 import grpc
 
-from coordinator.core.ids import ShardId
+from coordinator.core.values.ids import ShardId
 from coordinator.storage.access import StoreAccess
 from coordinator.storage.coordination import (
     NOBODY,

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import apsw
 
-from coordinator.core.ids import ShardId
+from coordinator.core.values.ids import ShardId
 from coordinator.storage.folder import DATABASE
 from coordinator.storage.log import CannotOpen, Damaged, Loaded
 from coordinator.storage.marker import MARKER, create_marker, read_marker, sync_folder

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Protocol
 
-from coordinator.core.ids import ShardId
+from coordinator.core.values.ids import ShardId
 
 
 class LogError(Exception):

@@ -25,7 +25,7 @@ from typing import Any, TypeVar
 
 import psycopg
 
-from coordinator.core.ids import ShardId
+from coordinator.core.values.ids import ShardId
 from coordinator.storage.coordination import (
     NOBODY,
     ClusterView,

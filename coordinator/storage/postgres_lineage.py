@@ -22,7 +22,7 @@ from typing import Any
 
 import psycopg
 
-from coordinator.core.ids import ShardId
+from coordinator.core.values.ids import ShardId
 from coordinator.storage.coordination import NOBODY, ShardState
 from coordinator.storage.log import CannotOpen, LogUnavailable
 from coordinator.storage.postgres_connection import (

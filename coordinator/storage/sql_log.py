@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from coordinator.core.ids import ShardId
+from coordinator.core.values.ids import ShardId
 from coordinator.storage import entry as frames
 from coordinator.storage.chain import Chain
 from coordinator.storage.log import Damaged, Fence, Fenced, Loaded, LogError, ShardSnapshot

@@ -20,7 +20,7 @@ from typing import Any
 
 import apsw
 
-from coordinator.core.ids import ShardId
+from coordinator.core.values.ids import ShardId
 from coordinator.storage import entry as frames
 from coordinator.storage import schema
 from coordinator.storage.folder import DATABASE, FolderLock

@@ -34,7 +34,7 @@ from kazoo.exceptions import (
     RuntimeInconsistency,
 )
 
-from coordinator.core.ids import ShardId
+from coordinator.core.values.ids import ShardId
 from coordinator.storage import entry as frames
 from coordinator.storage.access import StoreAccess
 from coordinator.storage.chain import Chain

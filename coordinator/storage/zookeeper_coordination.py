@@ -33,7 +33,7 @@ from kazoo.exceptions import (
     RuntimeInconsistency,
 )
 
-from coordinator.core.ids import ShardId
+from coordinator.core.values.ids import ShardId
 from coordinator.storage.access import StoreAccess
 from coordinator.storage.coordination import (
     NOBODY,

@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from typing import Any
 
 from coordinator.assignors import TopicPartition
-from coordinator.core.errors import ErrorCode
-from coordinator.core.events import Event
-from coordinator.core.ids import CallId
-from coordinator.core.replies import DescribedMember, DescribeReply, FetchReply, Reply
-from coordinator.core.requests import DescribeGroup, FetchOffsets, Request
+from coordinator.core.values.errors import ErrorCode
+from coordinator.core.values.events import Event
+from coordinator.core.values.ids import CallId
+from coordinator.core.values.replies import DescribedMember, DescribeReply, FetchReply, Reply
+from coordinator.core.values.requests import DescribeGroup, FetchOffsets, Request
 from coordinator.runtime.node import Node
 from coordinator.runtime.watchers import Watchers
 from coordinator.service.grpc.server import GrpcServer

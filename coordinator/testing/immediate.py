@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 
-from coordinator.core.ids import ShardId
 from coordinator.core.sessions.plan.allocator import plan
+from coordinator.core.values.ids import ShardId
 from coordinator.runtime import codec
 from coordinator.runtime.jobs import build, job_failed
 from coordinator.shard.driver import Patience, ShardDriver

@@ -13,17 +13,17 @@ from typing import Any
 from google.protobuf.message import Message
 
 from coordinator.core.classic.group import ClassicGroup
-from coordinator.core.commands import CallCancelled
-from coordinator.core.events import Event
 from coordinator.core.group import GroupState
-from coordinator.core.ids import CallId
-from coordinator.core.replies import Reply
-from coordinator.core.session_values.messages import ToMember
-from coordinator.core.session_values.requests import (
+from coordinator.core.values.commands import CallCancelled
+from coordinator.core.values.events import Event
+from coordinator.core.values.ids import CallId
+from coordinator.core.values.replies import Reply
+from coordinator.core.values.session_messages import (
     Attach,
     AttachReply,
     SessionInput,
     StreamEnded,
+    ToMember,
 )
 from coordinator.runtime.payloads import PAYLOADS
 from coordinator.service.grpc import translate

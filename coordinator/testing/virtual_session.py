@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from coordinator.core.errors import ErrorCode
-from coordinator.core.ids import CallId
-from coordinator.core.session_values.messages import ToMember
-from coordinator.core.session_values.requests import (
+from coordinator.core.values.errors import ErrorCode
+from coordinator.core.values.ids import CallId
+from coordinator.core.values.session_messages import (
     Attach,
     AttachReply,
     SessionInput,
     StreamEnd,
     StreamRefused,
+    ToMember,
 )
 from coordinator.runtime.slices import at_once
 from coordinator.service.grpc.member_stream import MemberStream, refusal

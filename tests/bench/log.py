@@ -13,7 +13,7 @@ from pathlib import Path
 
 import apsw
 
-from coordinator.core.ids import ShardId
+from coordinator.core.values.ids import ShardId
 from coordinator.runtime.stores import open_stores
 from coordinator.settings.sections import StorageConfig
 from coordinator.storage import schema

@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from random import Random
 
-from coordinator.core.session_values.plans import FREE, Plan, PlanInput, PlanMember, PlanTopic
 from coordinator.core.sessions.plan.allocator import plan
+from coordinator.core.values.plans import FREE, Plan, PlanInput, PlanMember, PlanTopic
 from tests.bench.figures import Figures
 
 SIZES = ((250, 12_500), (1_000, 50_000), (2_000, 100_000), (5_000, 250_000))

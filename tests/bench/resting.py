@@ -11,8 +11,8 @@ from coordinator.assignors.consumer_protocol import (
     encode_assignment,
     encode_subscription,
 )
-from coordinator.core.ids import ShardId
-from coordinator.core.records import GroupMetadata, MemberRecord
+from coordinator.core.values.ids import ShardId
+from coordinator.core.values.records import GroupMetadata, MemberRecord
 from coordinator.runtime import codec
 from coordinator.shard.placement import shard_of
 from coordinator.storage.log import Entry, GroupLog

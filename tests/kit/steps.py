@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from coordinator.core.config import GroupConfig
-from coordinator.core.effects import Effects
 from coordinator.core.step import ShardContext, Step
+from coordinator.core.values.effects import Effects
 from coordinator.runtime.payloads import PAYLOADS
 from coordinator.shard.inputs import Input, ShardEffects
 from coordinator.shard.shard import Shard

@@ -8,16 +8,16 @@ from __future__ import annotations
 from coordinator.core.classic.group import ClassicGroup
 from coordinator.core.classic.member import ClassicMember
 from coordinator.core.group import GroupState
-from coordinator.core.ids import NO_TIME
-from coordinator.core.replies import (
+from coordinator.core.step import Step
+from coordinator.core.values.ids import NO_TIME
+from coordinator.core.values.replies import (
     AwaitedMember,
     DescribedMember,
     DescribeReply,
     PhaseReply,
     RebalancesReply,
 )
-from coordinator.core.requests import DescribeGroup, DescribePhase, ListRebalances
-from coordinator.core.step import Step
+from coordinator.core.values.requests import DescribeGroup, DescribePhase, ListRebalances
 
 
 def describe_group(group: ClassicGroup, command: DescribeGroup, step: Step) -> None:

@@ -18,11 +18,11 @@ from coordinator.core.classic.idle_spans import FailOver
 from coordinator.core.classic.member import ClassicMember, Protocols
 from coordinator.core.classic.membership import excuse
 from coordinator.core.classic.subscriptions import subscribed_topics
-from coordinator.core.events import RebalanceCause
 from coordinator.core.group import GroupState
-from coordinator.core.ids import NO_TIME
-from coordinator.core.records import GroupMetadata
 from coordinator.core.step import Step
+from coordinator.core.values.events import RebalanceCause
+from coordinator.core.values.ids import NO_TIME
+from coordinator.core.values.records import GroupMetadata
 
 
 class DormantGroups:

@@ -32,17 +32,16 @@ from coordinator.core.classic.idle_spans import FailOver, IdleSpans
 from coordinator.core.classic.member import ClassicMember, Protocols
 from coordinator.core.classic.replacement import Replacement
 from coordinator.core.classic.trace import Trace
-from coordinator.core.errors import ErrorCode, InvariantViolated
-from coordinator.core.events import RefusedJoin
 from coordinator.core.group import Group, GroupState
-from coordinator.core.ids import NO_GENERATION, NO_TIME, CallId
-from coordinator.core.records import (
-    JOURNAL_LENGTH,
+from coordinator.core.values.errors import ErrorCode, InvariantViolated
+from coordinator.core.values.events import RefusedJoin
+from coordinator.core.values.ids import NO_GENERATION, NO_TIME, CallId
+from coordinator.core.values.rebalance_journal import JOURNAL_LENGTH, RebalanceRecord
+from coordinator.core.values.records import (
     GenerationFloor,
     GroupDeleted,
     GroupMetadata,
     MemberRecord,
-    RebalanceRecord,
     Record,
 )
 

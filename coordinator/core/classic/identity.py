@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from coordinator.core.classic.group import ClassicGroup
 from coordinator.core.classic.member import ClassicMember
-from coordinator.core.errors import ErrorCode, MustWait, Refused
+from coordinator.core.values.errors import ErrorCode, MustWait, Refused
 
 
 def identify(group: ClassicGroup, member_id: str, instance_id: str | None) -> ClassicMember:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from coordinator.core.ids import NO_TIME, TopicPartition
-from coordinator.core.records import MemberRecord, StopKnownBy
-from coordinator.core.requests import PartitionCommit
+from coordinator.core.values.ids import NO_TIME, TopicPartition
+from coordinator.core.values.rebalance_journal import StopKnownBy
+from coordinator.core.values.records import MemberRecord
+from coordinator.core.values.requests import PartitionCommit
 
 
 @dataclass(slots=True, eq=False)

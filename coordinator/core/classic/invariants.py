@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import Counter
 
 from coordinator.core.classic.group import ClassicGroup
-from coordinator.core.errors import InvariantViolated
 from coordinator.core.group import GroupState
+from coordinator.core.values.errors import InvariantViolated
 
 
 def check(group: ClassicGroup, previous_generation: int = 0) -> None:

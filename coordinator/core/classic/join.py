@@ -17,14 +17,14 @@ from coordinator.core.classic.identity import check_not_replaced, identify
 from coordinator.core.classic.member import ClassicMember
 from coordinator.core.classic.membership import evict, fail_join, note_joined
 from coordinator.core.config import NEW_MEMBER_JOIN_TIMEOUT_MS, GroupConfig
-from coordinator.core.effects import DeferHeartbeat, JoinKey, MemberKey
-from coordinator.core.errors import ErrorCode, Refused, advice
-from coordinator.core.events import EvictionCause, RebalanceCause
 from coordinator.core.group import GroupState
-from coordinator.core.replies import JoinReply
-from coordinator.core.requests import JoinGroup
 from coordinator.core.step import Step
-from coordinator.core.written import JoinDurable
+from coordinator.core.values.effects import DeferHeartbeat, JoinKey, MemberKey
+from coordinator.core.values.errors import ErrorCode, Refused, advice
+from coordinator.core.values.events import EvictionCause, RebalanceCause
+from coordinator.core.values.follow_ups import AnswerJoin
+from coordinator.core.values.replies import JoinReply
+from coordinator.core.values.requests import JoinGroup
 
 
 def join_group(group: ClassicGroup, command: JoinGroup, step: Step) -> None:
@@ -84,7 +84,7 @@ def admits(group: ClassicGroup, command: JoinGroup, config: GroupConfig) -> bool
             raise AssertionError("a classic group is in no state of sessions")
 
 
-def join_durable(_: None, command: JoinDurable, step: Step) -> None:
+def answer_join(_: None, command: AnswerJoin, step: Step) -> None:
     """Answer a JoinGroup whose generation floor is durable, or refused."""
     reply = command.reply
     if command.error is not ErrorCode.NONE:

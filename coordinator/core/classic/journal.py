@@ -15,8 +15,10 @@ from coordinator.core.classic import last_work, moves, returns
 from coordinator.core.classic.group import ClassicGroup
 from coordinator.core.classic.idle_spans import FailOver
 from coordinator.core.classic.trace import Trace
-from coordinator.core.errors import ErrorCode
-from coordinator.core.events import (
+from coordinator.core.payloads import PayloadReader
+from coordinator.core.step import Step
+from coordinator.core.values.errors import ErrorCode
+from coordinator.core.values.events import (
     Event,
     JoinPhaseCompleted,
     MemberEvicted,
@@ -31,12 +33,14 @@ from coordinator.core.events import (
     RefusedJoin,
     StaticMemberReplaced,
 )
-from coordinator.core.ids import NO_TIME
-from coordinator.core.payloads import PayloadReader
-from coordinator.core.records import RebalanceMember, RebalanceRecord, RemovedMember
-from coordinator.core.requests import JoinGroup
-from coordinator.core.step import Step
-from coordinator.core.written import RebalanceWritten
+from coordinator.core.values.follow_ups import AnnounceRebalance
+from coordinator.core.values.ids import NO_TIME
+from coordinator.core.values.rebalance_journal import (
+    RebalanceMember,
+    RebalanceRecord,
+    RemovedMember,
+)
+from coordinator.core.values.requests import JoinGroup
 
 COMPLETED, FAILED, INTERRUPTED = "completed", "failed", "interrupted"
 LEFT = "left"
@@ -211,7 +215,7 @@ def _write(group: ClassicGroup, trace: Trace, outcome: str, cost: moves.Cost, st
         store_went_back=outage.store_went_back,
     )
     group.journal_writes += 1
-    step.out.persist([record], RebalanceWritten(record))
+    step.out.persist([record], AnnounceRebalance(record))
 
 
 def note_refused_join(
@@ -241,7 +245,7 @@ def note_refused_join(
     group.refused_joins = known
 
 
-def rebalance_written(_: None, command: RebalanceWritten, step: Step) -> None:
+def announce_rebalance(_: None, command: AnnounceRebalance, step: Step) -> None:
     """Emit the event of a rebalance once its record is durable."""
     if command.error is ErrorCode.NONE:
         step.out.note(RebalanceJournaled(command.record))

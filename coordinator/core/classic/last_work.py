@@ -35,16 +35,17 @@ from coordinator.core.classic.group import ClassicGroup
 from coordinator.core.classic.idle_spans import ClassicIdleSpan, FailOver, IdleSpans
 from coordinator.core.classic.member import LATENESS
 from coordinator.core.classic.trace import Trace
-from coordinator.core.events import (
+from coordinator.core.payloads import PartitionReader, PayloadReader
+from coordinator.core.values.events import (
     NO_PROGRESS,
     EvictionCause,
     MemberEvicted,
     MemberLeft,
     StaticMemberReplaced,
 )
-from coordinator.core.ids import NO_TIME, TopicPartition
-from coordinator.core.payloads import PartitionReader, PayloadReader
-from coordinator.core.records import GroupMetadata, MemberRecord, StopKnownBy
+from coordinator.core.values.ids import NO_TIME, TopicPartition
+from coordinator.core.values.rebalance_journal import StopKnownBy
+from coordinator.core.values.records import GroupMetadata, MemberRecord
 
 COOPERATIVE = "cooperative"
 """Part of the names of protocols whose members keep working during a rebalance (KIP-429)."""

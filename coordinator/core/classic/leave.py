@@ -14,12 +14,12 @@ from coordinator.core.classic.group import ClassicGroup
 from coordinator.core.classic.identity import check_not_replaced, identify
 from coordinator.core.classic.member import ClassicMember
 from coordinator.core.classic.membership import evict, remove
-from coordinator.core.effects import JoinKey, MemberKey
-from coordinator.core.errors import ErrorCode, Refused
-from coordinator.core.events import EvictionCause, MemberLeft, RebalanceCause
-from coordinator.core.replies import LeaveReply, LeaveResult
-from coordinator.core.requests import LeaveGroup, LeavingMember
 from coordinator.core.step import Step
+from coordinator.core.values.effects import JoinKey, MemberKey
+from coordinator.core.values.errors import ErrorCode, Refused
+from coordinator.core.values.events import EvictionCause, MemberLeft, RebalanceCause
+from coordinator.core.values.replies import LeaveReply, LeaveResult
+from coordinator.core.values.requests import LeaveGroup, LeavingMember
 
 
 def leave_group(group: ClassicGroup, command: LeaveGroup, step: Step) -> None:

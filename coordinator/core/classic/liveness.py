@@ -21,16 +21,16 @@ from coordinator.core.classic.group import ClassicGroup
 from coordinator.core.classic.identity import check_generation, identify
 from coordinator.core.classic.member import SILENCE_MIN_MS, ClassicMember
 from coordinator.core.classic.membership import evict, note_seen, reset_session
-from coordinator.core.commands import CallCancelled, SessionExpired
-from coordinator.core.effects import DeferHeartbeat, JoinKey
-from coordinator.core.errors import ErrorCode, advice
-from coordinator.core.events import EvictionCause, RebalanceCause
 from coordinator.core.group import GroupState
-from coordinator.core.ids import NO_TIME
 from coordinator.core.pauses import Pause, paused_since
-from coordinator.core.replies import HeartbeatReply
-from coordinator.core.requests import Heartbeat
 from coordinator.core.step import Step
+from coordinator.core.values.commands import CallCancelled, SessionExpired
+from coordinator.core.values.effects import DeferHeartbeat, JoinKey
+from coordinator.core.values.errors import ErrorCode, advice
+from coordinator.core.values.events import EvictionCause, RebalanceCause
+from coordinator.core.values.ids import NO_TIME
+from coordinator.core.values.replies import HeartbeatReply
+from coordinator.core.values.requests import Heartbeat
 
 _ALIVE = HeartbeatReply()
 _REBALANCE = HeartbeatReply(

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from dataclasses import KW_ONLY, InitVar, dataclass, field
 
-from coordinator.core.ids import NO_TIME, CallId
-from coordinator.core.records import MemberRecord, StoppedPartition
-from coordinator.core.requests import JoinGroup
+from coordinator.core.values.ids import NO_TIME, CallId
+from coordinator.core.values.rebalance_journal import StoppedPartition
+from coordinator.core.values.records import MemberRecord
+from coordinator.core.values.requests import JoinGroup
 
 Protocols = tuple[tuple[str, bytes], ...]
 

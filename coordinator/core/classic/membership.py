@@ -4,13 +4,18 @@ from __future__ import annotations
 
 from coordinator.core.classic.group import ClassicGroup
 from coordinator.core.classic.member import ClassicMember
-from coordinator.core.effects import DeferHeartbeat, MemberKey
-from coordinator.core.errors import ErrorCode, advice
-from coordinator.core.events import EvictionCause, MemberEvicted, MemberJoined, MemberSeenAgain
 from coordinator.core.group import GroupState
-from coordinator.core.ids import NO_TIME
-from coordinator.core.replies import JoinReply, SyncReply
 from coordinator.core.step import Step
+from coordinator.core.values.effects import DeferHeartbeat, MemberKey
+from coordinator.core.values.errors import ErrorCode, advice
+from coordinator.core.values.events import (
+    EvictionCause,
+    MemberEvicted,
+    MemberJoined,
+    MemberSeenAgain,
+)
+from coordinator.core.values.ids import NO_TIME
+from coordinator.core.values.replies import JoinReply, SyncReply
 
 
 def note_seen(group: ClassicGroup, member: ClassicMember, step: Step, *, beats: bool) -> None:

@@ -15,9 +15,9 @@ from coordinator.core.classic.group import ClassicGroup
 from coordinator.core.classic.idle_spans import ClassicIdleSpan
 from coordinator.core.classic.last_work import ResumedPartition
 from coordinator.core.classic.trace import Trace
-from coordinator.core.ids import NO_TIME, TopicPartition
 from coordinator.core.payloads import PayloadReader
-from coordinator.core.records import PartitionMove, PartitionRange, StopKnownBy
+from coordinator.core.values.ids import NO_TIME, TopicPartition
+from coordinator.core.values.rebalance_journal import PartitionMove, PartitionRange, StopKnownBy
 
 NO_COUNT = -1
 """Value of `partitions_moved` if it is unknown."""

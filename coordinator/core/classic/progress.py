@@ -7,10 +7,10 @@ from coordinator.core.classic.group import ClassicGroup
 from coordinator.core.classic.identity import check_generation, check_not_replaced, identify
 from coordinator.core.classic.member import ClassicMember
 from coordinator.core.classic.membership import note_seen, reset_session
-from coordinator.core.errors import ErrorCode, Refused
 from coordinator.core.group import GroupState
-from coordinator.core.requests import CommitOffsets, ReportLogEnds
 from coordinator.core.step import Step
+from coordinator.core.values.errors import ErrorCode, Refused
+from coordinator.core.values.requests import CommitOffsets, ReportLogEnds
 
 
 def commit_offsets(group: ClassicGroup, command: CommitOffsets, step: Step) -> None:

@@ -9,8 +9,8 @@ from collections import Counter
 from collections.abc import Iterable
 
 from coordinator.core.classic.group import ClassicGroup
-from coordinator.core.errors import ErrorCode, InvariantViolated, Refused
 from coordinator.core.group import GroupState
+from coordinator.core.values.errors import ErrorCode, InvariantViolated, Refused
 
 
 def check_acceptable(group: ClassicGroup, protocol_type: str, names: Iterable[str]) -> None:

@@ -26,22 +26,26 @@ from coordinator.core.classic.member import ClassicMember
 from coordinator.core.classic.membership import evict, excuse, fail_sync, reset_session
 from coordinator.core.classic.subscriptions import subscribed_topics
 from coordinator.core.classic.takeover import take_over_early
-from coordinator.core.commands import CompleteJoinPhase, InitialDelayElapsed, SyncPhaseExpired
-from coordinator.core.effects import DeferInitialJoin, DeferJoin, DeferSync, JoinKey, SyncKey
-from coordinator.core.errors import ErrorCode
-from coordinator.core.events import (
+from coordinator.core.group import GroupState
+from coordinator.core.step import Step
+from coordinator.core.values.commands import (
+    CompleteJoinPhase,
+    InitialDelayElapsed,
+    SyncPhaseExpired,
+)
+from coordinator.core.values.effects import DeferInitialJoin, DeferJoin, DeferSync, JoinKey, SyncKey
+from coordinator.core.values.errors import ErrorCode
+from coordinator.core.values.events import (
     EvictionCause,
     JoinPhaseCompleted,
     RebalanceCause,
     RebalanceCompleted,
     RebalanceStarted,
 )
-from coordinator.core.group import GroupState
-from coordinator.core.ids import CallId
-from coordinator.core.records import GenerationFloor
-from coordinator.core.replies import JoinedMember, JoinReply
-from coordinator.core.step import Step
-from coordinator.core.written import Unawaited
+from coordinator.core.values.follow_ups import NoFollowUp
+from coordinator.core.values.ids import CallId
+from coordinator.core.values.records import GenerationFloor
+from coordinator.core.values.replies import JoinedMember, JoinReply
 
 
 def request(
@@ -208,7 +212,7 @@ def _become_empty(group: ClassicGroup, step: Step) -> None:
     group.protocol_name = None
     group.subscribed_topics = frozenset()
     group.transition_to(GroupState.EMPTY, step.now_ms)
-    step.out.persist([group.metadata(step.now_ms)], Unawaited(group.group_id))
+    step.out.persist([group.metadata(step.now_ms)], NoFollowUp(group.group_id))
     step.out.note(JoinPhaseCompleted(group.group_id, group.generation, 0, "", ""))
     step.out.note(RebalanceCompleted(group.group_id, group.generation, 0))
 
@@ -253,7 +257,7 @@ def _promise_generation(group: ClassicGroup, step: Step) -> None:
     """Write a `GenerationFloor` if the log does not cover the generation: see decision 0001."""
     if not _is_promised(group):
         floor = GenerationFloor(group.group_id, group.generation - 1)
-        step.out.persist([floor], Unawaited(group.group_id))
+        step.out.persist([floor], NoFollowUp(group.group_id))
 
 
 def _answer_join(group: ClassicGroup, call_id: CallId, reply: JoinReply, step: Step) -> None:

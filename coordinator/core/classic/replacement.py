@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from coordinator.core.classic.member import ClassicMember
-from coordinator.core.requests import JoinGroup
+from coordinator.core.values.requests import JoinGroup
 
 
 @dataclass(slots=True, eq=False)

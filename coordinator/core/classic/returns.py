@@ -23,17 +23,18 @@ from coordinator.core.classic.group import ClassicGroup
 from coordinator.core.classic.idle_spans import ClassicIdleSpan, FailOver, IdleSpans
 from coordinator.core.classic.moves import Cost
 from coordinator.core.classic.trace import Trace
-from coordinator.core.events import (
+from coordinator.core.group import GroupState
+from coordinator.core.payloads import PayloadReader
+from coordinator.core.values.events import (
     MemberSeenAgain,
     MemberSynced,
     RebalanceCause,
     RebalanceStarted,
     StaticMemberReplaced,
 )
-from coordinator.core.group import GroupState
-from coordinator.core.ids import NO_TIME, TopicPartition
-from coordinator.core.payloads import PayloadReader
-from coordinator.core.records import SEEN_AGAIN, GroupMetadata, MemberRecord, StopKnownBy
+from coordinator.core.values.ids import NO_TIME, TopicPartition
+from coordinator.core.values.rebalance_journal import SEEN_AGAIN, StopKnownBy
+from coordinator.core.values.records import GroupMetadata, MemberRecord
 
 OUTAGE_MIN_MS = 5_000
 """Shorter outages are not told: a node that is started anew, or a fail-over, takes as long."""

@@ -26,15 +26,19 @@ from coordinator.core.classic.member import ClassicMember
 from coordinator.core.classic.membership import fail_join, fail_sync, reset_session
 from coordinator.core.classic.replacement import Replacement
 from coordinator.core.classic.takeover import member_replaced, take_over, welcome
-from coordinator.core.effects import JoinKey
-from coordinator.core.errors import ErrorCode, InvariantViolated, advice
-from coordinator.core.events import RebalanceCause
 from coordinator.core.group import GroupState
-from coordinator.core.records import GroupMetadata
-from coordinator.core.replies import JoinReply
-from coordinator.core.requests import JoinGroup
 from coordinator.core.step import Step
-from coordinator.core.written import ReplacementOverdue, StaticMemberResolved, StaticMemberWritten
+from coordinator.core.values.effects import JoinKey
+from coordinator.core.values.errors import ErrorCode, InvariantViolated, advice
+from coordinator.core.values.events import RebalanceCause
+from coordinator.core.values.follow_ups import (
+    AnswerReplacement,
+    FinishReplacement,
+    RefuseReplacement,
+)
+from coordinator.core.values.records import GroupMetadata
+from coordinator.core.values.replies import JoinReply
+from coordinator.core.values.requests import JoinGroup
 
 
 def replace(group: ClassicGroup, command: JoinGroup, member_id: str, step: Step) -> None:
@@ -53,10 +57,10 @@ def replace(group: ClassicGroup, command: JoinGroup, member_id: str, step: Step)
     if len(group.replacements) == 1:
         _write(group, member, replacement, step)
     else:
-        step.out.persist((), ReplacementOverdue(group.group_id, command.call_id))
+        step.out.persist((), RefuseReplacement(group.group_id, command.call_id))
 
 
-def replacement_resolved(group: ClassicGroup, command: StaticMemberResolved, step: Step) -> None:
+def finish_replacement(group: ClassicGroup, command: FinishReplacement, step: Step) -> None:
     """Finish a replacement at the result of its write, and begin the next one.
 
     If the group has left Stable meanwhile, the new process takes part in the join phase.
@@ -80,7 +84,7 @@ def replacement_resolved(group: ClassicGroup, command: StaticMemberResolved, ste
         return
 
 
-def replacement_written(group: ClassicGroup, command: StaticMemberWritten, step: Step) -> None:
+def answer_replacement(group: ClassicGroup, command: AnswerReplacement, step: Step) -> None:
     """Answer the new process: its id is durable or refused, or the write has timed out."""
     member = group.members.get(group.static_members.get(command.instance_id, ""))
     if (
@@ -105,7 +109,7 @@ def replacement_written(group: ClassicGroup, command: StaticMemberWritten, step:
     step.out.reply(command.call_id, reply)
 
 
-def replacement_overdue(group: ClassicGroup, command: ReplacementOverdue, step: Step) -> None:
+def refuse_replacement(group: ClassicGroup, command: RefuseReplacement, step: Step) -> None:
     """Refuse a replacement that has waited too long for the one before it."""
     if command.error is ErrorCode.NONE:
         return
@@ -166,7 +170,7 @@ def _write(
     replacement.deadline_ms = step.now_ms + step.config.offset_commit_timeout_ms
     step.out.persist(
         [_record(group, member, replacement, step.now_ms)],
-        StaticMemberWritten(
+        AnswerReplacement(
             group.group_id,
             command.call_id,
             replacement.instance_id,
@@ -174,7 +178,7 @@ def _write(
             member.member_id,
             command.supports_skip_assignment,
         ),
-        follow_up=StaticMemberResolved(
+        follow_up=FinishReplacement(
             group.group_id, replacement.successor.member_id, member.member_id
         ),
     )

@@ -1,7 +1,7 @@
 """SyncGroup: the leader sends the assignment, and every member gets its part.
 
 An assignment is answered only once it is durable. The leader's call writes the record,
-`Group.apply` sets the members' assignments, and `assignment_written` answers all parked calls if
+`Group.apply` sets the members' assignments, and `answer_syncs` answers all parked calls if
 the group is still in that generation and awaits it.
 
 A generation's assignment is written once. If the leader syncs again during that write (its first
@@ -19,19 +19,19 @@ from coordinator.core.classic.group import ClassicGroup
 from coordinator.core.classic.identity import check_generation, identify
 from coordinator.core.classic.member import ClassicMember
 from coordinator.core.classic.membership import fail_sync, reset_session
-from coordinator.core.effects import SyncKey
-from coordinator.core.errors import ErrorCode, Refused
-from coordinator.core.events import (
+from coordinator.core.group import GroupState
+from coordinator.core.step import Step
+from coordinator.core.values.effects import SyncKey
+from coordinator.core.values.errors import ErrorCode, Refused
+from coordinator.core.values.events import (
     MemberSynced,
     RebalanceCause,
     RebalanceCompleted,
     RebalanceFailed,
 )
-from coordinator.core.group import GroupState
-from coordinator.core.replies import SyncReply
-from coordinator.core.requests import SyncGroup
-from coordinator.core.step import Step
-from coordinator.core.written import AssignmentWritten
+from coordinator.core.values.follow_ups import AnswerSyncs
+from coordinator.core.values.replies import SyncReply
+from coordinator.core.values.requests import SyncGroup
 
 
 def sync_group(group: ClassicGroup, command: SyncGroup, step: Step) -> None:
@@ -60,11 +60,11 @@ def sync_group(group: ClassicGroup, command: SyncGroup, step: Step) -> None:
         if is_leader and group.assigned_generation != group.generation:
             group.assigned_generation = group.generation
             record = group.metadata(step.now_ms, dict(command.assignments))
-            step.out.persist([record], AssignmentWritten(record))
+            step.out.persist([record], AnswerSyncs(record))
     step.out.check(SyncKey(group.group_id))
 
 
-def assignment_written(group: ClassicGroup, command: AssignmentWritten, step: Step) -> None:
+def answer_syncs(group: ClassicGroup, command: AnswerSyncs, step: Step) -> None:
     """Answer all parked SyncGroups at the result of the assignment's write."""
     record = command.record
     if group.state is not GroupState.AWAITING_SYNC or group.generation != record.generation:

@@ -11,9 +11,9 @@ from coordinator.core.classic.group import ClassicGroup
 from coordinator.core.classic.member import ClassicMember
 from coordinator.core.classic.membership import note_joined, reset_session
 from coordinator.core.classic.replacement import Replacement
-from coordinator.core.effects import MemberKey
-from coordinator.core.events import StaticMemberReplaced
 from coordinator.core.step import Step
+from coordinator.core.values.effects import MemberKey
+from coordinator.core.values.events import StaticMemberReplaced
 
 
 def take_over(group: ClassicGroup, replacement: Replacement, step: Step) -> ClassicMember:

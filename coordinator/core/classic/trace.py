@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from coordinator.core.classic.idle_spans import ClassicIdleSpan, FailOver, IdleSpans
-from coordinator.core.events import MemberJoined, RebalanceStarted
-from coordinator.core.ids import NO_TIME, TopicPartition
-from coordinator.core.records import GroupMetadata, MemberRecord, RemovedMember
+from coordinator.core.values.events import MemberJoined, RebalanceStarted
+from coordinator.core.values.ids import NO_TIME, TopicPartition
+from coordinator.core.values.rebalance_journal import RemovedMember
+from coordinator.core.values.records import GroupMetadata, MemberRecord
 
 
 @dataclass(slots=True, eq=False)

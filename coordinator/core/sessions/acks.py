@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from coordinator.core.ids import TopicPartition
-from coordinator.core.session_values.events import PartitionRefused
-from coordinator.core.session_values.records import Phase
-from coordinator.core.session_values.requests import AckKind, PartitionAck, SessionAck
 from coordinator.core.sessions import last_work
 from coordinator.core.sessions.group import SessionGroup
 from coordinator.core.sessions.handoff import phases
 from coordinator.core.sessions.member import SessionMember
 from coordinator.core.sessions.plan import scheduler
 from coordinator.core.step import Step
+from coordinator.core.values.events import PartitionRefused
+from coordinator.core.values.ids import TopicPartition
+from coordinator.core.values.records import Phase
+from coordinator.core.values.session_messages import AckKind, PartitionAck, SessionAck
 
 
 def take_in(group: SessionGroup, member: SessionMember, ack: SessionAck, step: Step) -> None:

@@ -8,10 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 
-from coordinator.core.ids import TopicPartition
 from coordinator.core.numbers import Numbers
-from coordinator.core.session_values.records import Grant, PartitionsGranted
-from coordinator.core.session_values.written import SessionWritten
 from coordinator.core.sessions import last_work
 from coordinator.core.sessions.group import SessionGroup
 from coordinator.core.sessions.handoff import phases
@@ -19,7 +16,9 @@ from coordinator.core.sessions.holdings import grants_of
 from coordinator.core.sessions.member import SessionMember
 from coordinator.core.sessions.partition import Release
 from coordinator.core.step import Step
-from coordinator.core.written import Unawaited
+from coordinator.core.values.follow_ups import NoFollowUp, ReviewPartitions
+from coordinator.core.values.ids import TopicPartition
+from coordinator.core.values.records import Grant, PartitionsGranted
 
 Claims = Iterable[tuple[str, int, int]]
 """Topic, partition, token."""
@@ -48,8 +47,8 @@ def compare(
     if grants:
         group.note_write_pending(partitions, member.member_id)
         record = PartitionsGranted(group.group_id, grants)
-        written = SessionWritten(group.group_id, tuple(partitions))
-        step.out.persist((record,), Unawaited(group.group_id), follow_up=written)
+        written = ReviewPartitions(group.group_id, tuple(partitions))
+        step.out.persist((record,), NoFollowUp(group.group_id), follow_up=written)
     for topic_partition in missing:
         if group.partition_state(topic_partition).release is not None:
             phases.reconcile(group, topic_partition, step)

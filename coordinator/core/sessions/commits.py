@@ -12,15 +12,15 @@ from __future__ import annotations
 from dataclasses import replace
 
 from coordinator.core import admission, offsets
-from coordinator.core.effects import Effects
-from coordinator.core.errors import ErrorCode, Refused, session_refused
 from coordinator.core.group import GroupState
-from coordinator.core.replies import CommitReply, CommitResult
-from coordinator.core.requests import CommitOffsets, PartitionCommit
-from coordinator.core.session_values.events import SessionCommitFenced
 from coordinator.core.sessions.group import SessionGroup
 from coordinator.core.step import Step
-from coordinator.core.written import OffsetsWritten
+from coordinator.core.values.effects import Effects
+from coordinator.core.values.errors import ErrorCode, Refused, session_refused
+from coordinator.core.values.events import SessionCommitFenced
+from coordinator.core.values.follow_ups import AnswerCommit
+from coordinator.core.values.replies import CommitReply, CommitResult
+from coordinator.core.values.requests import CommitOffsets, PartitionCommit
 
 DECISIONS_TOPIC = "__manifests"
 """Pseudo-topic whose offset is the number of decisions of the group's exactly-once sink."""
@@ -126,6 +126,6 @@ def _with(refused: dict[tuple[str, int], CommitResult], inner: Effects, out: Eff
         out.reply(call_id, CommitReply((*reply.results, *refused.values()), reply.message))
     for write in inner.writes:
         then = write.then
-        assert isinstance(then, OffsetsWritten)
+        assert isinstance(then, AnswerCommit)
         then = replace(then, results=(*then.results, *refused.values()))
         out.persist(write.records, then, follow_up=write.follow_up)

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice, pairwise
 
-from coordinator.core.session_values.journal import PartlyDeclared
+from coordinator.core.values.plan_journal import PartlyDeclared
 
 Topics = tuple[tuple[str, int], ...]
 """Names, with numbers of partitions."""

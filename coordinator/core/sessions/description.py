@@ -9,32 +9,34 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from coordinator.core.group import GroupState
-from coordinator.core.ids import NO_OFFSET, NO_TIME, TopicPartition
-from coordinator.core.replies import (
-    AwaitedMember,
-    DescribedMember,
-    DescribeReply,
-    PhaseReply,
-    RebalancesReply,
-)
-from coordinator.core.requests import DescribeGroup, DescribePhase, ListRebalances
-from coordinator.core.session_values.operators import (
-    DescribedTopic,
-    DescribeSessionGroup,
-    FreeRow,
-    HandoffRow,
-    ReservationRow,
-    SessionGroupReply,
-    SessionMemberState,
-)
-from coordinator.core.session_values.records import Phase
-from coordinator.core.session_values.requests import Standing
 from coordinator.core.sessions import orders
 from coordinator.core.sessions.group import SessionGroup
 from coordinator.core.sessions.holdings import Handoff, TopicHoldings, ranges_of
 from coordinator.core.sessions.member import SessionMember
 from coordinator.core.sessions.plan import scheduler
 from coordinator.core.step import Step
+from coordinator.core.values.ids import NO_OFFSET, NO_TIME, TopicPartition
+from coordinator.core.values.records import Phase
+from coordinator.core.values.replies import (
+    AwaitedMember,
+    DescribedMember,
+    DescribedTopic,
+    DescribeReply,
+    FreeRow,
+    HandoffRow,
+    PhaseReply,
+    RebalancesReply,
+    ReservationRow,
+    SessionGroupReply,
+    SessionMemberState,
+)
+from coordinator.core.values.requests import (
+    DescribeGroup,
+    DescribePhase,
+    DescribeSessionGroup,
+    ListRebalances,
+)
+from coordinator.core.values.session_messages import Standing
 
 FREE_NEXT_PLAN = "plan_due"
 """Code of partitions for which the next plan looks for a holder."""

@@ -15,12 +15,6 @@ from dataclasses import replace
 from itertools import repeat
 
 from coordinator.core.group import CONSUMER_PROTOCOL_TYPE, Group, GroupState
-from coordinator.core.ids import NO_TIME, TopicPartition
-from coordinator.core.records import GroupDeleted, Record
-from coordinator.core.session_values import records as r
-from coordinator.core.session_values.journal import HandoffLine, PlanRecord, TriggerCause
-from coordinator.core.session_values.requests import Attach
-from coordinator.core.session_values.written import SessionEnded
 from coordinator.core.sessions.declared import Declarations
 from coordinator.core.sessions.holdings import Handoff, IdleSpan, Reservation, TopicHoldings
 from coordinator.core.sessions.journal import Journal
@@ -29,6 +23,12 @@ from coordinator.core.sessions.partition import NO_STATE, TransientState
 from coordinator.core.sessions.planning import Planning
 from coordinator.core.sessions.restart_backoff import RestartBackoff
 from coordinator.core.sessions.snapshot import holdings_of
+from coordinator.core.values import records as r
+from coordinator.core.values.follow_ups import CloseSession
+from coordinator.core.values.ids import NO_TIME, TopicPartition
+from coordinator.core.values.plan_journal import HandoffLine, PlanRecord, TriggerCause
+from coordinator.core.values.records import GroupDeleted, Record
+from coordinator.core.values.session_messages import Attach
 
 _ENDED = {
     r.EndCause.LEASE_EXPIRED: TriggerCause.MEMBER_DIED,
@@ -93,7 +93,7 @@ class SessionGroup(Group):
         self.partition_states: dict[TopicPartition, TransientState] = {}
         self.written_partitions = 0  # Those about which writes are pending.
         self.refused_writes: set[TopicPartition] = set()  # They are decided again.
-        self.failed_ends: list[SessionEnded] = []
+        self.failed_ends: list[CloseSession] = []
         self.overdue: set[str] = set()  # Their leases end when the log is available again.
         self.newcomers: set[str] = set()  # Members of whom the rules have not heard yet.
         self.changed_since_sent: dict[str, set[TopicPartition]] = {}

@@ -11,10 +11,10 @@ from array import array
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
-from coordinator.core.ids import NO_TIME, NO_TOKEN, TopicPartition
-from coordinator.core.session_values.journal import HandoffLine, WorkStop
-from coordinator.core.session_values.policy import Mode
-from coordinator.core.session_values.records import Grant, Phase
+from coordinator.core.values.ids import NO_TIME, NO_TOKEN, TopicPartition
+from coordinator.core.values.plan_journal import HandoffLine, WorkStop
+from coordinator.core.values.policy import Mode
+from coordinator.core.values.records import Grant, Phase
 
 GRANT_BYTES = 48
 """Most that a grant takes in a record without its names and ranges: token, tags and lengths."""

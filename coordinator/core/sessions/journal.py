@@ -4,13 +4,8 @@ from __future__ import annotations
 
 from collections import deque
 
-from coordinator.core.session_values.journal import PlanRecord, PlanTrigger, TriggerCause
-from coordinator.core.session_values.records import (
-    HandoffsEnded,
-    PartitionSwitched,
-    Phase,
-    PhaseEntered,
-)
+from coordinator.core.values.plan_journal import PlanRecord, PlanTrigger, TriggerCause
+from coordinator.core.values.records import HandoffsEnded, PartitionSwitched, Phase, PhaseEntered
 
 PLANS = 20
 """Plans that are kept."""

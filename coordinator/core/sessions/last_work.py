@@ -1,6 +1,6 @@
 """Times between which holders stopped to work on their partitions.
 
-The table is in `session_values.journal`. A stop is noted when the end of a token is decided, and
+The table is in `values.plan_journal`. A stop is noted when the end of a token is decided, and
 forgotten with the next grant of the partition: a plan tells how long it was idle. If no plan makes
 the grant, the record of the next one tells it. Stops are soft state: a fail-over forgets them.
 
@@ -12,13 +12,13 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from dataclasses import replace
 
-from coordinator.core.ids import NO_OFFSET, NO_TIME, TopicPartition
-from coordinator.core.session_values.journal import StoppedBy, WorkStop
-from coordinator.core.session_values.records import EndCause
 from coordinator.core.sessions.group import SessionGroup
 from coordinator.core.sessions.holdings import IdleSpan
 from coordinator.core.sessions.member import SessionMember
 from coordinator.core.sessions.partition import Release
+from coordinator.core.values.ids import NO_OFFSET, NO_TIME, TopicPartition
+from coordinator.core.values.plan_journal import StoppedBy, WorkStop
+from coordinator.core.values.records import EndCause
 
 DRAIN_MAX_MS = 60_000
 """Age of a commit above which its partition is taken to have had no rows since, not no holder."""

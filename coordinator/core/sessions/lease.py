@@ -5,19 +5,19 @@ from __future__ import annotations
 from dataclasses import replace
 
 from coordinator.core import log_ends
-from coordinator.core.effects import DeferLease
-from coordinator.core.errors import ErrorCode
-from coordinator.core.ids import NO_TIME, TopicPartition
-from coordinator.core.session_values.journal import TriggerCause
-from coordinator.core.session_values.policy import OnStall
-from coordinator.core.session_values.requests import SessionHeartbeat, StreamRefused
 from coordinator.core.sessions import claims, last_work
 from coordinator.core.sessions.group import SessionGroup
 from coordinator.core.sessions.handoff import phases
 from coordinator.core.sessions.member import SessionMember
 from coordinator.core.sessions.plan import scheduler
 from coordinator.core.step import Step
-from coordinator.core.written import Unawaited
+from coordinator.core.values.effects import DeferLease
+from coordinator.core.values.errors import ErrorCode
+from coordinator.core.values.follow_ups import NoFollowUp
+from coordinator.core.values.ids import NO_TIME, TopicPartition
+from coordinator.core.values.plan_journal import TriggerCause
+from coordinator.core.values.policy import OnStall
+from coordinator.core.values.session_messages import SessionHeartbeat, StreamRefused
 
 ATTACH_MS = 1.5
 """Time of one Attach when all members of a shard come at once: 10,000 need 15 s."""
@@ -126,7 +126,7 @@ def _note_lease_received(group: SessionGroup, member: SessionMember, step: Step)
         return
     member.shorter_lease_ms, member.notified_lease_ms = member.notified_lease_ms, 0
     member.decided = replace(member.decided, lease_ms=member.shorter_lease_ms)
-    step.out.persist((member.decided,), Unawaited(group.group_id))
+    step.out.persist((member.decided,), NoFollowUp(group.group_id))
 
 
 def _is_unread(member: SessionMember, now_ms: int) -> bool:

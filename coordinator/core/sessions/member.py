@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from coordinator.core.ids import NO_TIME, CallId, TopicPartition
-from coordinator.core.session_values.records import SessionMemberStored
-from coordinator.core.session_values.requests import Attach
 from coordinator.core.sessions.declared import NOTHING, DeclaredTopics
+from coordinator.core.values.ids import NO_TIME, CallId, TopicPartition
+from coordinator.core.values.records import SessionMemberStored
+from coordinator.core.values.session_messages import Attach
 
 
 @dataclass(slots=True)

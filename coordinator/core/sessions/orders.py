@@ -12,19 +12,19 @@ from __future__ import annotations
 from collections.abc import Iterable
 from itertools import chain
 
-from coordinator.core.ids import NO_OFFSET, NO_TIME, NO_TOKEN, TopicPartition
-from coordinator.core.session_values.messages import (
+from coordinator.core.sessions.group import SessionGroup
+from coordinator.core.sessions.handoff.phases import DRAINING, remaining_ms
+from coordinator.core.sessions.member import SessionMember, Unsent
+from coordinator.core.step import Step
+from coordinator.core.values.ids import NO_OFFSET, NO_TIME, NO_TOKEN, TopicPartition
+from coordinator.core.values.records import Phase
+from coordinator.core.values.session_messages import (
     HeartbeatAck,
     Order,
     OrderedPartition,
     Orders,
     ToMember,
 )
-from coordinator.core.session_values.records import Phase
-from coordinator.core.sessions.group import SessionGroup
-from coordinator.core.sessions.handoff.phases import DRAINING, remaining_ms
-from coordinator.core.sessions.member import SessionMember, Unsent
-from coordinator.core.step import Step
 
 WINDOW = "window"
 """Reason for which a member has nothing until the next plan."""

@@ -14,7 +14,7 @@ from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from coordinator.core.ids import NO_OFFSET, NO_TIME
+from coordinator.core.values.ids import NO_OFFSET, NO_TIME
 
 BACK_OFF_MS, MAX_BACK_OFF_MS = 10_000, 600_000
 REFUSALS_IN_A_ROW = 3

@@ -13,17 +13,17 @@ from itertools import groupby
 from operator import itemgetter
 from typing import Any
 
-from coordinator.core.ids import NO_TIME, TopicPartition
-from coordinator.core.session_values.journal import (
+from coordinator.core.sessions.holdings import IdleSpan, ranges_of, size_of
+from coordinator.core.sessions.journal import Journal
+from coordinator.core.values.ids import NO_TIME, TopicPartition
+from coordinator.core.values.plan_journal import (
     RETURNED,
     PlannedMove,
     PlanRecord,
     Unowned,
     WorkStop,
 )
-from coordinator.core.session_values.plans import NOBODY, Move, Numbered, Range, Unplaced
-from coordinator.core.sessions.holdings import IdleSpan, ranges_of, size_of
-from coordinator.core.sessions.journal import Journal
+from coordinator.core.values.plans import NOBODY, Move, Numbered, Range, Unplaced
 
 FREE = "free"
 """Reason of a partition that had no holder."""

@@ -6,8 +6,9 @@ from collections import Counter, deque
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-from coordinator.core.ids import NO_TIME, TopicPartition
-from coordinator.core.session_values.plans import (
+from coordinator.core.sessions.plan_journal import Draft
+from coordinator.core.values.ids import NO_TIME, TopicPartition
+from coordinator.core.values.plans import (
     NOBODY,
     Move,
     MoveReason,
@@ -16,7 +17,6 @@ from coordinator.core.session_values.plans import (
     Range,
     Unplaced,
 )
-from coordinator.core.sessions.plan_journal import Draft
 
 
 @dataclass(slots=True)

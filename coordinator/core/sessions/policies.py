@@ -9,14 +9,14 @@ from __future__ import annotations
 from dataclasses import replace
 
 from coordinator.core.config import GroupConfig
-from coordinator.core.errors import ErrorCode, MustWait, Refused
 from coordinator.core.group import Group
-from coordinator.core.session_values.operators import PolicyReply, SetGroupPolicy
-from coordinator.core.session_values.policy import Policy
-from coordinator.core.session_values.records import PolicyStored
-from coordinator.core.session_values.written import PolicyWritten
 from coordinator.core.step import Step
-from coordinator.core.written import AnswerDurable
+from coordinator.core.values.errors import ErrorCode, MustWait, Refused
+from coordinator.core.values.follow_ups import AnswerRequest, ApplyPolicy
+from coordinator.core.values.policy import Policy
+from coordinator.core.values.records import PolicyStored
+from coordinator.core.values.replies import PolicyReply
+from coordinator.core.values.requests import SetGroupPolicy
 
 _DEFAULTS = Policy.defaults()
 
@@ -33,12 +33,12 @@ def set_policy(group: Group, command: SetGroupPolicy, step: Step) -> None:
         raise MustWait(step.now_ms + step.config.offset_commit_timeout_ms)
     policy = changed(group.policy, command, step.config)
     group.policy_writes += 1
-    reply = AnswerDurable(command, PolicyReply(policy=policy))
+    reply = AnswerRequest(command, PolicyReply(policy=policy))
     record = PolicyStored(group.group_id, policy)
-    step.out.persist((record,), reply, follow_up=PolicyWritten(group.group_id))
+    step.out.persist((record,), reply, follow_up=ApplyPolicy(group.group_id))
 
 
-def note_written(group: Group, _: PolicyWritten, _step: Step) -> None:
+def note_written(group: Group, _: ApplyPolicy, _step: Step) -> None:
     """The write of a policy is resolved."""
     group.policy_writes -= 1
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from coordinator.core.ids import TopicPartition
 from coordinator.core.sessions.group import SessionGroup
+from coordinator.core.values.ids import TopicPartition
 
 
 def give_back(group: SessionGroup) -> None:

@@ -10,12 +10,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from coordinator.core.session_values.requests import SessionHeartbeat
 from coordinator.core.sessions import lease, orders, pruning
 from coordinator.core.sessions.group import SessionGroup
 from coordinator.core.sessions.leave import leaving
 from coordinator.core.sessions.plan import scheduler
 from coordinator.core.step import Step
+from coordinator.core.values.session_messages import SessionHeartbeat
 
 # Any: one command of session groups.
 SessionHandler = Callable[[SessionGroup, Any, Step], None]

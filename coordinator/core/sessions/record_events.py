@@ -7,15 +7,15 @@ from __future__ import annotations
 
 from dataclasses import fields
 
-from coordinator.core.events import Event, HandoffJournaled, PlanJournaled
-from coordinator.core.ids import NO_TIME
-from coordinator.core.records import Record
-from coordinator.core.session_values import events as e
-from coordinator.core.session_values import records as r
-from coordinator.core.session_values.journal import PlanRecord
-from coordinator.core.session_values.policy import Policy
 from coordinator.core.sessions.group import SessionGroup
 from coordinator.core.sessions.member import SessionMember
+from coordinator.core.values import events as e
+from coordinator.core.values import records as r
+from coordinator.core.values.events import Event, HandoffJournaled, PlanJournaled
+from coordinator.core.values.ids import NO_TIME
+from coordinator.core.values.plan_journal import PlanRecord
+from coordinator.core.values.policy import Policy
+from coordinator.core.values.records import Record
 
 
 def event_of(group: SessionGroup | None, record: Record) -> Event | None:
@@ -58,7 +58,7 @@ def _ended(group: SessionGroup | None, record: r.SessionMemberEnded) -> e.Sessio
     stored = member.record
     # A new owner counts leases from when it began to serve, and has heard nothing by then.
     seen_ms = member.last_beat_ms if member.stream_number >= 0 else NO_TIME
-    return e.SessionMemberEnded(
+    return e.SessionMemberRemoved(
         record.group_id,
         record.member_id,
         stored.name,

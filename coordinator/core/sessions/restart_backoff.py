@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from coordinator.core.errors import ErrorCode, Refused
-from coordinator.core.ids import NO_TIME
-from coordinator.core.session_values.events import SessionMemberFlaps
-from coordinator.core.session_values.records import SessionMemberStored
-from coordinator.core.session_values.requests import Attach
 from coordinator.core.sessions.member import SessionMember
 from coordinator.core.step import Step
+from coordinator.core.values.errors import ErrorCode, Refused
+from coordinator.core.values.events import SessionMemberFlaps
+from coordinator.core.values.ids import NO_TIME
+from coordinator.core.values.records import SessionMemberStored
+from coordinator.core.values.session_messages import Attach
 
 SHORT_MS = 1_000
 """Streams that live for less than this count."""

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from coordinator.core.ids import NO_TIME
-from coordinator.core.session_values.journal import TriggerCause
 from coordinator.core.sessions import last_work, lease, pruning, reconciling
 from coordinator.core.sessions.group import SessionGroup
 from coordinator.core.sessions.handoff import phases
 from coordinator.core.sessions.leave import leaving
 from coordinator.core.sessions.plan import scheduler
 from coordinator.core.step import Step
+from coordinator.core.values.ids import NO_TIME
+from coordinator.core.values.plan_journal import TriggerCause
 
 
 def restore(group: SessionGroup, grace_ms: int, step: Step) -> None:

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 
-from coordinator.core.records import Record
-from coordinator.core.session_values.records import HoldingsStored, PhaseEntered, ReservationStored
 from coordinator.core.sessions.holdings import TopicHoldings, ranges_of
+from coordinator.core.values.records import HoldingsStored, PhaseEntered, Record, ReservationStored
 
 CHUNK = 2_000
 """Partitions in one record: a millisecond or two to encode."""

@@ -8,20 +8,20 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from coordinator.core.group import Group
-from coordinator.core.ids import CallId
-from coordinator.core.session_values.messages import ToMember
-from coordinator.core.session_values.requests import (
-    SessionAck,
-    SessionHeartbeat,
-    SessionLeave,
-    StreamEnded,
-)
 from coordinator.core.sessions import acks, lease, orders, record_events, restart_backoff
 from coordinator.core.sessions.arrive import admission
 from coordinator.core.sessions.group import SessionGroup
 from coordinator.core.sessions.leave import ends, leaving, name_takeover
 from coordinator.core.sessions.member import SessionMember
 from coordinator.core.step import Step
+from coordinator.core.values.ids import CallId
+from coordinator.core.values.session_messages import (
+    SessionAck,
+    SessionHeartbeat,
+    SessionLeave,
+    StreamEnded,
+    ToMember,
+)
 
 Streams = Mapping[CallId, tuple[str, str]]
 """Group and member of each open stream."""

@@ -7,18 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from coordinator.core.effects import DeferReservation, DeferRetry
-from coordinator.core.errors import ErrorCode, session_refused
 from coordinator.core.group import Group
-from coordinator.core.ids import TopicPartition
-from coordinator.core.session_values.commands import WriteRetry
-from coordinator.core.session_values.journal import TriggerCause
-from coordinator.core.session_values.written import (
-    PolicyWritten,
-    SessionAdmitted,
-    SessionEnded,
-    SessionWritten,
-)
 from coordinator.core.sessions import lease, policies
 from coordinator.core.sessions.arrive import admission
 from coordinator.core.sessions.group import SessionGroup
@@ -26,9 +15,20 @@ from coordinator.core.sessions.handoff import phases
 from coordinator.core.sessions.leave import ends, leaving, name_takeover
 from coordinator.core.sessions.plan import scheduler
 from coordinator.core.step import Step
+from coordinator.core.values.commands import WriteRetry
+from coordinator.core.values.effects import DeferReservation, DeferRetry
+from coordinator.core.values.errors import ErrorCode, session_refused
+from coordinator.core.values.follow_ups import (
+    AnswerAttach,
+    ApplyPolicy,
+    CloseSession,
+    ReviewPartitions,
+)
+from coordinator.core.values.ids import TopicPartition
+from coordinator.core.values.plan_journal import TriggerCause
 
 
-def session_written(group: SessionGroup, done: SessionWritten, step: Step) -> None:
+def review_partitions(group: SessionGroup, done: ReviewPartitions, step: Step) -> None:
     """A write about partitions is resolved."""
     group.note_write_resolved(done.partitions)
     is_refused = done.error is not ErrorCode.NONE
@@ -53,7 +53,7 @@ def session_written(group: SessionGroup, done: SessionWritten, step: Step) -> No
         scheduler.request_plan_now(group, step)
 
 
-def policy_written(group: SessionGroup, done: PolicyWritten, step: Step) -> None:
+def apply_policy(group: SessionGroup, done: ApplyPolicy, step: Step) -> None:
     """The write of a policy is resolved: reconcile what is open under the new policy."""
     policies.note_written(group, done, step)
     group.journal.note(TriggerCause.POLICY_CHANGED)
@@ -73,22 +73,22 @@ def write_again(group: SessionGroup, command: WriteRetry, step: Step) -> None:
         leaving.announce_again(group, member, step)
 
 
-def session_admitted(group: SessionGroup, done: SessionAdmitted, step: Step) -> None:
+def answer_attach(group: SessionGroup, done: AnswerAttach, step: Step) -> None:
     """The write of an admission is resolved."""
-    written = SessionWritten(group.group_id, done.partitions, error=done.error)
-    session_written(group, written, step)
+    written = ReviewPartitions(group.group_id, done.partitions, error=done.error)
+    review_partitions(group, written, step)
     admission.admitted(group, done, step)
     if not done.is_new:  # It may declare less than it is to get.
         phases.reconsider(group, done.member_id, step)
 
 
-def admitted_too_late(_: Group | None, done: SessionAdmitted, step: Step) -> None:
+def refuse_attach(_: Group | None, done: AnswerAttach, step: Step) -> None:
     """Refuse a process that was admitted to a group which is gone, or of the other kind."""
     error = done.error or ErrorCode.UNKNOWN_MEMBER_ID
     step.out.reply(done.command.call_id, done.command.refusal(session_refused(error)))
 
 
-def session_ended(group: SessionGroup, done: SessionEnded, step: Step) -> None:
+def close_session(group: SessionGroup, done: CloseSession, step: Step) -> None:
     """The write that ends a session is resolved."""
     group.note_write_resolved(done.partitions)
     if ends.is_taken_back(done):

@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import AsyncIterator
 from contextlib import aclosing
 
-from coordinator.core.records import JOURNAL_LENGTH, RebalanceRecord
+from coordinator.core.values.rebalance_journal import JOURNAL_LENGTH, RebalanceRecord
 from coordinator.service.calls import Call
 from coordinator.service.grpc.commands import CommandService
 from coordinator.service.grpc.translate import rebalance_message

@@ -13,7 +13,7 @@ from urllib.parse import unquote
 
 import grpc
 
-from coordinator.core.ids import TOPICS_GROUP
+from coordinator.core.values.ids import TOPICS_GROUP
 from coordinator.security.authenticator import bearer_token, principal_of_certificate
 from coordinator.service import calls
 from coordinator.service.calls import Call, CallingPeer, Credential, Kind

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from coordinator.core.ids import ShardId
+from coordinator.core.values.ids import ShardId
 from coordinator.runtime.node import Node
 from coordinator.service import nodes
 from coordinator.service.calls import Call

@@ -9,15 +9,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from coordinator.core.errors import ErrorCode
-from coordinator.core.ids import CallId
-from coordinator.core.session_values.messages import ToMember
-from coordinator.core.session_values.requests import (
+from coordinator.core.values.errors import ErrorCode
+from coordinator.core.values.ids import CallId
+from coordinator.core.values.session_messages import (
     Attach,
     AttachReply,
     SessionInput,
     StreamEnded,
     StreamRefused,
+    ToMember,
 )
 from coordinator.runtime.slices import Work
 from coordinator.service.grpc.translate import sessions as translate

@@ -7,8 +7,8 @@ from typing import Any
 
 import grpc
 
-from coordinator.core.errors import ErrorCode
-from coordinator.core.ids import ShardId
+from coordinator.core.values.errors import ErrorCode
+from coordinator.core.values.ids import ShardId
 from coordinator.dial import CannotDial, Credentials, address_of
 from coordinator.runtime.node import Node
 from coordinator.runtime.slices import PART, Work, in_slices

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from coordinator.core.replies import FetchReply, ListLogEndsReply, Reply
+from coordinator.core.values.replies import FetchReply, ListLogEndsReply, Reply
 from coordinator.runtime.slices import Work
 
 LARGE = 20_000

@@ -21,8 +21,8 @@ import asyncio
 from collections.abc import Iterable
 from typing import TypeAlias
 
-from coordinator.core.errors import ErrorCode
-from coordinator.core.session_values.requests import (
+from coordinator.core.values.errors import ErrorCode
+from coordinator.core.values.session_messages import (
     Attach,
     GoAway,
     GoAwayReason,

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
-from coordinator.core.errors import ErrorCode, advice
-from coordinator.core.ids import CallId, ShardId
-from coordinator.core.replies import Reply
-from coordinator.core.requests import Request
+from coordinator.core.values.errors import ErrorCode, advice
+from coordinator.core.values.ids import CallId, ShardId
+from coordinator.core.values.replies import Reply
+from coordinator.core.values.requests import Request
 from coordinator.runtime.slices import PART, Work, in_slices
 from coordinator.service.bounds import TOPIC
 from coordinator.service.calls import Call

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from coordinator.core import requests as c
-from coordinator.core.ids import CallId
-from coordinator.core.replies import Reply
+from coordinator.core.values import requests as c
+from coordinator.core.values.ids import CallId
+from coordinator.core.values.replies import Reply
 from coordinator.runtime.slices import Work
 from coordinator.service.kafka.requests import KafkaRequest
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from coordinator.core.ids import CallId
+from coordinator.core.values.ids import CallId
 from coordinator.kafka import apis
 from coordinator.kafka.apis import Api
 from coordinator.service import calls

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from coordinator.core import requests as c
-from coordinator.core.errors import ErrorCode
-from coordinator.core.ids import TOPICS_GROUP, CallId
-from coordinator.core.replies import DeleteReply, DescribeReply, ListReply, Reply
+from coordinator.core.values import requests as c
+from coordinator.core.values.errors import ErrorCode
+from coordinator.core.values.ids import TOPICS_GROUP, CallId
+from coordinator.core.values.replies import DeleteReply, DescribeReply, ListReply, Reply
 from coordinator.kafka import errors
 from coordinator.kafka.codec import Answer
 from coordinator.runtime.payloads import assignment_of

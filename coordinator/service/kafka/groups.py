@@ -12,10 +12,10 @@ from datetime import timedelta
 from sys import intern
 from typing import Any
 
-from coordinator.core import requests as c
-from coordinator.core.errors import ErrorCode
-from coordinator.core.ids import CallId
-from coordinator.core.replies import JoinReply, LeaveReply, SyncReply
+from coordinator.core.values import requests as c
+from coordinator.core.values.errors import ErrorCode
+from coordinator.core.values.ids import CallId
+from coordinator.core.values.replies import JoinReply, LeaveReply, SyncReply
 from coordinator.kafka.codec import Answer, Body
 from coordinator.kafka.schema import MILLISECOND
 from coordinator.runtime.slices import PART, Work

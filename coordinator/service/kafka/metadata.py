@@ -9,8 +9,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
-from coordinator.core.errors import ErrorCode
 from coordinator.core.topics import has_legal_name
+from coordinator.core.values.errors import ErrorCode
 from coordinator.kafka import errors
 from coordinator.kafka.codec import Answer, Body
 from coordinator.runtime.slices import Work, in_slices

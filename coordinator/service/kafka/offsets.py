@@ -13,11 +13,16 @@ from functools import partial
 from operator import attrgetter
 from typing import Any
 
-from coordinator.core import requests as c
-from coordinator.core.errors import ErrorCode
-from coordinator.core.ids import NO_LEADER_EPOCH, NO_OFFSET, CallId, TopicPartition
-from coordinator.core.records import OffsetCommitted
-from coordinator.core.replies import CommitReply, FetchedOffset, FetchReply, OffsetDeleteReply
+from coordinator.core.values import requests as c
+from coordinator.core.values.errors import ErrorCode
+from coordinator.core.values.ids import NO_LEADER_EPOCH, NO_OFFSET, CallId, TopicPartition
+from coordinator.core.values.records import OffsetCommitted
+from coordinator.core.values.replies import (
+    CommitReply,
+    FetchedOffset,
+    FetchReply,
+    OffsetDeleteReply,
+)
 from coordinator.kafka.codec import Answer, Body
 from coordinator.runtime.slices import PART, Work, in_slices
 from coordinator.service.bounds import TOPIC

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol
 
-from coordinator.core.errors import ErrorCode
+from coordinator.core.values.errors import ErrorCode
 from coordinator.kafka.codec import Answer, Body
 from coordinator.kafka.errors import wire_code
 from coordinator.kafka.headers import RequestHeader

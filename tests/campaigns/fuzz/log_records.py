@@ -10,9 +10,14 @@ import struct
 import google_crc32c
 
 from coordinator.core.config import GroupConfig
-from coordinator.core.errors import InvariantViolated
-from coordinator.core.ids import ShardId
-from coordinator.core.records import (
+from coordinator.core.values.errors import InvariantViolated
+from coordinator.core.values.ids import ShardId
+from coordinator.core.values.rebalance_journal import (
+    RebalanceMember,
+    RebalanceRecord,
+    RemovedMember,
+)
+from coordinator.core.values.records import (
     GenerationFloor,
     GroupDeleted,
     GroupMetadata,
@@ -20,9 +25,6 @@ from coordinator.core.records import (
     MemberRecord,
     OffsetCommitted,
     OffsetDeleted,
-    RebalanceMember,
-    RebalanceRecord,
-    RemovedMember,
 )
 from coordinator.runtime import codec
 from coordinator.runtime.clock import RandomIds

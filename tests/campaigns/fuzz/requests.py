@@ -7,7 +7,7 @@ from itertools import count
 
 from google.protobuf.message import DecodeError, Message
 
-from coordinator.core.errors import ErrorCode, Refused
+from coordinator.core.values.errors import ErrorCode, Refused
 from coordinator.service.grpc import translate
 from coordinator.service.grpc.translate.responses import _OF_SEVERAL, _RESPONSES
 from coordinator.service.refusals import Malformed

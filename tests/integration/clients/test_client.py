@@ -17,7 +17,7 @@ from coordinator.client import (
     Revoking,
     TopicPartition,
 )
-from coordinator.core.events import MemberLeft
+from coordinator.core.values.events import MemberLeft
 from tests.kit.patience import HANG_S
 from tests.kit.serving import Process, running
 

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from coordinator.core.session_values.plans import FREE, PlanInput, PlanMember, PlanTopic
 from coordinator.core.sessions.plan.allocator import plan
+from coordinator.core.values.plans import FREE, PlanInput, PlanMember, PlanTopic
 from coordinator.runtime.planner_process import PlannerError, PlannerProcess
 
 GUARD_S = 60

@@ -22,10 +22,10 @@ from typing import Any
 from google.protobuf.message import Message
 from kio.serial import entity_reader, entity_writer
 
-from coordinator.core.commands import CallCancelled
-from coordinator.core.ids import CallId
-from coordinator.core.replies import Reply
-from coordinator.core.requests import Heartbeat, Request
+from coordinator.core.values.commands import CallCancelled
+from coordinator.core.values.ids import CallId
+from coordinator.core.values.replies import Reply
+from coordinator.core.values.requests import Heartbeat, Request
 from coordinator.kafka import apis
 from coordinator.kafka.apis import Api
 from coordinator.kafka.frames import LENGTH

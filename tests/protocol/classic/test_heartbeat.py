@@ -2,9 +2,9 @@
 
 import pytest
 
-from coordinator.core.commands import SessionExpired
-from coordinator.core.events import MemberEvicted
 from coordinator.core.group import GroupState
+from coordinator.core.values.commands import SessionExpired
+from coordinator.core.values.events import MemberEvicted
 from tests.protocol.classic.kit import GROUP, Scenario, code
 
 

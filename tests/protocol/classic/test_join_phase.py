@@ -6,9 +6,9 @@ import pytest
 
 from coordinator.core.classic import protocols
 from coordinator.core.classic.group import TRANSITIONS, ClassicGroup, ClassicMember
-from coordinator.core.commands import CompleteJoinPhase
-from coordinator.core.errors import InvariantViolated, Refused
 from coordinator.core.group import GroupState
+from coordinator.core.values.commands import CompleteJoinPhase
+from coordinator.core.values.errors import InvariantViolated, Refused
 from coordinator.shard.inputs import Tick
 from tests.protocol.classic.kit import GROUP, SUPERSET, Scenario, code
 

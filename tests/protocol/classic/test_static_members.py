@@ -2,7 +2,7 @@
 
 import pytest
 
-from coordinator.core.errors import InvariantViolated
+from coordinator.core.values.errors import InvariantViolated
 from tests.protocol.classic.kit import SUPERSET, Scenario, code
 from tests.protocol.classic.test_join_phase import make_group
 

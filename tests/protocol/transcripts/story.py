@@ -26,7 +26,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from coordinator.core.events import Event, MemberEvicted, RebalanceStarted
+from coordinator.core.values.events import Event, MemberEvicted, RebalanceStarted
 from coordinator.testing.virtual import VirtualCall, VirtualCoordinator
 from coordinator.v1 import group_pb2 as pb
 from coordinator.v1.errors_pb2 import ErrorCode

@@ -6,15 +6,21 @@ import itertools
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from coordinator.core.commands import CallCancelled
 from coordinator.core.config import GroupConfig
-from coordinator.core.effects import Effects
-from coordinator.core.errors import ErrorCode, InvariantViolated
 from coordinator.core.group import GroupState
-from coordinator.core.ids import CallId
-from coordinator.core.records import Record
-from coordinator.core.replies import JoinReply
-from coordinator.core.requests import Heartbeat, JoinGroup, LeaveGroup, LeavingMember, SyncGroup
+from coordinator.core.values.commands import CallCancelled
+from coordinator.core.values.effects import Effects
+from coordinator.core.values.errors import ErrorCode, InvariantViolated
+from coordinator.core.values.ids import CallId
+from coordinator.core.values.records import Record
+from coordinator.core.values.replies import JoinReply
+from coordinator.core.values.requests import (
+    Heartbeat,
+    JoinGroup,
+    LeaveGroup,
+    LeavingMember,
+    SyncGroup,
+)
 from coordinator.runtime.codec import decode, encode
 from coordinator.runtime.payloads import PAYLOADS
 from coordinator.shard.inputs import (

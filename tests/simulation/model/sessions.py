@@ -11,15 +11,13 @@ import itertools
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from coordinator.core.effects import Effects
-from coordinator.core.errors import ErrorCode, InvariantViolated
-from coordinator.core.ids import CallId
-from coordinator.core.records import Record
-from coordinator.core.session_values.messages import Order
-from coordinator.core.session_values.policy import Mode
-from coordinator.core.session_values.records import PolicyStored, SessionMemberStored
-from coordinator.core.session_values.requests import Standing, StreamEnded, StreamRefused
 from coordinator.core.sessions.group import SessionGroup
+from coordinator.core.values.effects import Effects
+from coordinator.core.values.errors import ErrorCode, InvariantViolated
+from coordinator.core.values.ids import CallId
+from coordinator.core.values.policy import Mode
+from coordinator.core.values.records import PolicyStored, Record, SessionMemberStored
+from coordinator.core.values.session_messages import Order, Standing, StreamEnded, StreamRefused
 from coordinator.runtime.codec import decode, encode
 from coordinator.shard.inputs import (
     Append,

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
-from coordinator.core.events import Event
+from coordinator.core.values.events import Event
 from coordinator.runtime.node import Node
 from coordinator.runtime.watchers import Watchers
 from coordinator.service.grpc.replica_service import Peers

@@ -10,8 +10,8 @@ from dataclasses import asdict
 from typing import Any
 
 from coordinator.assignors.consumer_protocol import decode_assignment
-from coordinator.core.ids import ShardId
-from coordinator.core.records import GroupMetadata, Record
+from coordinator.core.values.ids import ShardId
+from coordinator.core.values.records import GroupMetadata, Record
 from coordinator.runtime import codec
 from coordinator.storage.log import Loaded
 from coordinator.testing.engine.story import Story

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from coordinator.core.commands import Command
+from coordinator.core.values.commands import Command
 from coordinator.shard.inputs import AppendFailed, Input, ShardEffects
 from coordinator.shard.shard import Shard
 from coordinator.testing.engine.story import Story

@@ -18,7 +18,7 @@ from collections.abc import AsyncIterator, Callable, Coroutine
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from coordinator.core.ids import ShardId
+from coordinator.core.values.ids import ShardId
 from coordinator.storage.coordination import ClusterView, NodeInfo, Session, ShardState, signals
 from coordinator.storage.log import (
     Ambiguous,

@@ -37,7 +37,7 @@ HAS_RUN = {
     "DelayedFetch": 2_500,
     "DelayedFetch ran out of time": 1_250,
     "StaticMemberReplaced": 50,
-    "StaticMemberResolved": 25,
+    "FinishReplacement": 25,
     "snapshot": 75,
     "load of a snapshot": 25,
     "CallCancelled": 25,

@@ -10,24 +10,23 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from coordinator.core.config import GroupConfig
-from coordinator.core.errors import ErrorCode, InvariantViolated
 from coordinator.core.group_table import GroupTable
-from coordinator.core.ids import CallId, TopicPartition
-from coordinator.core.records import Record
-from coordinator.core.replies import CommitReply
-from coordinator.core.requests import CommitOffsets
-from coordinator.core.session_values import requests as q
-from coordinator.core.session_values.messages import (
+from coordinator.core.sessions.group import SessionGroup
+from coordinator.core.sessions.invariants import TokenHistory
+from coordinator.core.step import ShardContext
+from coordinator.core.values import session_messages as q
+from coordinator.core.values.errors import ErrorCode, InvariantViolated
+from coordinator.core.values.ids import CallId, TopicPartition
+from coordinator.core.values.records import Phase, Record
+from coordinator.core.values.replies import CommitReply
+from coordinator.core.values.requests import CommitOffsets
+from coordinator.core.values.session_messages import (
     HeartbeatAck,
     Order,
     OrderedPartition,
     Orders,
     ToMember,
 )
-from coordinator.core.session_values.records import Phase
-from coordinator.core.sessions.group import SessionGroup
-from coordinator.core.sessions.invariants import TokenHistory
-from coordinator.core.step import ShardContext
 from coordinator.runtime.payloads import PAYLOADS
 from coordinator.shard.shard import Shard
 from coordinator.testing.virtual import CountingIds

@@ -26,7 +26,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from coordinator.client.settings.typed import PolicyWishes
-from coordinator.core.ids import ShardId
+from coordinator.core.values.ids import ShardId
 from coordinator.settings import Settings
 from coordinator.shard import snapshots
 from coordinator.testing.engine.channels import Addresses, SimulatedCredentials

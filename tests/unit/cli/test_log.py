@@ -8,8 +8,8 @@ import sqlite3
 import pytest
 
 from coordinator.cli.main import main
-from coordinator.core.ids import ShardId
-from coordinator.core.records import GroupMetadata, MemberRecord, OffsetCommitted
+from coordinator.core.values.ids import ShardId
+from coordinator.core.values.records import GroupMetadata, MemberRecord, OffsetCommitted
 from coordinator.runtime import codec
 from coordinator.storage.folder import DATABASE
 from coordinator.storage.log import Entry, ShardSnapshot

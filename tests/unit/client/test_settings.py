@@ -21,7 +21,7 @@ from coordinator.client.settings.configs import GroupWishes
 from coordinator.client.settings.reading import OF_WORKERS, SETTINGS, config_of, process_of, remarks
 from coordinator.client.settings.setting import settings_of
 from coordinator.client.validation import offsets_of
-from coordinator.core.session_values.policy import Policy
+from coordinator.core.values.policy import Policy
 
 BOTH = pytest.mark.parametrize("kind", [Member, BlockingMember])
 

@@ -18,7 +18,7 @@ from coordinator.cluster.controller import (
     NodesChanged,
     ShutdownRequested,
 )
-from coordinator.core.ids import ShardId
+from coordinator.core.values.ids import ShardId
 from coordinator.storage.coordination import NOBODY, ShardState
 
 S0 = ShardId(0)

@@ -10,7 +10,7 @@ import pytest
 from coordinator.cluster import runner as runner_module
 from coordinator.cluster.controller import MoveRequested
 from coordinator.cluster.runner import ClusterRunner, LeadershipCallbacks, NotController
-from coordinator.core.ids import ShardId
+from coordinator.core.values.ids import ShardId
 from coordinator.storage.coordination import NodeIdTaken, NodeInfo, ShardState, loop_time_s
 from tests.integration.waiting import until
 from tests.unit.storage.memory_coordination import MemoryCoordination

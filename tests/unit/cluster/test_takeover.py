@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from coordinator.cluster.runner import ClusterRunner, LeadershipCallbacks
-from coordinator.core.ids import ShardId
+from coordinator.core.values.ids import ShardId
 from coordinator.storage.coordination import NOBODY, NodeInfo, Session
 from coordinator.storage.log import Ambiguous, LogUnavailable
 from coordinator.testing.engine.loop import SimulatedLoop

@@ -12,9 +12,9 @@ import pytest
 from coordinator.core import machine
 from coordinator.core.classic import group
 from coordinator.core.classic.group import TRANSITIONS
-from coordinator.core.effects import Effects
-from coordinator.core.errors import ADVICE, ErrorCode
 from coordinator.core.group import GroupState
+from coordinator.core.values.effects import Effects
+from coordinator.core.values.errors import ADVICE, ErrorCode
 from coordinator.shard import inputs
 from coordinator.v1 import errors_pb2
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections import Counter
 
 from coordinator.core.classic.group import ClassicGroup
-from coordinator.core.events import ExpirationHeld, GroupRemoved, OffsetsExpired
 from coordinator.core.expiration import expire_offsets
-from coordinator.core.records import OffsetCommitted
+from coordinator.core.values.events import ExpirationHeld, GroupRemoved, OffsetsExpired
+from coordinator.core.values.records import OffsetCommitted
 from tests.kit.steps import a_step
 from tests.protocol.classic.kit import GROUP, Scenario
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from coordinator.core.commands import ExpireOffsets
-from coordinator.core.errors import ErrorCode
-from coordinator.core.requests import (
+from coordinator.core.values.commands import ExpireOffsets
+from coordinator.core.values.errors import ErrorCode
+from coordinator.core.values.requests import (
     CommitOffsets,
     DeleteGroup,
     FetchDocuments,

@@ -7,9 +7,9 @@ from dataclasses import replace
 import pytest
 
 from coordinator.core.classic.group import ClassicGroup
-from coordinator.core.errors import MustWait
 from coordinator.core.offsets import fetch_offsets
-from coordinator.core.requests import FetchOffsets
+from coordinator.core.values.errors import MustWait
+from coordinator.core.values.requests import FetchOffsets
 from tests.kit.steps import a_step
 
 

@@ -8,25 +8,25 @@ from pathlib import Path
 
 import pytest
 
-from coordinator.core import records
 from coordinator.core.classic import invariants
 from coordinator.core.classic.group import ClassicGroup
 from coordinator.core.classic.member import ClassicMember
 from coordinator.core.config import GroupConfig
-from coordinator.core.errors import InvariantViolated
 from coordinator.core.group import GroupState
-from coordinator.core.records import (
+from coordinator.core.values import records
+from coordinator.core.values.errors import InvariantViolated
+from coordinator.core.values.records import (
     GenerationFloor,
     GroupMetadata,
     MemberRecord,
     OffsetCommitted,
     OffsetDeleted,
 )
-from coordinator.core.replies import LogEnd
+from coordinator.core.values.replies import LogEnd
 from coordinator.v1 import admin_pb2 as admin
 from tests.protocol.classic.kit import GROUP, Scenario, code
 
-CORE = Path(records.__file__).parent
+CORE = Path(records.__file__).parents[1]
 DURABLE = {"assignment", "committed", "durable_generation", "journal", "manifest", "offsets"}
 OFFSET = OffsetCommitted("g", "t", 0, 7)
 

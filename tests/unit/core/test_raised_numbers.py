@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from coordinator.core.session_values.journal import PlanRecord, TriggerCause
-from coordinator.core.session_values.records import NumbersRaised, TokenFloor
+from coordinator.core.values.plan_journal import PlanRecord, TriggerCause
+from coordinator.core.values.records import NumbersRaised, TokenFloor
 from coordinator.runtime import codec
 from tests.unit.core.sessions.kit import World, g2
 

@@ -6,14 +6,16 @@ from typing import get_args
 
 import pytest
 
-from coordinator.core import commands
-from coordinator.core.commands import CallCancelled, ExpireOffsets, SessionExpired
 from coordinator.core.config import GroupConfig
-from coordinator.core.effects import Effects
-from coordinator.core.errors import Refuse
 from coordinator.core.group import GroupState
 from coordinator.core.machine import GroupMachine
-from coordinator.core.requests import (
+from coordinator.core.table import TABLE, Create, Row
+from coordinator.core.values import commands
+from coordinator.core.values.commands import CallCancelled, ExpireOffsets, SessionExpired
+from coordinator.core.values.effects import Effects
+from coordinator.core.values.errors import Refuse
+from coordinator.core.values.follow_ups import AnswerCommit, HandleAgain
+from coordinator.core.values.requests import (
     CommitOffsets,
     DeleteGroup,
     DescribeGroup,
@@ -24,11 +26,9 @@ from coordinator.core.requests import (
     ListGroups,
     PartitionCommit,
     PutDocuments,
+    SetGroupPolicy,
 )
-from coordinator.core.session_values.operators import SetGroupPolicy
-from coordinator.core.session_values.requests import Attach
-from coordinator.core.table import TABLE, Create, Row
-from coordinator.core.written import OffsetsWritten, Resume
+from coordinator.core.values.session_messages import Attach
 from coordinator.runtime.payloads import PAYLOADS
 from coordinator.testing.virtual import CountingIds
 
@@ -50,7 +50,7 @@ def handle(groups: GroupMachine, command: commands.Command) -> Effects:
 
 
 def test_each_command_has_one_row_or_concerns_the_table_itself():
-    of_the_machine = {ListGroups, CallCancelled, ExpireOffsets, OffsetsWritten, Resume}
+    of_the_machine = {ListGroups, CallCancelled, ExpireOffsets, AnswerCommit, HandleAgain}
     assert TABLE.keys() == set(get_args(commands.Command)) - of_the_machine
 
 

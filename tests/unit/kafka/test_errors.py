@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from kio.schema.errors import ErrorCode as KafkaCode
 
-from coordinator.core.errors import ErrorCode
+from coordinator.core.values.errors import ErrorCode
 from coordinator.kafka import apis, errors
 from coordinator.kafka.apis import APIS
 from coordinator.kafka.errors import wire_code

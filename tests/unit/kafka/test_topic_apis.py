@@ -290,7 +290,7 @@ async def test_offsets_are_those_that_members_report(version):
     async with serving(t=3) as client:
         member, generation = await client.desk.member("g", "t", 3)
         desk = client.desk
-        from coordinator.core import requests as c
+        from coordinator.core.values import requests as c
 
         await desk.ask(
             c.ReportLogEnds(

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from coordinator.core.records import RebalanceRecord, RemovedMember
+from coordinator.core.values.rebalance_journal import RebalanceRecord, RemovedMember
 from coordinator.observe.advice import AdviceCode, new_advice
 
 GONE = RemovedMember("etl-1", "etl", "/127.0.0.1", "left", "left")

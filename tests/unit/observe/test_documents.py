@@ -7,9 +7,9 @@ import re
 from pathlib import Path
 from types import SimpleNamespace
 
-from coordinator.core.events import RebalanceJournaled
-from coordinator.core.records import RebalanceRecord
-from coordinator.core.replies import LogEnd
+from coordinator.core.values.events import RebalanceJournaled
+from coordinator.core.values.rebalance_journal import RebalanceRecord
+from coordinator.core.values.replies import LogEnd
 from coordinator.observe.kafka_metrics import KafkaStats
 from coordinator.observe.metrics import Metrics
 from coordinator.observe.overload_gauges import OverloadStats

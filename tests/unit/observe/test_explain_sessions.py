@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from coordinator.cli.session_journal import timeline
-from coordinator.core.events import HandoffJournaled
-from coordinator.core.session_values.journal import (
+from coordinator.core.values.events import HandoffJournaled
+from coordinator.core.values.plan_journal import (
     HandoffLine,
     HandoffOutcome,
     PlannedMove,
@@ -17,7 +17,7 @@ from coordinator.core.session_values.journal import (
     Unowned,
     WorkStop,
 )
-from coordinator.core.session_values.records import PartitionSwitched, Phase, PhaseEntered
+from coordinator.core.values.records import PartitionSwitched, Phase, PhaseEntered
 from coordinator.observe import explain_sessions
 from coordinator.observe.explain_sessions import explain_handoff, explain_plan
 from coordinator.observe.journal_rows import plan_row

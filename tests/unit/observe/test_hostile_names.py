@@ -6,9 +6,9 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from coordinator.core.errors import ErrorCode
-from coordinator.core.events import RebalanceCause, RefusedJoin
-from coordinator.core.records import (
+from coordinator.core.values.errors import ErrorCode
+from coordinator.core.values.events import RebalanceCause, RefusedJoin
+from coordinator.core.values.rebalance_journal import (
     PartitionMove,
     PartitionRange,
     RebalanceMember,

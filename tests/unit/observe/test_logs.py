@@ -11,10 +11,14 @@ from typing import get_args, get_type_hints
 import pytest
 import structlog
 
-from coordinator.core.events import Event, RebalanceCause, RebalanceJournaled
-from coordinator.core.records import RebalanceMember, RebalanceRecord, RemovedMember
-from coordinator.core.session_values.journal import PlanRecord
-from coordinator.core.session_values.records import PartitionSwitched, PhaseEntered
+from coordinator.core.values.events import Event, RebalanceCause, RebalanceJournaled
+from coordinator.core.values.plan_journal import PlanRecord
+from coordinator.core.values.rebalance_journal import (
+    RebalanceMember,
+    RebalanceRecord,
+    RemovedMember,
+)
+from coordinator.core.values.records import PartitionSwitched, PhaseEntered
 from coordinator.observe.logs import EventLog, configure, event_name
 from tests.unit.observe.test_session_metrics import PLAN, SWITCH
 

@@ -9,10 +9,15 @@ from dataclasses import replace
 from prometheus_client import generate_latest
 from prometheus_client.openmetrics.exposition import generate_latest as openmetrics_page
 
-from coordinator.core.events import RETURNS, EvictionCause, RebalanceCause, RebalanceJournaled
 from coordinator.core.group import GroupState
-from coordinator.core.records import RETURNED, RebalanceMember, RebalanceRecord
-from coordinator.core.replies import LogEnd
+from coordinator.core.values.events import (
+    RETURNS,
+    EvictionCause,
+    RebalanceCause,
+    RebalanceJournaled,
+)
+from coordinator.core.values.rebalance_journal import RETURNED, RebalanceMember, RebalanceRecord
+from coordinator.core.values.replies import LogEnd
 from coordinator.observe.labels import snake_case
 from coordinator.observe.listed_groups import PRUNE_AT, GroupFilter, ListedGroups
 from coordinator.observe.metrics import Metrics

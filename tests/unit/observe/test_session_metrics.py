@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import logging
 
-from coordinator.core.events import HandoffJournaled, PlanJournaled
-from coordinator.core.session_values.events import SessionCommitFenced, SessionMemberEnded
-from coordinator.core.session_values.journal import (
+from coordinator.core.values.events import (
+    HandoffJournaled,
+    PlanJournaled,
+    SessionCommitFenced,
+    SessionMemberRemoved,
+)
+from coordinator.core.values.plan_journal import (
     HandoffLine,
     HandoffOutcome,
     PlannedMove,
@@ -17,7 +21,7 @@ from coordinator.core.session_values.journal import (
     Unowned,
     WorkStop,
 )
-from coordinator.core.session_values.records import EndCause, PartitionSwitched, Phase, PhaseEntered
+from coordinator.core.values.records import EndCause, PartitionSwitched, Phase, PhaseEntered
 from coordinator.observe.logs import EventLog
 from coordinator.observe.metrics import Metrics
 from coordinator.shard.stats import ShardStats, session_stats
@@ -80,7 +84,7 @@ def test_a_plan_counts_its_moves_and_the_rests_of_all_its_partitions():
 def test_ends_of_leases_and_fenced_commits_are_counted():
     counted = metrics()
     ended = [
-        SessionMemberEnded("g", "m", "w", "c", "h", cause, 2, 5)
+        SessionMemberRemoved("g", "m", "w", "c", "h", cause, 2, 5)
         for cause in (EndCause.LEASE_EXPIRED, EndCause.LEFT)
     ]
     counted([*ended, SessionCommitFenced("g", "m", 3)], 9)
@@ -132,7 +136,7 @@ def test_what_becomes_durable_is_told_once_and_not_again_after_a_restart():
     world.to(5_000)
     a.beats = False
     world.to(15_200)
-    [ended] = [event for event in world.events if isinstance(event, SessionMemberEnded)]
+    [ended] = [event for event in world.events if isinstance(event, SessionMemberRemoved)]
     assert (ended.cause, ended.partitions, ended.name) == (EndCause.LEASE_EXPIRED, 2, a.name)
     assert ended.last_seen_ms == 5_000
     count = len(world.events)
@@ -174,8 +178,8 @@ def test_plans_are_info_forced_handoffs_and_lost_members_warnings():
         HandoffJournaled("g", SWITCH),
         HandoffJournaled("g", forced),
         HandoffJournaled("g", abandoned),
-        SessionMemberEnded(GROUP, "m", "w", "c", "h", EndCause.LEASE_EXPIRED, 2, 5),
-        SessionMemberEnded(GROUP, "m", "w", "c", "h", EndCause.LEFT, 0, 5),
+        SessionMemberRemoved(GROUP, "m", "w", "c", "h", EndCause.LEASE_EXPIRED, 2, 5),
+        SessionMemberRemoved(GROUP, "m", "w", "c", "h", EndCause.LEFT, 0, 5),
     ]
     EventLog(logger)(events, 1_700)
     assert [level for level, _, _ in logger.lines] == [

@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from coordinator.core.ids import ShardId
+from coordinator.core.values.ids import ShardId
 from coordinator.runtime.payloads import PAYLOADS
 from coordinator.runtime.recording import RecordingShard
 from coordinator.shard.followers import AckPolicy

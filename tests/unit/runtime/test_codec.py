@@ -8,8 +8,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coordinator.core.ids import ShardId
-from coordinator.core.records import (
+from coordinator.core.values.ids import ShardId
+from coordinator.core.values.rebalance_journal import (
+    PartitionMove,
+    PartitionRange,
+    RebalanceMember,
+    RebalanceRecord,
+    RemovedMember,
+)
+from coordinator.core.values.records import (
     DocumentStored,
     GenerationFloor,
     GroupDeleted,
@@ -18,14 +25,9 @@ from coordinator.core.records import (
     MemberRecord,
     OffsetCommitted,
     OffsetDeleted,
-    PartitionMove,
-    PartitionRange,
-    RebalanceMember,
-    RebalanceRecord,
     Record,
-    RemovedMember,
+    SessionRecord,
 )
-from coordinator.core.session_values.records import SessionRecord
 from coordinator.durable.v1 import records_pb2 as pb
 from coordinator.runtime.codec import decode, encode
 from coordinator.storage import entry as frames

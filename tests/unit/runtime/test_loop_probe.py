@@ -7,9 +7,9 @@ import itertools
 
 import pytest
 
-from coordinator.core.errors import ErrorCode
-from coordinator.core.session_values.policy import Policy
-from coordinator.core.session_values.requests import Attach
+from coordinator.core.values.errors import ErrorCode
+from coordinator.core.values.policy import Policy
+from coordinator.core.values.session_messages import Attach
 from coordinator.runtime.clock import AnchoredClock
 from coordinator.runtime.loop_probe import LoopProbe
 from coordinator.runtime.node import Node

@@ -6,8 +6,8 @@ import asyncio
 
 import pytest
 
-from coordinator.core.errors import ErrorCode
-from coordinator.core.requests import CommitOffsets, FetchOffsets, PartitionCommit
+from coordinator.core.values.errors import ErrorCode
+from coordinator.core.values.requests import CommitOffsets, FetchOffsets, PartitionCommit
 from coordinator.runtime.clock import AnchoredClock
 from coordinator.runtime.node import Node
 from coordinator.runtime.watchers import Watchers

@@ -8,8 +8,8 @@ from array import array
 
 import pytest
 
-from coordinator.core.session_values.plans import FREE, PlanInput, PlanMember, PlanTopic
 from coordinator.core.sessions.plan.allocator import plan
+from coordinator.core.values.plans import FREE, PlanInput, PlanMember, PlanTopic
 from coordinator.runtime import planner_child
 from coordinator.runtime.planner_child import LENGTH, packed, serve
 

@@ -11,15 +11,15 @@ import pytest
 from coordinator import __version__
 from coordinator.cli.main import main
 from coordinator.core.config import GroupConfig
-from coordinator.core.events import RebalanceJournaled
 from coordinator.core.group import GroupState
-from coordinator.core.ids import ShardId
 from coordinator.core.pauses import Pause
-from coordinator.core.requests import LeavingMember, PartitionCommit, PutDocument
-from coordinator.core.session_values.plans import Move, MoveReason, Obstacle, Plan, Unplaced
-from coordinator.core.session_values.policy import Policy
-from coordinator.core.session_values.requests import PartitionAck
 from coordinator.core.sessions.plan import scheduler
+from coordinator.core.values.events import RebalanceJournaled
+from coordinator.core.values.ids import ShardId
+from coordinator.core.values.plans import Move, MoveReason, Obstacle, Plan, Unplaced
+from coordinator.core.values.policy import Policy
+from coordinator.core.values.requests import LeavingMember, PartitionCommit, PutDocument
+from coordinator.core.values.session_messages import PartitionAck
 from coordinator.runtime import inputs
 from coordinator.runtime.payloads import PAYLOADS
 from coordinator.runtime.recording import RecordingShard

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from coordinator.core.session_values import journal as j
-from coordinator.core.session_values import records as r
-from coordinator.core.session_values.policy import Mode, OnStall, Policy
 from coordinator.core.sessions.holdings import grant_bytes
 from coordinator.core.sessions.snapshot import CHUNK
+from coordinator.core.values import plan_journal as j
+from coordinator.core.values import records as r
+from coordinator.core.values.policy import Mode, OnStall, Policy
 from coordinator.runtime.codec import decode, encode
 
 MEMBER = r.SessionMemberStored(

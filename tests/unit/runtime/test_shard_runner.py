@@ -9,9 +9,9 @@ from dataclasses import replace
 import pytest
 
 from coordinator.core.config import GroupConfig
-from coordinator.core.errors import ErrorCode
-from coordinator.core.ids import CallId, ShardId
-from coordinator.core.requests import CommitOffsets, FetchOffsets, Heartbeat, PartitionCommit
+from coordinator.core.values.errors import ErrorCode
+from coordinator.core.values.ids import CallId, ShardId
+from coordinator.core.values.requests import CommitOffsets, FetchOffsets, Heartbeat, PartitionCommit
 from coordinator.runtime import shard_runner
 from coordinator.runtime.clock import AnchoredClock
 from coordinator.runtime.payloads import PAYLOADS

@@ -7,9 +7,9 @@ import asyncio
 import pytest
 
 from coordinator.core.config import GroupConfig
-from coordinator.core.errors import ErrorCode
-from coordinator.core.ids import CallId, ShardId
-from coordinator.core.requests import CommitOffsets, FetchOffsets, PartitionCommit
+from coordinator.core.values.errors import ErrorCode
+from coordinator.core.values.ids import CallId, ShardId
+from coordinator.core.values.requests import CommitOffsets, FetchOffsets, PartitionCommit
 from coordinator.runtime.clock import AnchoredClock, RandomIds
 from coordinator.runtime.payloads import PAYLOADS
 from coordinator.runtime.shard_runner import ShardRunner

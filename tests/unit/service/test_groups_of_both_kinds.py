@@ -15,10 +15,10 @@ from prometheus_client.registry import CollectorRegistry
 from coordinator.assignors import TopicPartition
 from coordinator.assignors.consumer_protocol import Assignment, encode_assignment
 from coordinator.console import views
-from coordinator.core import requests as q
-from coordinator.core.session_values.policy import Policy
-from coordinator.core.session_values.requests import Attach, LeaveKind, SessionLeave
 from coordinator.core.topics import ReportedTopics, reported_topics
+from coordinator.core.values import requests as q
+from coordinator.core.values.policy import Policy
+from coordinator.core.values.session_messages import Attach, LeaveKind, SessionLeave
 from coordinator.kafka import apis
 from coordinator.observe.gauges import shard_metrics
 from coordinator.observe.listed_groups import GroupFilter, ListedGroups

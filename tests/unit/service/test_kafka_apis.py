@@ -8,8 +8,8 @@ from functools import partial
 
 import pytest
 
-from coordinator.core.events import MemberLeft, RebalanceJournaled
-from coordinator.core.ids import TOPICS_GROUP
+from coordinator.core.values.events import MemberLeft, RebalanceJournaled
+from coordinator.core.values.ids import TOPICS_GROUP
 from coordinator.kafka import apis
 from coordinator.kafka.apis import API_VERSIONS, APIS
 from coordinator.observe.explain import explain

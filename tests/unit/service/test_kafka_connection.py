@@ -7,7 +7,7 @@ import struct
 
 import pytest
 
-from coordinator.core.events import MemberLeft, RebalanceStarted
+from coordinator.core.values.events import MemberLeft, RebalanceStarted
 from coordinator.kafka import apis
 from coordinator.service.kafka import dispatch
 from coordinator.service.kafka.connection import AT_ONCE, READ_AHEAD_BYTES

@@ -6,9 +6,9 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from coordinator.core.ids import CallId
-from coordinator.core.requests import CommitOffsets, Heartbeat, JoinGroup, SyncGroup
-from coordinator.core.session_values.requests import Attach
+from coordinator.core.values.ids import CallId
+from coordinator.core.values.requests import CommitOffsets, Heartbeat, JoinGroup, SyncGroup
+from coordinator.core.values.session_messages import Attach
 from coordinator.service.limits import MIB, ServiceLimits
 from coordinator.service.refusals import Exhausted
 from coordinator.settings.sections import LimitsConfig

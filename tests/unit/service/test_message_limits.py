@@ -11,7 +11,7 @@ from google.protobuf.descriptor import FieldDescriptor
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coordinator.core.ids import CallId
+from coordinator.core.values.ids import CallId
 from coordinator.runtime.slices import at_once
 from coordinator.service.bounds import Elsewhere, Items, TextLimit
 from coordinator.service.grpc.message_limits import MessageLimits, limits_of

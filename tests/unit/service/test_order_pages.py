@@ -6,14 +6,14 @@ from collections.abc import Iterable, Iterator
 
 import pytest
 
-from coordinator.core.session_values.messages import (
+from coordinator.core.values.session_messages import (
+    AttachReply,
     HeartbeatAck,
     Order,
     OrderedPartition,
     Orders,
     ToMember,
 )
-from coordinator.core.session_values.requests import AttachReply
 from coordinator.service.grpc.translate import sessions
 from coordinator.v1 import session_pb2 as pb
 

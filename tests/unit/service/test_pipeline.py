@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from coordinator.core import requests as c
-from coordinator.core.errors import ErrorCode
+from coordinator.core.values import requests as c
+from coordinator.core.values.errors import ErrorCode
 from coordinator.runtime.node import Node
 from coordinator.runtime.slices import at_once
 from coordinator.runtime.watchers import Watchers

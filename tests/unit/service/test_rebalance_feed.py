@@ -4,8 +4,8 @@ import asyncio
 
 import pytest
 
-from coordinator.core.events import RebalanceJournaled
-from coordinator.core.records import RebalanceRecord
+from coordinator.core.values.events import RebalanceJournaled
+from coordinator.core.values.rebalance_journal import RebalanceRecord
 from coordinator.service.rebalance_feed import BEHIND_MAX, RebalanceFeed, TooSlow
 
 

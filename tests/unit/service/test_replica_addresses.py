@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from coordinator.core.ids import ShardId
+from coordinator.core.values.ids import ShardId
 from coordinator.dial import CannotDial, Credentials
 from coordinator.runtime.standby import LeaderUnreachable
 from coordinator.service.grpc.replica_service import Peers

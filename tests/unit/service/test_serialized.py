@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from coordinator.core import replies as r
+from coordinator.core.values import replies as r
 from coordinator.runtime.slices import at_once
 from coordinator.service.grpc.serialized import LARGE, Serialized, is_large, serialized, writer
 from coordinator.v1 import admin_pb2

@@ -7,8 +7,8 @@ import contextlib
 
 import pytest
 
-from coordinator.core.ids import ShardId
-from coordinator.core.session_values.requests import GoAwayReason
+from coordinator.core.values.ids import ShardId
+from coordinator.core.values.session_messages import GoAwayReason
 from coordinator.runtime import slices
 from coordinator.runtime.node import Node
 from coordinator.runtime.watchers import Watchers

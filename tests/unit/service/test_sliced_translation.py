@@ -6,10 +6,10 @@ import itertools
 
 import pytest
 
-from coordinator.core import replies as r
-from coordinator.core.ids import CallId
-from coordinator.core.records import OffsetCommitted
-from coordinator.core.requests import DescribeGroup, LeaveGroup
+from coordinator.core.values import replies as r
+from coordinator.core.values.ids import CallId
+from coordinator.core.values.records import OffsetCommitted
+from coordinator.core.values.requests import DescribeGroup, LeaveGroup
 from coordinator.runtime.slices import at_once
 from coordinator.service.grpc.member_stream import MemberStream
 from coordinator.service.grpc.translate import (

@@ -9,10 +9,10 @@ import pytest
 
 from coordinator.assignors import TopicPartition
 from coordinator.assignors.consumer_protocol import Assignment, encode_assignment
-from coordinator.core import requests as c
 from coordinator.core import topics as core_topics
-from coordinator.core.errors import ErrorCode
-from coordinator.core.ids import TOPICS_GROUP, ShardId
+from coordinator.core.values import requests as c
+from coordinator.core.values.errors import ErrorCode
+from coordinator.core.values.ids import TOPICS_GROUP, ShardId
 from coordinator.runtime.node import Node
 from coordinator.runtime.payloads import PAYLOADS
 from coordinator.runtime.slices import PART, at_once

@@ -6,7 +6,7 @@ import itertools
 
 import pytest
 
-from coordinator.core.requests import CommitOffsets, FetchOffsets, JoinGroup
+from coordinator.core.values.requests import CommitOffsets, FetchOffsets, JoinGroup
 from coordinator.service.grpc.translate import commands_of
 from coordinator.service.refusals import Malformed
 from coordinator.v1 import group_pb2 as pb

@@ -5,9 +5,9 @@ from __future__ import annotations
 from itertools import count
 
 from coordinator.core.config import GroupConfig
-from coordinator.core.events import Event
-from coordinator.core.ids import CallId
-from coordinator.core.requests import (
+from coordinator.core.values.events import Event
+from coordinator.core.values.ids import CallId
+from coordinator.core.values.requests import (
     CommitOffsets,
     FetchOffsets,
     JoinGroup,

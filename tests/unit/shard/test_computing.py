@@ -5,14 +5,14 @@ from __future__ import annotations
 import pytest
 
 from coordinator.core.config import GroupConfig
-from coordinator.core.errors import ErrorCode
-from coordinator.core.events import PlanFailed
-from coordinator.core.ids import CallId, ShardId
-from coordinator.core.session_values.plans import Plan, PlanInput
-from coordinator.core.session_values.policy import Policy
-from coordinator.core.session_values.requests import Attach
 from coordinator.core.sessions.plan import scheduler
 from coordinator.core.sessions.plan.allocator import plan
+from coordinator.core.values.errors import ErrorCode
+from coordinator.core.values.events import PlanFailed
+from coordinator.core.values.ids import CallId, ShardId
+from coordinator.core.values.plans import Plan, PlanInput
+from coordinator.core.values.policy import Policy
+from coordinator.core.values.session_messages import Attach
 from coordinator.runtime.jobs import build
 from coordinator.runtime.payloads import PAYLOADS
 from coordinator.shard.driver import ShardDriver

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from coordinator.core.config import GroupConfig
-from coordinator.core.ids import CallId
-from coordinator.core.records import GroupMetadata, MemberRecord, OffsetCommitted
-from coordinator.core.requests import DescribeGroup, Heartbeat, ListGroups
+from coordinator.core.values.ids import CallId
+from coordinator.core.values.records import GroupMetadata, MemberRecord, OffsetCommitted
+from coordinator.core.values.requests import DescribeGroup, Heartbeat, ListGroups
 from coordinator.runtime.payloads import PAYLOADS
 from coordinator.shard.inputs import Activate, Tick
 from coordinator.shard.shard import ACTIVATE_SLICE, Shard

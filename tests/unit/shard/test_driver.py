@@ -6,12 +6,12 @@ import itertools
 
 import pytest
 
-from coordinator.core.commands import CallCancelled
 from coordinator.core.config import GroupConfig
-from coordinator.core.errors import ErrorCode
-from coordinator.core.ids import CallId, ShardId
-from coordinator.core.requests import CommitOffsets, FetchOffsets, Heartbeat, PartitionCommit
-from coordinator.core.session_values.requests import Attach
+from coordinator.core.values.commands import CallCancelled
+from coordinator.core.values.errors import ErrorCode
+from coordinator.core.values.ids import CallId, ShardId
+from coordinator.core.values.requests import CommitOffsets, FetchOffsets, Heartbeat, PartitionCommit
+from coordinator.core.values.session_messages import Attach
 from coordinator.runtime.jobs import build
 from coordinator.runtime.payloads import PAYLOADS
 from coordinator.shard import driver as drivers

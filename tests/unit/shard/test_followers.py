@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import pytest
 
-from coordinator.core.errors import ErrorCode
+from coordinator.core.values.errors import ErrorCode
 from coordinator.shard.effects import Stop
 from coordinator.shard.followers import ANYBODY, AckPolicy, FollowersChanged, Tail, TailEntry
 from tests.unit.shard.desk import LEADER, Desk

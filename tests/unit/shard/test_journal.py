@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from coordinator.core.events import RebalanceJournaled
+from coordinator.core.values.events import RebalanceJournaled
 from tests.unit.shard.desk import Desk
 
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from coordinator.core.session_values.records import PartitionsGranted
 from coordinator.core.sessions.plan import applying
+from coordinator.core.values.records import PartitionsGranted
 from coordinator.shard import writes
 from coordinator.testing import VirtualCoordinator
 from coordinator.v1 import group_pb2 as pb

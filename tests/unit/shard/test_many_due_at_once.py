@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from coordinator.core.config import GroupConfig
-from coordinator.core.events import EvictionCause, JoinPhaseCompleted, MemberEvicted
-from coordinator.core.ids import CallId, ShardId
-from coordinator.core.records import GroupMetadata, MemberRecord
-from coordinator.core.requests import Heartbeat, JoinGroup
+from coordinator.core.values.events import EvictionCause, JoinPhaseCompleted, MemberEvicted
+from coordinator.core.values.ids import CallId, ShardId
+from coordinator.core.values.records import GroupMetadata, MemberRecord
+from coordinator.core.values.requests import Heartbeat, JoinGroup
 from coordinator.runtime.payloads import PAYLOADS
 from coordinator.runtime.recording import RecordingShard
 from coordinator.runtime.replaying import replay

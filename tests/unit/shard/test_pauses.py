@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 
-from coordinator.core.events import MemberEvicted
-from coordinator.core.ids import CallId
 from coordinator.core.pauses import Pause
-from coordinator.core.requests import Heartbeat
+from coordinator.core.values.events import MemberEvicted
+from coordinator.core.values.ids import CallId
+from coordinator.core.values.requests import Heartbeat
 from coordinator.runtime.inputs import from_json, to_json
 from coordinator.shard.inputs import Tick
 from tests.unit.shard.desk import Desk

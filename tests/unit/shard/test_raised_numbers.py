@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from coordinator.core.errors import ErrorCode
-from coordinator.core.events import RebalanceJournaled
-from coordinator.core.ids import ShardId
-from coordinator.core.session_values.records import NumbersRaised
+from coordinator.core.values.errors import ErrorCode
+from coordinator.core.values.events import RebalanceJournaled
+from coordinator.core.values.ids import ShardId
+from coordinator.core.values.records import NumbersRaised
 from coordinator.observe.explain import explain
 from coordinator.runtime import codec
 from coordinator.shard.effects import Start

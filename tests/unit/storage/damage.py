@@ -23,8 +23,8 @@ from pathlib import Path
 from unittest import mock
 
 from coordinator.cli.main import main as coordinator
-from coordinator.core.ids import ShardId
-from coordinator.core.records import OffsetCommitted
+from coordinator.core.values.ids import ShardId
+from coordinator.core.values.records import OffsetCommitted
 from coordinator.runtime import codec, shard_runner
 from coordinator.runtime.node import Node
 from coordinator.runtime.stores import open_stores

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import pytest
 
-from coordinator.core.ids import ShardId
+from coordinator.core.values.ids import ShardId
 from coordinator.storage.coordination import (
     NOBODY,
     Conflict,

@@ -9,7 +9,7 @@ import sys
 import apsw
 import pytest
 
-from coordinator.core.ids import ShardId
+from coordinator.core.values.ids import ShardId
 from coordinator.storage.log import Ambiguous, CannotOpen, Entry, LogUnavailable, ShardSnapshot
 from coordinator.storage.sqlite import SqliteLog
 from coordinator.storage.store_files import StoreFiles

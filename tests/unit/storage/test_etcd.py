@@ -10,7 +10,7 @@ import urllib.request
 import pytest
 import trustme
 
-from coordinator.core.ids import ShardId
+from coordinator.core.values.ids import ShardId
 from coordinator.storage import etcd as etcd_module
 from coordinator.storage.access import StoreAccess
 from coordinator.storage.coordination import NodeInfo

@@ -8,7 +8,7 @@ import apsw
 import grpc
 import pytest
 
-from coordinator.core.ids import ShardId
+from coordinator.core.values.ids import ShardId
 from coordinator.runtime.jobs import job_failed
 from coordinator.shard.effects import TakeOver
 from coordinator.storage import etcd, zookeeper

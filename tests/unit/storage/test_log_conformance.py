@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from coordinator.core.ids import ShardId
+from coordinator.core.values.ids import ShardId
 from coordinator.storage.log import Entry, Fenced, ShardSnapshot
 
 S0, S1 = ShardId(0), ShardId(1)

@@ -11,8 +11,8 @@ import apsw
 import pytest
 
 from coordinator.cli.main import main
-from coordinator.core.ids import ShardId
-from coordinator.core.records import OffsetCommitted
+from coordinator.core.values.ids import ShardId
+from coordinator.core.values.records import OffsetCommitted
 from coordinator.runtime import codec
 from coordinator.storage import sqlite
 from coordinator.storage.folder import DATABASE, LOCK

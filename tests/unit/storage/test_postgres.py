@@ -17,7 +17,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from coordinator.core.ids import ShardId
+from coordinator.core.values.ids import ShardId
 from coordinator.settings.parsers import shared_store, without_password
 from coordinator.storage import postgres as postgres_module
 from coordinator.storage import postgres_connection

@@ -13,7 +13,7 @@ from pathlib import Path
 import apsw
 import pytest
 
-from coordinator.core.ids import ShardId
+from coordinator.core.values.ids import ShardId
 from coordinator.storage import group_commit, schema, writer
 from coordinator.storage.folder import DATABASE
 from coordinator.storage.log import Ambiguous, CannotOpen, Entry, LogUnavailable, ShardSnapshot

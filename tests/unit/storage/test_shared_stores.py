@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from coordinator.core.ids import ShardId
+from coordinator.core.values.ids import ShardId
 from coordinator.storage import etcd as etcd_module
 from coordinator.storage import zookeeper as zookeeper_module
 from coordinator.storage import zookeeper_client

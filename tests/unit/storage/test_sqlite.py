@@ -12,7 +12,7 @@ import threading
 
 import pytest
 
-from coordinator.core.ids import ShardId
+from coordinator.core.values.ids import ShardId
 from coordinator.storage import writer
 from coordinator.storage.entry import decode, encode
 from coordinator.storage.folder import DATABASE

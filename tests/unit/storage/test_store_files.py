@@ -9,7 +9,7 @@ import subprocess
 import apsw
 import pytest
 
-from coordinator.core.ids import ShardId
+from coordinator.core.values.ids import ShardId
 from coordinator.storage import store_files
 from coordinator.storage.folder import DATABASE, LOCK
 from coordinator.storage.log import Ambiguous, Entry, LogUnavailable

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from coordinator.core.ids import ShardId
+from coordinator.core.values.ids import ShardId
 from coordinator.storage.access import StoreAccess
 from coordinator.storage.coordination import NodeInfo, ShardState
 from coordinator.storage.zookeeper_coordination import ZooKeeperCoordination

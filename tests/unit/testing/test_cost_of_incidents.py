@@ -14,9 +14,14 @@ from itertools import pairwise
 import pytest
 
 from coordinator.client import Member, Partition, Worker
-from coordinator.core.records import OUTAGE_ENDED, RETURNED, PartitionMove, RebalanceRecord
-from coordinator.core.requests import ListRebalances
-from coordinator.core.session_values.journal import PlanRecord
+from coordinator.core.values.plan_journal import PlanRecord
+from coordinator.core.values.rebalance_journal import (
+    OUTAGE_ENDED,
+    RETURNED,
+    PartitionMove,
+    RebalanceRecord,
+)
+from coordinator.core.values.requests import ListRebalances
 from coordinator.observe.explain import explain
 from coordinator.testing.engine.clock import EPOCH_NS
 

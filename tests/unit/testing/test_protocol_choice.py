@@ -7,7 +7,7 @@ import logging
 import pytest
 
 from coordinator.client import FatalError, Member, Partition, Worker
-from coordinator.core.requests import DescribeGroup
+from coordinator.core.values.requests import DescribeGroup
 
 TOPICS = {"t": 4}
 

@@ -6,20 +6,7 @@ Admission is durable before it is answered.
 from __future__ import annotations
 
 from coordinator.core.config import GroupConfig
-from coordinator.core.errors import ErrorCode, MustWait, Refused, session_refused
-from coordinator.core.ids import IdSource, TopicPartition
 from coordinator.core.numbers import Numbers
-from coordinator.core.records import Record
-from coordinator.core.session_values.commands import ReservationOver
-from coordinator.core.session_values.policy import Policy
-from coordinator.core.session_values.records import (
-    PartitionsGranted,
-    PolicyStored,
-    ReservationFreed,
-    SessionMemberStored,
-)
-from coordinator.core.session_values.requests import Attach, AttachReply, Standing
-from coordinator.core.session_values.written import SessionAdmitted, SessionWritten
 from coordinator.core.sessions import last_work, lease, orders, restart_backoff
 from coordinator.core.sessions.group import SessionGroup
 from coordinator.core.sessions.holdings import grants_of
@@ -27,7 +14,19 @@ from coordinator.core.sessions.leave import name_takeover
 from coordinator.core.sessions.member import SessionMember
 from coordinator.core.sessions.plan import scheduler
 from coordinator.core.step import Step
-from coordinator.core.written import Unawaited
+from coordinator.core.values.commands import ReservationOver
+from coordinator.core.values.errors import ErrorCode, MustWait, Refused, session_refused
+from coordinator.core.values.follow_ups import AnswerAttach, NoFollowUp, ReviewPartitions
+from coordinator.core.values.ids import IdSource, TopicPartition
+from coordinator.core.values.policy import Policy
+from coordinator.core.values.records import (
+    PartitionsGranted,
+    PolicyStored,
+    Record,
+    ReservationFreed,
+    SessionMemberStored,
+)
+from coordinator.core.values.session_messages import Attach, AttachReply, Standing
 
 _OLD_STREAM = Refused(ErrorCode.FENCED_INSTANCE_ID, "the session has a newer stream, or this ended")
 
@@ -76,10 +75,10 @@ def admit_new(group: SessionGroup, command: Attach, step: Step) -> None:
     records += admission
     group.note_write_pending(partitions, record.member_id)
     group.arrives(command)
-    admitted = SessionAdmitted(
+    admitted = AnswerAttach(
         group.group_id, command, record.member_id, tuple(partitions), is_new=True
     )
-    step.out.persist(records, Unawaited(group.group_id), follow_up=admitted)
+    step.out.persist(records, NoFollowUp(group.group_id), follow_up=admitted)
 
 
 def record_of(
@@ -139,13 +138,13 @@ def admit_queued(group: SessionGroup, queued: SessionMember, step: Step) -> None
     records, partitions = records_of(group, queued.record, step.now_ms, step.numbers)
     group.note_write_pending(partitions, queued.member_id)
     group.arriving_names.add(queued.record.name)
-    written = SessionWritten(
+    written = ReviewPartitions(
         group.group_id,
         tuple(partitions),
         reserved_name=queued.record.name,
         queued_id=queued.member_id,
     )
-    step.out.persist(records, Unawaited(group.group_id), follow_up=written)
+    step.out.persist(records, NoFollowUp(group.group_id), follow_up=written)
 
 
 def reservation_over(group: SessionGroup, command: ReservationOver, step: Step) -> None:
@@ -154,9 +153,9 @@ def reservation_over(group: SessionGroup, command: ReservationOver, step: Step) 
         return
     queued = group.waiting.get(command.name)
     if queued is None or queued.stream_id is None:
-        written = SessionWritten(group.group_id, reserved_name=command.name)
+        written = ReviewPartitions(group.group_id, reserved_name=command.name)
         record = ReservationFreed(group.group_id, command.name)
-        step.out.persist((record,), Unawaited(group.group_id), follow_up=written)
+        step.out.persist((record,), NoFollowUp(group.group_id), follow_up=written)
     else:
         admit_queued(group, queued, step)
 
@@ -170,7 +169,7 @@ def _is_over(group: SessionGroup, name: str, now_ms: int) -> bool:
     )
 
 
-def admitted(group: SessionGroup, done: SessionAdmitted, step: Step) -> None:
+def admitted(group: SessionGroup, done: AnswerAttach, step: Step) -> None:
     """The write of an admission is resolved: answer the Attach."""
     command = done.command
     has_stream = not done.is_new or group.arriving.pop(command.incarnation, None) is not None

@@ -10,12 +10,7 @@ from __future__ import annotations
 
 import math
 
-from coordinator.core.errors import ErrorCode, Refused, session_refused
 from coordinator.core.numbers import Numbers
-from coordinator.core.session_values.policy import MAX_LEASE_MS
-from coordinator.core.session_values.records import EndCause, SessionMemberStored
-from coordinator.core.session_values.requests import Attach
-from coordinator.core.session_values.written import SessionAdmitted
 from coordinator.core.sessions import restart_backoff
 from coordinator.core.sessions.arrive import admission, resuming
 from coordinator.core.sessions.group import SessionGroup
@@ -23,7 +18,11 @@ from coordinator.core.sessions.handoff import phases
 from coordinator.core.sessions.leave import ends, name_takeover
 from coordinator.core.sessions.member import SessionMember
 from coordinator.core.step import Step
-from coordinator.core.written import Unawaited
+from coordinator.core.values.errors import ErrorCode, Refused, session_refused
+from coordinator.core.values.follow_ups import AnswerAttach, NoFollowUp
+from coordinator.core.values.policy import MAX_LEASE_MS
+from coordinator.core.values.records import EndCause, SessionMemberStored
+from coordinator.core.values.session_messages import Attach
 
 
 def check(_: None, attach: Attach, step: Step) -> None:
@@ -160,5 +159,5 @@ def _restored(
         step.out.reply(command.call_id, command.refusal(session_refused()))
         return
     group.arrives(command)
-    admitted = SessionAdmitted(group.group_id, command, record.member_id, is_new=True)
-    step.out.persist((record,), Unawaited(group.group_id), follow_up=admitted)
+    admitted = AnswerAttach(group.group_id, command, record.member_id, is_new=True)
+    step.out.persist((record,), NoFollowUp(group.group_id), follow_up=admitted)

@@ -5,13 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from coordinator.core.errors import ErrorCode, Refused, session_refused
-from coordinator.core.ids import NO_TIME, TopicPartition
-from coordinator.core.records import Record
-from coordinator.core.session_values.journal import TriggerCause
-from coordinator.core.session_values.records import PartitionsGranted
-from coordinator.core.session_values.requests import Attach
-from coordinator.core.session_values.written import SessionAdmitted
 from coordinator.core.sessions import claims, last_work, restart_backoff
 from coordinator.core.sessions.arrive import admission
 from coordinator.core.sessions.group import SessionGroup
@@ -20,7 +13,12 @@ from coordinator.core.sessions.leave import name_takeover
 from coordinator.core.sessions.member import SessionMember
 from coordinator.core.sessions.plan import scheduler
 from coordinator.core.step import Step
-from coordinator.core.written import Unawaited
+from coordinator.core.values.errors import ErrorCode, Refused, session_refused
+from coordinator.core.values.follow_ups import AnswerAttach, NoFollowUp
+from coordinator.core.values.ids import NO_TIME, TopicPartition
+from coordinator.core.values.plan_journal import TriggerCause
+from coordinator.core.values.records import PartitionsGranted, Record
+from coordinator.core.values.session_messages import Attach
 
 SessionCall = Callable[[SessionGroup, Step], None]
 """Calls for a plan."""
@@ -64,8 +62,8 @@ def resume(group: SessionGroup, member: SessionMember, command: Attach, step: St
         step.out.reply(command.call_id, admission.answer(group, member, command, step.now_ms))
     else:
         group.note_write_pending(again, member.member_id)
-        done = SessionAdmitted(group.group_id, command, member.member_id, tuple(again))
-        step.out.persist(records, Unawaited(group.group_id), follow_up=done)
+        done = AnswerAttach(group.group_id, command, member.member_id, tuple(again))
+        step.out.persist(records, NoFollowUp(group.group_id), follow_up=done)
     for topic_partition in missing:
         if group.partition_state(topic_partition).release is not None:
             phases.reconcile(group, topic_partition, step)

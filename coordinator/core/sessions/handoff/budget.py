@@ -10,10 +10,10 @@ not know it, and counts all open hand-offs whose holder does not leave.
 
 from __future__ import annotations
 
-from coordinator.core.ids import TopicPartition
-from coordinator.core.session_values.policy import Mode
-from coordinator.core.session_values.records import Phase
 from coordinator.core.sessions.group import SessionGroup
+from coordinator.core.values.ids import TopicPartition
+from coordinator.core.values.policy import Mode
+from coordinator.core.values.records import Phase
 
 MOST_DRAINING = 50
 """Partitions that balancing takes from their holders at a time, at most."""

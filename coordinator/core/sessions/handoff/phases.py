@@ -14,15 +14,7 @@ A drain that was ordered is never taken back. No change of successor gives a pha
 
 from __future__ import annotations
 
-from coordinator.core.effects import DeferPhase, DeferRetry
-from coordinator.core.ids import NO_TIME, TopicPartition
 from coordinator.core.numbers import Numbers
-from coordinator.core.records import Record
-from coordinator.core.session_values.commands import PhaseOverdue
-from coordinator.core.session_values.journal import HandoffOutcome
-from coordinator.core.session_values.policy import Mode
-from coordinator.core.session_values.records import EndCause, PartitionSwitched, Phase, PhaseEntered
-from coordinator.core.session_values.written import SessionWritten
 from coordinator.core.sessions import last_work
 from coordinator.core.sessions.group import SessionGroup
 from coordinator.core.sessions.handoff import budget, successors
@@ -30,7 +22,13 @@ from coordinator.core.sessions.handoff import transitions as to
 from coordinator.core.sessions.holdings import Handoff
 from coordinator.core.sessions.member import SessionMember
 from coordinator.core.step import Step
-from coordinator.core.written import Unawaited
+from coordinator.core.values.commands import PhaseOverdue
+from coordinator.core.values.effects import DeferPhase, DeferRetry
+from coordinator.core.values.follow_ups import NoFollowUp, ReviewPartitions
+from coordinator.core.values.ids import NO_TIME, TopicPartition
+from coordinator.core.values.plan_journal import HandoffOutcome
+from coordinator.core.values.policy import Mode
+from coordinator.core.values.records import EndCause, PartitionSwitched, Phase, PhaseEntered, Record
 
 DRAINING = (Phase.DRAIN, Phase.FORCED)
 HandoffDecision = PhaseEntered | PartitionSwitched
@@ -342,7 +340,9 @@ def _write(
     receiver = record.successor if isinstance(record, PhaseEntered) else record.member_id
     group.note_write_pending((partition,), receiver)
     step.out.persist(
-        (record,), Unawaited(group.group_id), follow_up=SessionWritten(group.group_id, (partition,))
+        (record,),
+        NoFollowUp(group.group_id),
+        follow_up=ReviewPartitions(group.group_id, (partition,)),
     )
 
 

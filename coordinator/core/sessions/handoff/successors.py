@@ -12,9 +12,9 @@ from collections.abc import Set as AbstractSet
 from functools import cached_property
 from zlib import crc32
 
-from coordinator.core.ids import TopicPartition
 from coordinator.core.sessions.group import SessionGroup
 from coordinator.core.sessions.member import SessionMember
+from coordinator.core.values.ids import TopicPartition
 
 MOST_CHOICES = 20
 """Successors that are chosen one by one in a step. Each costs a look at all members and hand-offs;

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from coordinator.core.ids import NO_OFFSET, NO_TIME, NO_TOKEN, TopicPartition
 from coordinator.core.numbers import Numbers
-from coordinator.core.session_values.journal import HandoffLine, HandoffOutcome, StoppedBy, WorkStop
-from coordinator.core.session_values.records import PartitionSwitched, Phase, PhaseEntered
 from coordinator.core.sessions.group import SessionGroup
 from coordinator.core.sessions.handoff import successors
 from coordinator.core.sessions.holdings import Handoff
 from coordinator.core.sessions.member import SessionMember
+from coordinator.core.values.ids import NO_OFFSET, NO_TIME, NO_TOKEN, TopicPartition
+from coordinator.core.values.plan_journal import HandoffLine, HandoffOutcome, StoppedBy, WorkStop
+from coordinator.core.values.records import PartitionSwitched, Phase, PhaseEntered
 
 
 def begin(

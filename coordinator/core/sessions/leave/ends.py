@@ -12,21 +12,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from coordinator.core.effects import DeferLease, MemberKey
-from coordinator.core.errors import SESSION_ENDED, ErrorCode
-from coordinator.core.ids import NO_TIME
 from coordinator.core.pauses import Pause
-from coordinator.core.records import Record
-from coordinator.core.session_values.commands import LeaseExpired
-from coordinator.core.session_values.records import EndCause, PartitionsGranted, SessionMemberEnded
-from coordinator.core.session_values.requests import GoAway, StreamEnd, StreamRefused
-from coordinator.core.session_values.written import LogAnswered, SessionEnded
 from coordinator.core.sessions.group import SessionGroup
 from coordinator.core.sessions.handoff import phases
 from coordinator.core.sessions.leave import name_takeover
 from coordinator.core.sessions.member import SessionMember
 from coordinator.core.step import Step
-from coordinator.core.written import Unawaited
+from coordinator.core.values.commands import LeaseExpired
+from coordinator.core.values.effects import DeferLease, MemberKey
+from coordinator.core.values.errors import SESSION_ENDED, ErrorCode
+from coordinator.core.values.follow_ups import CloseSession, NoFollowUp, ResumeExpiry
+from coordinator.core.values.ids import NO_TIME
+from coordinator.core.values.records import EndCause, PartitionsGranted, Record, SessionMemberEnded
+from coordinator.core.values.session_messages import GoAway, StreamEnd, StreamRefused
 
 PASSED_ON_MAX = 1_000
 """Records in one write, of partitions that go on when their holder ends. A write that a log finds
@@ -60,13 +58,13 @@ def _put_off(group: SessionGroup, member: SessionMember, step: Step) -> None:
     """Postpone the end of a lease until the log is available or the member is seen."""
     if not group.overdue:
         nothing = PartitionsGranted(group.group_id, ())
-        answered = LogAnswered(group.group_id, asked_ms=step.now_ms)
-        step.out.persist((nothing,), Unawaited(group.group_id), follow_up=answered)
+        answered = ResumeExpiry(group.group_id, asked_ms=step.now_ms)
+        step.out.persist((nothing,), NoFollowUp(group.group_id), follow_up=answered)
     group.overdue.add(member.member_id)
     member.was_excused = True  # That its end comes late is not for a loop that stood still.
 
 
-def log_answered(group: SessionGroup, done: LogAnswered, step: Step) -> None:
+def resume_expiry(group: SessionGroup, done: ResumeExpiry, step: Step) -> None:
     """The log is available again: end the leases that have run out. Else ask it again.
 
     One that could not be reached was tried until the time-out of the write, and is asked again at
@@ -82,13 +80,13 @@ def log_answered(group: SessionGroup, done: LogAnswered, step: Step) -> None:
             step.out.defer(DeferLease(group.group_id, member_id, again_ms))
 
 
-def is_taken_back(done: SessionEnded) -> bool:
+def is_taken_back(done: CloseSession) -> bool:
     """True if the log was unavailable for the end of a lease."""
     is_by_time = done.cause is EndCause.LEASE_EXPIRED
     return is_by_time and done.error is ErrorCode.COORDINATOR_NOT_AVAILABLE
 
 
-def take_back(group: SessionGroup, done: SessionEnded, step: Step, *, has_stream: bool) -> None:
+def take_back(group: SessionGroup, done: CloseSession, step: Step, *, has_stream: bool) -> None:
     """Undo the end of a lease that the unavailable log did not store: the member may return."""
     member = group.members[done.member_id]
     member.is_ended = False
@@ -121,13 +119,13 @@ def end(
     member.is_ended, member.goes_away = True, isinstance(last, GoAway)
     group.overdue.discard(member.member_id)
     step.out.check(MemberKey(group.group_id, member.member_id))
-    ended = SessionEnded(
+    ended = CloseSession(
         group.group_id, member.member_id, cause, (), member.stream_id, last, keep_ms=keep_ms
     )
     write_end(group, member, ended, step)
 
 
-def write_end(group: SessionGroup, member: SessionMember, ended: SessionEnded, step: Step) -> None:
+def write_end(group: SessionGroup, member: SessionMember, ended: CloseSession, step: Step) -> None:
     """Write the end of a session that is decided, for the first time or again.
 
     What it was handing over goes to the successors in the same write, and a process that waits for
@@ -159,7 +157,7 @@ def write_end(group: SessionGroup, member: SessionMember, ended: SessionEnded, s
     for begin in range(0, len(passed_on), PASSED_ON_MAX):
         step.out.persist(
             passed_on[begin : begin + PASSED_ON_MAX],
-            Unawaited(group.group_id),
+            NoFollowUp(group.group_id),
             is_retried=not is_by_time,
         )
     records: list[Record] = []
@@ -179,7 +177,7 @@ def write_end(group: SessionGroup, member: SessionMember, ended: SessionEnded, s
         queued_id="" if queued is None else queued.member_id,
     )
     step.out.persist(
-        records, Unawaited(group.group_id), follow_up=ended_now, is_retried=not is_by_time
+        records, NoFollowUp(group.group_id), follow_up=ended_now, is_retried=not is_by_time
     )
 
 

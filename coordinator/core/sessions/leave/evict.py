@@ -12,15 +12,15 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from coordinator.core.errors import ErrorCode, Refused
-from coordinator.core.session_values.operators import EvictMember, EvictReply
-from coordinator.core.session_values.records import EndCause, ReservationFreed
-from coordinator.core.session_values.written import SessionWritten
 from coordinator.core.sessions.group import SessionGroup
 from coordinator.core.sessions.leave import ends, leaving
 from coordinator.core.sessions.member import SessionMember
 from coordinator.core.step import Step
-from coordinator.core.written import AnswerDurable
+from coordinator.core.values.errors import ErrorCode, Refused
+from coordinator.core.values.follow_ups import AnswerRequest, ReviewPartitions
+from coordinator.core.values.records import EndCause, ReservationFreed
+from coordinator.core.values.replies import EvictReply
+from coordinator.core.values.requests import EvictMember
 
 
 def evict(group: SessionGroup, command: EvictMember, step: Step) -> None:
@@ -42,13 +42,13 @@ def evict(group: SessionGroup, command: EvictMember, step: Step) -> None:
         step.out.reply(command.call_id, reply)
     elif command.is_gone:
         ends.end(group, member, EndCause.EVICTED, step, leaving.EVICTED)
-        step.out.persist((), AnswerDurable(command, reply))  # It shares the result of that write.
+        step.out.persist((), AnswerRequest(command, reply))  # It shares the result of that write.
     else:
         record = member.decided = replace(member.decided, leaves=True, evicted=True)
         partitions = tuple(group.partitions_of(member.member_id))
         group.note_write_pending(partitions)
-        written = SessionWritten(group.group_id, partitions, leaver=member.member_id)
-        step.out.persist((record,), AnswerDurable(command, reply), follow_up=written)
+        written = ReviewPartitions(group.group_id, partitions, leaver=member.member_id)
+        step.out.persist((record,), AnswerRequest(command, reply), follow_up=written)
 
 
 def _find(group: SessionGroup, command: EvictMember) -> SessionMember | None:
@@ -66,9 +66,9 @@ def _free_reserved(group: SessionGroup, command: EvictMember, step: Step) -> Non
     if command.is_dry_run:
         step.out.reply(command.call_id, reply)
         return
-    written = SessionWritten(group.group_id, reserved_name=name)
+    written = ReviewPartitions(group.group_id, reserved_name=name)
     record = ReservationFreed(group.group_id, name)
-    step.out.persist((record,), AnswerDurable(command, reply), follow_up=written)
+    step.out.persist((record,), AnswerRequest(command, reply), follow_up=written)
 
 
 def _unknown(command: EvictMember) -> str:

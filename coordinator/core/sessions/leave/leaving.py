@@ -4,19 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from coordinator.core.effects import DeferLeave, DeferReservation
-from coordinator.core.errors import ErrorCode
-from coordinator.core.ids import NO_TIME
-from coordinator.core.session_values.commands import LeaveOverdue
-from coordinator.core.session_values.records import EndCause
-from coordinator.core.session_values.requests import (
-    GoAway,
-    GoAwayReason,
-    LeaveKind,
-    SessionLeave,
-    StreamRefused,
-)
-from coordinator.core.session_values.written import SessionWritten
 from coordinator.core.sessions import restart_backoff
 from coordinator.core.sessions.group import SessionGroup
 from coordinator.core.sessions.handoff import phases
@@ -24,7 +11,19 @@ from coordinator.core.sessions.leave import ends
 from coordinator.core.sessions.member import SessionMember
 from coordinator.core.sessions.plan import scheduler
 from coordinator.core.step import Step
-from coordinator.core.written import Unawaited
+from coordinator.core.values.commands import LeaveOverdue
+from coordinator.core.values.effects import DeferLeave, DeferReservation
+from coordinator.core.values.errors import ErrorCode
+from coordinator.core.values.follow_ups import NoFollowUp, ReviewPartitions
+from coordinator.core.values.ids import NO_TIME
+from coordinator.core.values.records import EndCause
+from coordinator.core.values.session_messages import (
+    GoAway,
+    GoAwayReason,
+    LeaveKind,
+    SessionLeave,
+    StreamRefused,
+)
 
 LEFT = GoAway(GoAwayReason.LEFT)
 DRAINED = GoAway(GoAwayReason.DRAINED)
@@ -60,8 +59,8 @@ def _announce(group: SessionGroup, member: SessionMember, step: Step) -> None:
     """Make a drain durable, so that a new owner of the shard continues it."""
     leave_ms = max(0, member.leaves_at_ms - step.now_ms)
     member.decided = replace(member.decided, leaves=True, leave_ms=leave_ms)
-    announced = SessionWritten(group.group_id, leaver=member.member_id)
-    step.out.persist((member.decided,), Unawaited(group.group_id), follow_up=announced)
+    announced = ReviewPartitions(group.group_id, leaver=member.member_id)
+    step.out.persist((member.decided,), NoFollowUp(group.group_id), follow_up=announced)
 
 
 def restore(group: SessionGroup, member: SessionMember, step: Step) -> None:

@@ -8,24 +8,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from coordinator.core.errors import ErrorCode, Refused
-from coordinator.core.ids import TopicPartition
 from coordinator.core.numbers import Numbers
-from coordinator.core.records import Record
-from coordinator.core.session_values.messages import Orders
-from coordinator.core.session_values.records import (
-    PartitionsGranted,
-    Phase,
-    PhaseEntered,
-    SessionMemberStored,
-)
-from coordinator.core.session_values.requests import (
-    Attach,
-    AttachReply,
-    GoAway,
-    GoAwayReason,
-    Standing,
-)
 from coordinator.core.sessions import last_work, restart_backoff
 from coordinator.core.sessions.group import SessionGroup
 from coordinator.core.sessions.handoff import phases
@@ -33,6 +16,23 @@ from coordinator.core.sessions.handoff.phases import DRAINING
 from coordinator.core.sessions.holdings import grants_of
 from coordinator.core.sessions.member import SessionMember
 from coordinator.core.step import Step
+from coordinator.core.values.errors import ErrorCode, Refused
+from coordinator.core.values.ids import TopicPartition
+from coordinator.core.values.records import (
+    PartitionsGranted,
+    Phase,
+    PhaseEntered,
+    Record,
+    SessionMemberStored,
+)
+from coordinator.core.values.session_messages import (
+    Attach,
+    AttachReply,
+    GoAway,
+    GoAwayReason,
+    Orders,
+    Standing,
+)
 
 SUPERSEDED = GoAway(GoAwayReason.SUPERSEDED)
 """The end of a stream whose member has a newer one, or whose name another process has."""

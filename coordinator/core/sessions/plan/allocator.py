@@ -26,7 +26,11 @@ from heapq import heapify, heappop, heapreplace
 from itertools import groupby
 from operator import itemgetter
 
-from coordinator.core.session_values.plans import (
+from coordinator.core.sessions.holdings import ranges_of
+from coordinator.core.sessions.plan.constraints import Demand, demand_of
+from coordinator.core.sessions.plan.flow import Changes, allocate
+from coordinator.core.sessions.plan.weighing import Weighing
+from coordinator.core.values.plans import (
     FREE,
     NOBODY,
     Move,
@@ -38,10 +42,6 @@ from coordinator.core.session_values.plans import (
     Range,
     Unplaced,
 )
-from coordinator.core.sessions.holdings import ranges_of
-from coordinator.core.sessions.plan.constraints import Demand, demand_of
-from coordinator.core.sessions.plan.flow import Changes, allocate
-from coordinator.core.sessions.plan.weighing import Weighing
 
 Grants = dict[int, dict[int, list[int]]]
 """Partitions by member and topic."""

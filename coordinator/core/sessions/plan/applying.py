@@ -16,17 +16,16 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice, repeat
 
-from coordinator.core.ids import TopicPartition
-from coordinator.core.session_values.plans import NOBODY, Numbered, Plan, Range
-from coordinator.core.session_values.records import Grant, PartitionsGranted
-from coordinator.core.session_values.written import SessionWritten
 from coordinator.core.sessions.group import SessionGroup
 from coordinator.core.sessions.handoff import phases, successors
 from coordinator.core.sessions.holdings import TopicHoldings, cut, grant_bytes, ranges_of, size_of
 from coordinator.core.sessions.member import SessionMember
 from coordinator.core.sessions.planning import PlanInProgress
 from coordinator.core.step import Step
-from coordinator.core.written import Unawaited
+from coordinator.core.values.follow_ups import NoFollowUp, ReviewPartitions
+from coordinator.core.values.ids import TopicPartition
+from coordinator.core.values.plans import NOBODY, Numbered, Plan, Range
+from coordinator.core.values.records import Grant, PartitionsGranted
 
 SLICE = 2_000
 """Partitions that one step applies: 5 ms, and as much again when they are granted."""
@@ -131,9 +130,9 @@ class _Grants:
             applying.draft.add_grant(holdings.idle_spans, topic, member_id, now, now_ms)
             self._grant(member_id, holdings, now)
         if self._grants:
-            written = SessionWritten(group.group_id, tuple(self._partitions_of))
+            written = ReviewPartitions(group.group_id, tuple(self._partitions_of))
             record = PartitionsGranted(group.group_id, tuple(self._grants))
-            self._step.out.persist((record,), Unawaited(group.group_id), follow_up=written)
+            self._step.out.persist((record,), NoFollowUp(group.group_id), follow_up=written)
         return left
 
     def _next_receiver(self) -> None:

@@ -11,7 +11,8 @@ from bisect import insort
 from collections import Counter
 from dataclasses import dataclass, field
 
-from coordinator.core.session_values.plans import (
+from coordinator.core.sessions.plan.partition_kinds import Kinds
+from coordinator.core.values.plans import (
     FREE,
     NOBODY,
     RESERVED,
@@ -21,7 +22,6 @@ from coordinator.core.session_values.plans import (
     PlanInput,
     Unplaced,
 )
-from coordinator.core.sessions.plan.partition_kinds import Kinds
 
 
 @dataclass(slots=True)

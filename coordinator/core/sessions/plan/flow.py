@@ -33,9 +33,9 @@ from collections.abc import Callable, Iterable, Sequence
 from itertools import pairwise
 from math import inf
 
-from coordinator.core.session_values.plans import NOBODY, MoveReason, Obstacle
 from coordinator.core.sessions.plan.constraints import Demand
 from coordinator.core.sessions.plan.loads import FairShare, LoadBounds, bounds_of
+from coordinator.core.values.plans import NOBODY, MoveReason, Obstacle
 
 Changes = list[dict[int, int]]
 """Partitions that members are to have more, by kind; below 0: fewer."""

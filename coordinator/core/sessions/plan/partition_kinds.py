@@ -11,7 +11,7 @@ from bisect import bisect_right
 from typing import NamedTuple
 from zlib import crc32
 
-from coordinator.core.session_values.plans import Partition, PlanInput
+from coordinator.core.values.plans import Partition, PlanInput
 
 
 class KindSegment(NamedTuple):

@@ -10,19 +10,12 @@ from __future__ import annotations
 from array import array
 from collections.abc import Iterable, Iterator, Mapping
 
-from coordinator.core.session_values.plans import (
-    FREE,
-    RESERVED,
-    Numbered,
-    PlanInput,
-    PlanMember,
-    PlanTopic,
-)
 from coordinator.core.sessions.declared import DeclaredTopics
 from coordinator.core.sessions.group import SessionGroup
 from coordinator.core.sessions.handoff import phases
 from coordinator.core.sessions.holdings import TopicHoldings
 from coordinator.core.sessions.partition import RefusalBackOff, TransientState
+from coordinator.core.values.plans import FREE, RESERVED, Numbered, PlanInput, PlanMember, PlanTopic
 
 Positions = dict[str, int]
 """Positions of members by id; FREE of nobody, and of those that have ended."""

@@ -12,11 +12,6 @@ Until that is done no other plan runs; requests that come meanwhile are planned 
 from __future__ import annotations
 
 from coordinator.core.config import GroupConfig
-from coordinator.core.effects import DeferPlan
-from coordinator.core.events import PlanFailed
-from coordinator.core.ids import NO_TIME, TopicPartition
-from coordinator.core.session_values.commands import PlanComputed, PlanDue
-from coordinator.core.session_values.plans import MoveReason, Numbered, Plan
 from coordinator.core.sessions.group import SessionGroup
 from coordinator.core.sessions.handoff import budget, phases, successors
 from coordinator.core.sessions.plan import applying, plan_input
@@ -24,7 +19,12 @@ from coordinator.core.sessions.plan.allocator import plan
 from coordinator.core.sessions.plan_journal import Draft
 from coordinator.core.sessions.planning import PlanInProgress, Planning
 from coordinator.core.step import Step
-from coordinator.core.written import Unawaited
+from coordinator.core.values.commands import PlanComputed, PlanDue
+from coordinator.core.values.effects import DeferPlan
+from coordinator.core.values.events import PlanFailed
+from coordinator.core.values.follow_ups import NoFollowUp
+from coordinator.core.values.ids import NO_TIME, TopicPartition
+from coordinator.core.values.plans import MoveReason, Numbered, Plan
 
 PLANNED_AT_ONCE = 5_000
 """Partitions of a group that is planned within a step: some 5 ms. More are planned outside."""
@@ -279,7 +279,7 @@ def _journal(group: SessionGroup, draft: Draft, made_at_ms: int, members: int, s
     group.journal.planned()
     if record is not None and step.config.group_rebalance_journal:
         group.journal_writes += 1
-        step.out.persist((record,), Unawaited(group.group_id))
+        step.out.persist((record,), NoFollowUp(group.group_id))
 
 
 def _failed(group: SessionGroup, error: str, step: Step) -> None:

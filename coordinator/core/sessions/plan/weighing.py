@@ -23,9 +23,9 @@ from heapq import heapify, heappop, heapreplace
 from itertools import islice
 from math import frexp, fsum, inf, ldexp
 
-from coordinator.core.session_values.plans import NOBODY, Obstacle, Partition
 from coordinator.core.sessions.plan.constraints import Demand
 from coordinator.core.sessions.plan.loads import EPSILON
+from coordinator.core.values.plans import NOBODY, Obstacle, Partition
 
 TOLERANCE = 0.1
 """Part of its fair share that a member may have above it."""

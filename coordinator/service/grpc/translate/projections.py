@@ -11,13 +11,12 @@ from typing import Any, TypeVar
 
 from google.protobuf.message import Message
 
-from coordinator.core import replies as r
-from coordinator.core.events import RefusedJoin
-from coordinator.core.records import RebalanceRecord
-from coordinator.core.session_values import operators as o
-from coordinator.core.session_values.journal import PlanRecord
-from coordinator.core.session_values.records import SessionMemberStored
-from coordinator.core.session_values.requests import Standing
+from coordinator.core.values import replies as r
+from coordinator.core.values.events import RefusedJoin
+from coordinator.core.values.plan_journal import PlanRecord
+from coordinator.core.values.rebalance_journal import RebalanceRecord
+from coordinator.core.values.records import SessionMemberStored
+from coordinator.core.values.session_messages import Standing
 from coordinator.runtime.field_mapping import Differs, Exceptions, Mappings, WriteFields
 from coordinator.v1 import session_pb2
 
@@ -66,13 +65,13 @@ _DIFFERS: Exceptions = {
         "left_out": Differs("partitions_left_out"),
     },
     SessionMemberStored: {"leaves": Differs("leaving")},
-    o.SessionMemberState: {"standing": Differs(encode=_STANDINGS.__getitem__)},
-    o.HandoffRow: {
+    r.SessionMemberState: {"standing": Differs(encode=_STANDINGS.__getitem__)},
+    r.HandoffRow: {
         "source": Differs("source_member_id"),
         "successor": Differs("successor_member_id"),
         "deadline_ms": Differs("phase_ends_ms"),
     },
-    o.SessionGroupReply: {
+    r.SessionGroupReply: {
         "is_policy_stored": Differs("policy_set"),
         "planned_at_ms": Differs("last_plan_ms"),
         "plan_due_ms": Differs("next_plan_ms"),

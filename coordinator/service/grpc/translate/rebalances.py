@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from coordinator.core.classic.journal import COMPLETED
-from coordinator.core.events import RefusedJoin
-from coordinator.core.ids import NO_TIME
-from coordinator.core.records import RebalanceRecord
+from coordinator.core.values.events import RefusedJoin
+from coordinator.core.values.ids import NO_TIME
+from coordinator.core.values.rebalance_journal import RebalanceRecord
 from coordinator.observe.advice import new_advice
 from coordinator.observe.explain import cause_code, explain, explain_refusal
 from coordinator.service.grpc.translate.projections import message_of

@@ -7,9 +7,9 @@ from typing import Any
 
 from google.protobuf.message import Message
 
-from coordinator.core import requests as c
-from coordinator.core.ids import NO_GENERATION, NO_LEADER_EPOCH, CallId
-from coordinator.core.records import StoppedPartition
+from coordinator.core.values import requests as c
+from coordinator.core.values.ids import NO_GENERATION, NO_LEADER_EPOCH, CallId
+from coordinator.core.values.rebalance_journal import StoppedPartition
 from coordinator.runtime.slices import PART, Work, at_once
 from coordinator.service.bounds import TOPIC, Bounds, check_heartbeat
 from coordinator.service.grpc.message_limits import MessageLimits

@@ -9,8 +9,8 @@ from typing import Any
 
 from google.protobuf.message import Message
 
-from coordinator.core import replies as r
-from coordinator.core.errors import ErrorCode
+from coordinator.core.values import replies as r
+from coordinator.core.values.errors import ErrorCode
 from coordinator.runtime.field_mapping import WriteFields
 from coordinator.runtime.payloads import assignment_of
 from coordinator.runtime.slices import PART, Work, at_once

@@ -7,9 +7,10 @@ from typing import Any
 
 from google.protobuf.message import Message
 
-from coordinator.core.ids import CallId
-from coordinator.core.session_values import operators as o
 from coordinator.core.sessions.holdings import ranges_of
+from coordinator.core.values import replies as o
+from coordinator.core.values.ids import CallId
+from coordinator.core.values.requests import DescribeSessionGroup, EvictMember, SetGroupPolicy
 from coordinator.runtime.slices import PART, Work
 from coordinator.service.grpc.translate.projections import message_of, projection
 from coordinator.service.grpc.translate.session_checks import check_policy
@@ -26,12 +27,12 @@ _Response = pb.DescribeSessionGroupResponse
 
 
 def _describe(request: pb.DescribeSessionGroupRequest, call_id: CallId, _: str) -> Any:
-    return o.DescribeSessionGroup(call_id=call_id, group_id=request.group_id)
+    return DescribeSessionGroup(call_id=call_id, group_id=request.group_id)
 
 
 def _set_policy(request: pb.SetGroupPolicyRequest, call_id: CallId, _: str) -> Any:
     check_policy(request.policy)
-    return o.SetGroupPolicy(
+    return SetGroupPolicy(
         call_id=call_id,
         group_id=request.group_id,
         changes=tuple(changes_of(request.policy).items()),
@@ -40,7 +41,7 @@ def _set_policy(request: pb.SetGroupPolicyRequest, call_id: CallId, _: str) -> A
 
 
 def _evict(request: pb.EvictMemberRequest, call_id: CallId, _: str) -> Any:
-    return o.EvictMember(
+    return EvictMember(
         call_id=call_id,
         group_id=request.group_id,
         member_id=request.member_id,

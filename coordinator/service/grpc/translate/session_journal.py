@@ -6,10 +6,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import fields
 from typing import Any
 
-from coordinator.core.events import HandoffJournaled
-from coordinator.core.ids import NO_TIME
-from coordinator.core.session_values.journal import PlannedMove, PlanRecord, Unowned, WorkStop
-from coordinator.core.session_values.records import PartitionSwitched, PhaseEntered
+from coordinator.core.values.events import HandoffJournaled
+from coordinator.core.values.ids import NO_TIME
+from coordinator.core.values.plan_journal import PlannedMove, PlanRecord, Unowned, WorkStop
+from coordinator.core.values.records import PartitionSwitched, PhaseEntered
 from coordinator.observe.explain_sessions import explain_handoff, explain_plan, to_of
 from coordinator.service.grpc.translate.projections import message_of, projection
 from coordinator.v1 import admin_pb2 as pb

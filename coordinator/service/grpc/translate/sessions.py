@@ -9,17 +9,17 @@ from itertools import groupby
 from operator import itemgetter
 from typing import Any
 
-from coordinator.core.ids import NO_OFFSET, NO_TIME, CallId, TopicPartition
-from coordinator.core.session_values import requests as q
-from coordinator.core.session_values.messages import (
+from coordinator.core.sessions.holdings import ranges_of
+from coordinator.core.values import session_messages as q
+from coordinator.core.values.ids import NO_OFFSET, NO_TIME, CallId, TopicPartition
+from coordinator.core.values.policy import Mode, OnStall, Policy
+from coordinator.core.values.session_messages import (
     HeartbeatAck,
     Order,
     OrderedPartition,
     Orders,
     ToMember,
 )
-from coordinator.core.session_values.policy import Mode, OnStall, Policy
-from coordinator.core.sessions.holdings import ranges_of
 from coordinator.runtime.slices import Work, collected
 from coordinator.service.bounds import REASON
 from coordinator.service.grpc.translate import session_checks as checks

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from coordinator.client import Partition, Worker
-from coordinator.core.requests import ListRebalances
+from coordinator.core.values.requests import ListRebalances
 
 SESSION_S, OUTAGE_S = 15, 24
 SOON_S = 4.0

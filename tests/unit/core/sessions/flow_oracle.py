@@ -31,8 +31,8 @@ from random import Random
 from ortools.graph.python.min_cost_flow import SimpleMinCostFlow
 from ortools.sat.python import cp_model
 
-from coordinator.core.session_values.plans import FREE, RESERVED, PlanInput
 from coordinator.core.sessions.plan.allocator import plan
+from coordinator.core.values.plans import FREE, RESERVED, PlanInput
 from tests.unit.core.sessions.plan_states import (
     SORTS,
     after,

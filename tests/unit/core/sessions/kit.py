@@ -12,21 +12,21 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from coordinator.core.config import GroupConfig
-from coordinator.core.errors import ErrorCode
-from coordinator.core.events import Event
-from coordinator.core.ids import CallId
 from coordinator.core.pauses import Pause
-from coordinator.core.records import Record
-from coordinator.core.replies import CommitReply, Reply
-from coordinator.core.requests import CommitOffsets, PartitionCommit
-from coordinator.core.session_values import requests as q
-from coordinator.core.session_values.commands import ComputePlan, PlanComputed, PlanDue
-from coordinator.core.session_values.messages import Order, OrderedPartition, Orders, ToMember
-from coordinator.core.session_values.plans import MoveReason
-from coordinator.core.session_values.policy import Policy
-from coordinator.core.session_values.records import PartitionsGranted, PartitionSwitched
 from coordinator.core.sessions.group import SessionGroup
 from coordinator.core.sessions.plan import allocator
+from coordinator.core.values import session_messages as q
+from coordinator.core.values.commands import PlanComputed, PlanDue
+from coordinator.core.values.effects import ComputePlan
+from coordinator.core.values.errors import ErrorCode
+from coordinator.core.values.events import Event
+from coordinator.core.values.ids import CallId
+from coordinator.core.values.plans import MoveReason
+from coordinator.core.values.policy import Policy
+from coordinator.core.values.records import PartitionsGranted, PartitionSwitched, Record
+from coordinator.core.values.replies import CommitReply, Reply
+from coordinator.core.values.requests import CommitOffsets, PartitionCommit
+from coordinator.core.values.session_messages import Order, OrderedPartition, Orders, ToMember
 from coordinator.runtime.codec import decode, encode
 from coordinator.runtime.payloads import PAYLOADS
 from coordinator.shard.inputs import (

@@ -9,13 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from coordinator.core.ids import TopicPartition
-from coordinator.core.session_values.messages import (
-    HeartbeatAck,
-    Order,
-    OrderedPartition,
-    Orders,
-)
+from coordinator.core.values.ids import TopicPartition
+from coordinator.core.values.session_messages import HeartbeatAck, Order, OrderedPartition, Orders
 
 
 class OwnClock:

@@ -8,14 +8,7 @@ from random import Random
 
 from hypothesis import strategies as st
 
-from coordinator.core.session_values.plans import (
-    FREE,
-    RESERVED,
-    Plan,
-    PlanInput,
-    PlanMember,
-    PlanTopic,
-)
+from coordinator.core.values.plans import FREE, RESERVED, Plan, PlanInput, PlanMember, PlanTopic
 
 NAMES = ("w-a", "w-b", "w-c", "w-d")
 

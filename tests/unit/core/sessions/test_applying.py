@@ -6,11 +6,11 @@ from collections.abc import Callable
 
 import pytest
 
-from coordinator.core.ids import NO_TIME
-from coordinator.core.session_values.plans import Numbered, Plan, Unplaced
-from coordinator.core.session_values.records import PartitionsGranted
 from coordinator.core.sessions.holdings import cut, size_of
 from coordinator.core.sessions.plan import applying, scheduler
+from coordinator.core.values.ids import NO_TIME
+from coordinator.core.values.plans import Numbered, Plan, Unplaced
+from coordinator.core.values.records import PartitionsGranted
 from coordinator.runtime.codec import encode
 from tests.kit.steps import a_step
 from tests.unit.core.sessions.kit import World

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from coordinator.core.session_values import requests as q
-from coordinator.core.session_values.messages import Order
 from coordinator.core.sessions.group import SessionGroup
 from coordinator.core.sessions.handoff import successors
+from coordinator.core.values import session_messages as q
+from coordinator.core.values.session_messages import Order
 from tests.kit.steps import stepped
 from tests.unit.core.sessions.kit import GROUP, Member, World
 

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coordinator.core.session_values.journal import PartlyDeclared
 from coordinator.core.sessions.declared import Declarations, Topics
+from coordinator.core.values.plan_journal import PartlyDeclared
 from coordinator.observe.explain_sessions import explain_plan
 from coordinator.observe.spelling import member_of
 from tests.unit.core.sessions.kit import World

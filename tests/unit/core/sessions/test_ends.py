@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from coordinator.core.errors import ErrorCode
-from coordinator.core.session_values import records as r
-from coordinator.core.session_values.messages import Order
-from coordinator.core.session_values.policy import Mode
-from coordinator.core.session_values.records import Phase
+from coordinator.core.values import records as r
+from coordinator.core.values.errors import ErrorCode
+from coordinator.core.values.policy import Mode
+from coordinator.core.values.records import Phase
+from coordinator.core.values.session_messages import Order
 from tests.unit.core.sessions.kit import g2, handing_over, with_policy
 
 WARM = with_policy(mode=Mode.WARM)

@@ -6,14 +6,14 @@ from dataclasses import replace
 
 import pytest
 
-from coordinator.core.errors import ErrorCode
 from coordinator.core.pauses import Pause
-from coordinator.core.requests import CommitOffsets, PartitionCommit
-from coordinator.core.session_values.events import PartitionRefused
-from coordinator.core.session_values.messages import Order
-from coordinator.core.session_values.policy import Mode
-from coordinator.core.session_values.records import Phase
 from coordinator.core.sessions.handoff import phases
+from coordinator.core.values.errors import ErrorCode
+from coordinator.core.values.events import PartitionRefused
+from coordinator.core.values.policy import Mode
+from coordinator.core.values.records import Phase
+from coordinator.core.values.requests import CommitOffsets, PartitionCommit
+from coordinator.core.values.session_messages import Order
 from coordinator.shard.inputs import AppendFailure
 from tests.kit.steps import a_step
 from tests.unit.core.sessions.kit import GROUP, World, g1, g2, handing_over, with_policy

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import pytest
 
-from coordinator.core.errors import InvariantViolated
-from coordinator.core.ids import NO_TIME
-from coordinator.core.requests import CommitOffsets, PartitionCommit
-from coordinator.core.session_values.messages import (
+from coordinator.core.sessions.holdings import Reservation
+from coordinator.core.sessions.partition import Release
+from coordinator.core.values.errors import InvariantViolated
+from coordinator.core.values.ids import NO_TIME
+from coordinator.core.values.requests import CommitOffsets, PartitionCommit
+from coordinator.core.values.session_messages import (
+    GoAway,
+    GoAwayReason,
     HeartbeatAck,
     Order,
     OrderedPartition,
     Orders,
     ToMember,
 )
-from coordinator.core.session_values.requests import GoAway, GoAwayReason
-from coordinator.core.sessions.holdings import Reservation
-from coordinator.core.sessions.partition import Release
 from tests.unit.core.sessions.kit import GROUP, g2, handing_over
 
 

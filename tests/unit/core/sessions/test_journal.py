@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from coordinator.core.events import HandoffJournaled
-from coordinator.core.session_values import journal as j
-from coordinator.core.session_values.policy import Mode, OnStall
-from coordinator.core.session_values.records import Phase
+from coordinator.core.values import plan_journal as j
+from coordinator.core.values.events import HandoffJournaled
+from coordinator.core.values.policy import Mode, OnStall
+from coordinator.core.values.records import Phase
 from coordinator.observe.explain_sessions import explain_handoff
 from tests.unit.core.sessions.kit import World, g1, g2, handing_over, with_policy
 

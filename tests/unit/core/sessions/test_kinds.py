@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from coordinator.core.errors import ErrorCode
-from coordinator.core.records import GroupDeleted
-from coordinator.core.requests import DeleteGroup, JoinGroup
-from coordinator.core.session_values.operators import SetGroupPolicy
 from coordinator.core.sessions.group import SessionGroup
+from coordinator.core.values.errors import ErrorCode
+from coordinator.core.values.records import GroupDeleted
+from coordinator.core.values.requests import DeleteGroup, JoinGroup, SetGroupPolicy
 from coordinator.shard.inputs import AppendFailure
 from tests.unit.core.sessions.kit import GROUP, World, g1, g2
 

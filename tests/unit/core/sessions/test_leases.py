@@ -6,16 +6,15 @@ from dataclasses import replace
 
 import pytest
 
-from coordinator.core.errors import SESSION_ENDED, ErrorCode
 from coordinator.core.pauses import Pause
-from coordinator.core.replies import ListLogEndsReply
-from coordinator.core.requests import ListLogEnds
-from coordinator.core.session_values.messages import Order
-from coordinator.core.session_values.policy import OnStall
-from coordinator.core.session_values.records import PolicyStored, SessionMemberStored
-from coordinator.core.session_values.requests import StreamRefused
 from coordinator.core.sessions import lease
 from coordinator.core.sessions.handoff.phases import RETRY_MS
+from coordinator.core.values.errors import SESSION_ENDED, ErrorCode
+from coordinator.core.values.policy import OnStall
+from coordinator.core.values.records import PolicyStored, SessionMemberStored
+from coordinator.core.values.replies import ListLogEndsReply
+from coordinator.core.values.requests import ListLogEnds
+from coordinator.core.values.session_messages import Order, StreamRefused
 from coordinator.shard.inputs import AppendFailure
 from tests.unit.core.sessions.kit import GROUP, Member, World, g2, handing_over, with_policy
 

@@ -6,11 +6,11 @@ from dataclasses import replace
 
 import pytest
 
-from coordinator.core.ids import TopicPartition
-from coordinator.core.session_values.journal import PlanRecord
-from coordinator.core.session_values.messages import Order
-from coordinator.core.session_values.policy import Mode
 from coordinator.core.sessions.handoff.successors import MOST_CHOICES
+from coordinator.core.values.ids import TopicPartition
+from coordinator.core.values.plan_journal import PlanRecord
+from coordinator.core.values.policy import Mode
+from coordinator.core.values.session_messages import Order
 from tests.unit.core.sessions.kit import POLICY, Member, World
 
 

@@ -6,17 +6,12 @@ import math
 
 import pytest
 
-from coordinator.core.errors import ErrorCode
-from coordinator.core.session_values.events import SessionMemberFlaps
-from coordinator.core.session_values.messages import Order
-from coordinator.core.session_values.policy import Policy
-from coordinator.core.session_values.records import (
-    PartitionsGranted,
-    PolicyStored,
-    SessionMemberStored,
-)
-from coordinator.core.session_values.requests import GoAway, GoAwayReason, Standing
 from coordinator.core.sessions import restart_backoff
+from coordinator.core.values.errors import ErrorCode
+from coordinator.core.values.events import SessionMemberFlaps
+from coordinator.core.values.policy import Policy
+from coordinator.core.values.records import PartitionsGranted, PolicyStored, SessionMemberStored
+from coordinator.core.values.session_messages import GoAway, GoAwayReason, Order, Standing
 from coordinator.shard.inputs import AppendFailure
 from tests.unit.core.sessions.kit import GROUP, Member, World, g1, g2, handing_over, with_policy
 

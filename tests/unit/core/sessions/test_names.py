@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from coordinator.core.errors import ErrorCode
-from coordinator.core.session_values.messages import Order
-from coordinator.core.session_values.plans import FREE
-from coordinator.core.session_values.policy import Mode
-from coordinator.core.session_values.requests import GoAway, GoAwayReason, Standing
 from coordinator.core.sessions.plan.plan_input import input_of
+from coordinator.core.values.errors import ErrorCode
+from coordinator.core.values.plans import FREE
+from coordinator.core.values.policy import Mode
+from coordinator.core.values.session_messages import GoAway, GoAwayReason, Order, Standing
 from tests.unit.core.sessions.kit import Member, World, g2, handing_over, with_policy
 
 SUPERSEDED = GoAway(GoAwayReason.SUPERSEDED)

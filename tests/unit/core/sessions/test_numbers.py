@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from coordinator.core.session_values.records import TokenFloor
+from coordinator.core.values.records import TokenFloor
 from tests.unit.core.sessions.kit import World, g1
 
 

@@ -4,9 +4,15 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from coordinator.core.errors import ErrorCode
-from coordinator.core.ids import CallId
-from coordinator.core.requests import (
+from coordinator.core.sessions import description
+from coordinator.core.sessions.group import SessionGroup
+from coordinator.core.values import requests as o
+from coordinator.core.values.errors import ErrorCode
+from coordinator.core.values.ids import CallId
+from coordinator.core.values.policy import Mode, Policy
+from coordinator.core.values.records import Phase
+from coordinator.core.values.replies import SessionGroupReply, SessionMemberState
+from coordinator.core.values.requests import (
     CommitOffsets,
     DeleteGroup,
     DeleteOffsets,
@@ -16,13 +22,7 @@ from coordinator.core.requests import (
     ListRebalances,
     PartitionCommit,
 )
-from coordinator.core.session_values import operators as o
-from coordinator.core.session_values.messages import Order
-from coordinator.core.session_values.policy import Mode, Policy
-from coordinator.core.session_values.records import Phase
-from coordinator.core.session_values.requests import Standing
-from coordinator.core.sessions import description
-from coordinator.core.sessions.group import SessionGroup
+from coordinator.core.values.session_messages import Order, Standing
 from coordinator.shard.inputs import AppendFailure
 from tests.kit.steps import a_step
 from tests.unit.core.sessions.kit import GROUP, POLICY, World, g1, g2, handing_over, with_policy
@@ -37,13 +37,13 @@ def ask(world: World, kind: type, **fields):
     return world.replies.get(call)
 
 
-def describe(world: World) -> o.SessionGroupReply:
+def describe(world: World) -> SessionGroupReply:
     reply = ask(world, o.DescribeSessionGroup)
-    assert isinstance(reply, o.SessionGroupReply)
+    assert isinstance(reply, SessionGroupReply)
     return reply
 
 
-def row_of(world: World, name: str, standing: Standing = Standing.MEMBER) -> o.SessionMemberState:
+def row_of(world: World, name: str, standing: Standing = Standing.MEMBER) -> SessionMemberState:
     rows = describe(world).members
     return next(r for r in rows if r.record.name == name and r.standing is standing)
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from coordinator.core.session_values.messages import Order, Orders
 from coordinator.core.sessions import orders
+from coordinator.core.values.session_messages import Order, Orders
 from tests.unit.core.sessions.kit import Member, World
 from tests.unit.core.sessions.test_applying import holdings, story, three
 

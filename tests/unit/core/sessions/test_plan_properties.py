@@ -14,7 +14,8 @@ from typing import Any
 
 import pytest
 
-from coordinator.core.session_values.plans import (
+from coordinator.core.sessions.plan.allocator import plan
+from coordinator.core.values.plans import (
     FREE,
     NOBODY,
     RESERVED,
@@ -25,7 +26,6 @@ from coordinator.core.session_values.plans import (
     PlanMember,
     PlanTopic,
 )
-from coordinator.core.sessions.plan.allocator import plan
 from tests.unit.core.sessions.plan_states import (
     SORTS,
     after,

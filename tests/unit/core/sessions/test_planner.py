@@ -9,7 +9,8 @@ from itertools import product
 import pytest
 from hypothesis import given, settings
 
-from coordinator.core.session_values.plans import (
+from coordinator.core.sessions.plan.allocator import plan
+from coordinator.core.values.plans import (
     FREE,
     NOBODY,
     RESERVED,
@@ -21,7 +22,6 @@ from coordinator.core.session_values.plans import (
     PlanTopic,
     Unplaced,
 )
-from coordinator.core.sessions.plan.allocator import plan
 from tests.unit.core.sessions.plan_states import NAMES, after, flat, loads, may_have, states
 
 

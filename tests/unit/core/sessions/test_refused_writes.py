@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from coordinator.core.errors import ErrorCode
-from coordinator.core.session_values.journal import HandoffOutcome
-from coordinator.core.session_values.messages import Order
-from coordinator.core.session_values.requests import GoAway, GoAwayReason
+from coordinator.core.values.errors import ErrorCode
+from coordinator.core.values.plan_journal import HandoffOutcome
+from coordinator.core.values.session_messages import GoAway, GoAwayReason, Order
 from coordinator.shard.followers import AckPolicy
 from tests.unit.core.sessions.kit import g2, handing_over, with_policy
 

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from coordinator.core.errors import ErrorCode
-from coordinator.core.records import Record
-from coordinator.core.session_values.messages import Order
-from coordinator.core.session_values.records import (
+from coordinator.core.values.errors import ErrorCode
+from coordinator.core.values.records import (
     PartitionsGranted,
     PartitionSwitched,
+    Record,
     SessionMemberEnded,
 )
+from coordinator.core.values.session_messages import Order
 from coordinator.shard.inputs import AppendFailure
 from tests.unit.core.sessions.kit import World, g2, with_policy
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from coordinator.core.errors import ErrorCode
-from coordinator.core.events import PlanFailed
-from coordinator.core.ids import NO_TIME
-from coordinator.core.session_values.messages import Order
-from coordinator.core.session_values.plans import Plan, PlanInput, Unplaced
-from coordinator.core.session_values.policy import Mode
-from coordinator.core.session_values.records import Phase
 from coordinator.core.sessions.plan import allocator, scheduler
+from coordinator.core.values.errors import ErrorCode
+from coordinator.core.values.events import PlanFailed
+from coordinator.core.values.ids import NO_TIME
+from coordinator.core.values.plans import Plan, PlanInput, Unplaced
+from coordinator.core.values.policy import Mode
+from coordinator.core.values.records import Phase
+from coordinator.core.values.session_messages import Order
 from tests.unit.core.sessions.kit import Member, World, g1, g2, handing_over, with_policy
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from coordinator.core.requests import CommitOffsets, PartitionCommit
-from coordinator.core.session_values.policy import Mode
-from coordinator.core.session_values.records import TokenFloor
+from coordinator.core.values.policy import Mode
+from coordinator.core.values.records import TokenFloor
+from coordinator.core.values.requests import CommitOffsets, PartitionCommit
 from coordinator.runtime.codec import decode, encode
 from tests.unit.core.sessions.kit import GROUP, World, g2, handing_over, with_policy
 

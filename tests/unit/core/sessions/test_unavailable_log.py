@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from coordinator.core.errors import ErrorCode
-from coordinator.core.session_values.messages import Order
-from coordinator.core.session_values.records import SessionMemberEnded
-from coordinator.core.session_values.requests import StreamRefused
 from coordinator.core.sessions.handoff.phases import RETRY_MS
+from coordinator.core.values.errors import ErrorCode
+from coordinator.core.values.records import SessionMemberEnded
+from coordinator.core.values.session_messages import Order, StreamRefused
 from coordinator.shard.followers import AckPolicy
 from coordinator.shard.inputs import AppendFailure
 from coordinator.shard.writes import BACKOFF_MS_MAX

@@ -1,99 +1,11 @@
-"""Records of the log, as values. `Group.apply` applies them, live and at load."""
+"""The journal of a classic group: rebalances, and what they cost. Records of the log."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
 
-from coordinator.core.ids import NO_LEADER_EPOCH, NO_TIME
-from coordinator.core.session_values.records import SessionRecord
-
-
-@dataclass(frozen=True, slots=True)
-class MemberRecord:
-    """A member in `GroupMetadata`; its metadata for the selected protocol only.
-
-    `client_software` is empty if unknown.
-    """
-
-    member_id: str
-    instance_id: str | None
-    client_id: str
-    client_host: str
-    rebalance_timeout_ms: int
-    session_timeout_ms: int
-    metadata: bytes
-    assignment: bytes
-    client_software: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class GroupMetadata:
-    """A generation of a group: its members and their assignments.
-
-    Written by the leader's SyncGroup, by the replacement of a static member, and without members
-    when a join phase ends with none.
-    """
-
-    group_id: str
-    generation: int
-    protocol_type: str | None
-    protocol_name: str | None
-    leader: str | None
-    state_changed_at_ms: int
-    members: tuple[MemberRecord, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class GenerationFloor:
-    """Generations up to `generation` may have been used and must not be used again."""
-
-    group_id: str
-    generation: int
-
-
-@dataclass(frozen=True, slots=True)
-class OffsetCommitted:
-    """`expires_at_ms` overrides the retention when it is set. Times are epoch milliseconds."""
-
-    group_id: str
-    topic: str
-    partition: int
-    offset: int
-    leader_epoch: int = NO_LEADER_EPOCH
-    metadata: str = ""
-    committed_at_ms: int = 0
-    expires_at_ms: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class ManifestStored:
-    """The manifest of the group's last commit that carried one."""
-
-    group_id: str
-    manifest: bytes
-
-
-@dataclass(frozen=True, slots=True)
-class DocumentStored:
-    """Bytes that a client keeps in the group under a name; without content: it is deleted."""
-
-    group_id: str
-    name: str
-    content: bytes
-    version: int
-
-
-@dataclass(frozen=True, slots=True)
-class OffsetDeleted:
-    group_id: str
-    topic: str
-    partition: int
-
-
-@dataclass(frozen=True, slots=True)
-class GroupDeleted:
-    group_id: str
+from coordinator.core.values.ids import NO_TIME
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,8 +132,10 @@ class PartitionMove:
 
 RETURNED = "static member returned"
 """Cause of the record of a static member that went on without a rebalance."""
+
 OUTAGE_ENDED = "coordinator returned"
 """Cause of the record of an outage after which all members went on without a rebalance."""
+
 SEEN_AGAIN = "member heard again"
 """Cause of the record of a member that was silent for less than its session, and went on."""
 
@@ -290,19 +204,6 @@ class RebalanceRecord:
         """True of a static member that returned, an outage, or a member that was silent, without a
         rebalance: no generation began."""
         return self.cause in (RETURNED, OUTAGE_ENDED, SEEN_AGAIN)
-
-
-Record = (
-    GroupMetadata
-    | GenerationFloor
-    | OffsetCommitted
-    | ManifestStored
-    | DocumentStored
-    | OffsetDeleted
-    | GroupDeleted
-    | RebalanceRecord
-    | SessionRecord
-)
 
 
 JOURNAL_LENGTH = 20

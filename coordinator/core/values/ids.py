@@ -14,11 +14,13 @@ NO_GENERATION = -1
 NO_OFFSET = -1
 NO_LEADER_EPOCH = -1
 NO_TIME = -1
+
 TOPICS_GROUP = "__coordinator_topics"
 """Reserved group whose offsets are counts of topics (`topics`); clients neither see nor use it."""
 
 TopicPartition = tuple[str, int]
 """Topic and partition."""
+
 NO_TOKEN = 0
 """Token of a partition that nobody holds."""
 

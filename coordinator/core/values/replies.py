@@ -5,21 +5,34 @@ On success `error` is NONE and `message` is empty. Fields are named as in the pr
 
 from __future__ import annotations
 
+from array import array
 from dataclasses import dataclass
 
-from coordinator.core.errors import ErrorCode
-from coordinator.core.events import RefusedJoin
-from coordinator.core.ids import NO_GENERATION, NO_LEADER_EPOCH, NO_OFFSET, NO_TIME, TopicPartition
-from coordinator.core.records import DocumentStored, OffsetCommitted, RebalanceRecord
-from coordinator.core.session_values.journal import PlanRecord
-from coordinator.core.session_values.operators import OperatorReply
-from coordinator.core.session_values.records import PartitionSwitched, PhaseEntered
-from coordinator.core.session_values.requests import AttachReply
+from coordinator.core.values.errors import ErrorCode
+from coordinator.core.values.events import RefusedJoin
+from coordinator.core.values.ids import (
+    NO_GENERATION,
+    NO_LEADER_EPOCH,
+    NO_OFFSET,
+    NO_TIME,
+    TopicPartition,
+)
+from coordinator.core.values.plan_journal import PlanRecord
+from coordinator.core.values.policy import Policy
+from coordinator.core.values.rebalance_journal import RebalanceRecord
+from coordinator.core.values.records import (
+    DocumentStored,
+    OffsetCommitted,
+    PartitionSwitched,
+    Phase,
+    PhaseEntered,
+    SessionMemberStored,
+)
+from coordinator.core.values.session_messages import AttachReply, Standing
 
 NONE = ErrorCode.NONE
-
-
 UNKNOWN_LAG = -1
+_DEFAULTS = Policy()
 
 
 @dataclass(frozen=True, slots=True)
@@ -264,6 +277,138 @@ class PhaseReply(_Reply):
     awaited: tuple[AwaitedMember, ...] = ()
 
 
+# --- To operators, about session groups ---------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class SessionMemberState:
+    """A member, or a process that waits for the name of one.
+
+    record: durable; of a waiting process the one it would get. lease_ms: the lease that counts,
+    which is the one that the member was told last. last_seen_ms, lease_ends_ms: epoch
+    milliseconds. partitions: number that it holds, in any phase. why: why it has nothing; empty if
+    it has something. waits_for: of a waiting process, the id of the member that has its name.
+    differing_wishes: settings of the policy that it asked for and that have other values.
+    """
+
+    record: SessionMemberStored
+    standing: Standing
+    is_suspect: bool
+    lease_ms: int
+    last_seen_ms: int
+    lease_ends_ms: int
+    partitions: int = 0
+    is_ready: bool = True
+    is_overloaded: bool = False
+    is_stalled: bool = False
+    leaves_at_ms: int = NO_TIME
+    why: str = ""
+    waits_for: str = ""
+    differing_wishes: tuple[tuple[str, object], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class DescribedTopic:
+    """Holders of one topic, in columns: one item a partition.
+
+    holders: member ids; empty: nobody. tokens: of the grants; 0: none. declared: number of
+    partitions that live members declare.
+    """
+
+    topic: str
+    declared: int
+    holders: tuple[str, ...]
+    tokens: array[int]
+
+
+@dataclass(frozen=True, slots=True)
+class HandoffRow:
+    """An open hand-off. Times are epoch milliseconds; -1: unknown, or no limit.
+
+    source: member id of the holder; empty in COPY. successor: empty if none was found yet.
+    waits_for: id of the member whose word is awaited; empty: the log's, or the planner's.
+    reason: why the partition moves, as a code of `MoveReason`; empty: unknown.
+    """
+
+    topic_partition: TopicPartition
+    handoff_id: int
+    phase: Phase
+    source: str
+    successor: str
+    opened_at_ms: int
+    phase_since_ms: int
+    deadline_ms: int
+    waits_for: str
+    is_ready: bool
+    position: int = NO_OFFSET
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ReservationRow:
+    """Partitions that are reserved for a name, until `until_ms` at the latest (epoch)."""
+
+    name: str
+    until_ms: int
+    partitions: tuple[TopicPartition, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class FreeRow:
+    """Declared partitions of one topic that nobody holds, for one reason.
+
+    why: a code. `plan_due`: the next plan looks for a holder; the others are not placeable now.
+    ranges: first and last, both included.
+    """
+
+    topic: str
+    ranges: tuple[tuple[int, int], ...]
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class SessionGroupReply(_Reply):
+    """A session group as it is now. Times are epoch milliseconds; -1: none.
+
+    policy: the one in force. is_policy_stored: False: nobody has chosen one yet.
+    plan_due_ms: when the next plan runs.
+    """
+
+    group_id: str = ""
+    state: str = ""
+    policy: Policy = _DEFAULTS
+    is_policy_stored: bool = False
+    now_ms: int = NO_TIME
+    planned_at_ms: int = NO_TIME
+    plan_due_ms: int = NO_TIME
+    members: tuple[SessionMemberState, ...] = ()
+    topics: tuple[DescribedTopic, ...] = ()
+    handoffs: tuple[HandoffRow, ...] = ()
+    reservations: tuple[ReservationRow, ...] = ()
+    free: tuple[FreeRow, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class PolicyReply(_Reply):
+    """The policy in force from now on."""
+
+    policy: Policy = _DEFAULTS
+
+
+@dataclass(frozen=True, slots=True)
+class EvictReply(_Reply):
+    """The evicted member or name.
+
+    partitions: number that it held, or that were reserved for its name.
+    """
+
+    member_id: str = ""
+    name: str = ""
+    partitions: int = 0
+
+
+OperatorReply = SessionGroupReply | PolicyReply | EvictReply
+
 PlainReply = (
     JoinReply
     | SyncReply
@@ -278,6 +423,9 @@ PlainReply = (
     | ListLogEndsReply
     | RebalancesReply
     | PhaseReply
+    | PolicyReply
+    | EvictReply
 )
 """Replies that can be made of an error and a message alone."""
+
 Reply = PlainReply | CommitReply | DescribeReply | DeleteReply | AttachReply | OperatorReply

@@ -6,15 +6,20 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import ClassVar
 
-from coordinator.core.errors import Refused
-from coordinator.core.ids import NO_GENERATION, NO_LEADER_EPOCH, CallId
-from coordinator.core.records import StoppedPartition
-from coordinator.core.replies import (
+from coordinator.core.values.errors import Refused
+from coordinator.core.values.ids import (
+    NO_GENERATION,
+    NO_LEADER_EPOCH,
+    CallId,
+)
+from coordinator.core.values.rebalance_journal import StoppedPartition
+from coordinator.core.values.replies import (
     CommitReply,
     CommitResult,
     DeleteReply,
     DescribeReply,
     DocumentsReply,
+    EvictReply,
     FetchReply,
     HeartbeatReply,
     JoinReply,
@@ -24,14 +29,15 @@ from coordinator.core.replies import (
     OffsetDeleteReply,
     PhaseReply,
     PlainReply,
+    PolicyReply,
     PutReply,
     RebalancesReply,
     Reply,
     ReportLogEndsReply,
+    SessionGroupReply,
     SyncReply,
 )
-from coordinator.core.session_values.operators import OperatorRequest
-from coordinator.core.session_values.requests import Attach, ReportedLog
+from coordinator.core.values.session_messages import Attach, ReportedLog
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -267,6 +273,39 @@ class DescribePhase(_GroupRequest):
     REFUSAL = PhaseReply
 
 
+# --- Of operators, about session groups ----------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DescribeSessionGroup(_GroupRequest):
+    def refusal(self, refused: Refused) -> SessionGroupReply:
+        return SessionGroupReply(refused.error, refused.message, self.group_id)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SetGroupPolicy(_GroupRequest):
+    """Change a policy. `changes`: (setting, value); `defaults`: settings that get their default."""
+
+    REFUSAL = PolicyReply
+    changes: tuple[tuple[str, object], ...] = ()
+    defaults: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EvictMember(_GroupRequest):
+    """Take everything from a member, and end its session. It has a member id or a name.
+
+    is_gone: the operator vouches that the process has ended. is_dry_run: only look.
+    """
+
+    REFUSAL = EvictReply
+    member_id: str = ""
+    member_name: str = ""
+    is_gone: bool = False
+    is_dry_run: bool = False
+
+
+OperatorRequest = DescribeSessionGroup | SetGroupPolicy | EvictMember
 Request = (
     JoinGroup
     | SyncGroup

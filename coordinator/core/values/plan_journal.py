@@ -29,7 +29,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
-from coordinator.core.ids import NO_OFFSET, NO_TIME
+from coordinator.core.values.ids import NO_OFFSET, NO_TIME
 
 RETURNED = "returned"
 """Reason of partitions that went on with their member, or its name, without a plan."""

@@ -1,13 +1,101 @@
-"""Records of session groups. `SessionGroup.apply` applies them, live and at load."""
+"""Records of the log, as values. `Group.apply` applies them, live and at load."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
 
-from coordinator.core.ids import NO_OFFSET
-from coordinator.core.session_values.journal import HandoffLine, PlanRecord
-from coordinator.core.session_values.policy import Policy
+from coordinator.core.values.ids import NO_LEADER_EPOCH, NO_OFFSET
+from coordinator.core.values.plan_journal import HandoffLine, PlanRecord
+from coordinator.core.values.policy import Policy
+from coordinator.core.values.rebalance_journal import RebalanceRecord
+
+
+@dataclass(frozen=True, slots=True)
+class MemberRecord:
+    """A member in `GroupMetadata`; its metadata for the selected protocol only.
+
+    `client_software` is empty if unknown.
+    """
+
+    member_id: str
+    instance_id: str | None
+    client_id: str
+    client_host: str
+    rebalance_timeout_ms: int
+    session_timeout_ms: int
+    metadata: bytes
+    assignment: bytes
+    client_software: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class GroupMetadata:
+    """A generation of a group: its members and their assignments.
+
+    Written by the leader's SyncGroup, by the replacement of a static member, and without members
+    when a join phase ends with none.
+    """
+
+    group_id: str
+    generation: int
+    protocol_type: str | None
+    protocol_name: str | None
+    leader: str | None
+    state_changed_at_ms: int
+    members: tuple[MemberRecord, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class GenerationFloor:
+    """Generations up to `generation` may have been used and must not be used again."""
+
+    group_id: str
+    generation: int
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetCommitted:
+    """`expires_at_ms` overrides the retention when it is set. Times are epoch milliseconds."""
+
+    group_id: str
+    topic: str
+    partition: int
+    offset: int
+    leader_epoch: int = NO_LEADER_EPOCH
+    metadata: str = ""
+    committed_at_ms: int = 0
+    expires_at_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ManifestStored:
+    """The manifest of the group's last commit that carried one."""
+
+    group_id: str
+    manifest: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class DocumentStored:
+    """Bytes that a client keeps in the group under a name; without content: it is deleted."""
+
+    group_id: str
+    name: str
+    content: bytes
+    version: int
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetDeleted:
+    group_id: str
+    topic: str
+    partition: int
+
+
+@dataclass(frozen=True, slots=True)
+class GroupDeleted:
+    group_id: str
 
 
 class EndCause(Enum):
@@ -228,4 +316,16 @@ SessionRecord = (
     | ReservationStored
     | TokenFloor
     | NumbersRaised
+)
+
+Record = (
+    GroupMetadata
+    | GenerationFloor
+    | OffsetCommitted
+    | ManifestStored
+    | DocumentStored
+    | OffsetDeleted
+    | GroupDeleted
+    | RebalanceRecord
+    | SessionRecord
 )

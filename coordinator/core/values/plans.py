@@ -13,13 +13,16 @@ from typing import NamedTuple
 
 FREE = -1
 """Value in `PlanTopic.at`: nobody holds the partition."""
+
 RESERVED = -2
 """Value in `PlanTopic.at`: reserved for the name of a member that has announced to return."""
+
 NOBODY = -1
 """Value in `Move.target`: the partition is given up, and nobody gets it."""
 
 Partition = tuple[int, int]
 """Number of a topic in the input, number of a partition."""
+
 Range = tuple[int, int]
 """Partitions of one topic, first and last, both included."""
 

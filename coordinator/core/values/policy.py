@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 from enum import Enum
 
-from coordinator.core.errors import ErrorCode, Refused
+from coordinator.core.values.errors import ErrorCode, Refused
 
 PROFILES = {"fast": 3_000, "standard": 10_000, "patient": 45_000}
 """Leases by name, milliseconds."""
+
 MAX_LEASE_MS = 300_000
 
 

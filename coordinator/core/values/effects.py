@@ -12,15 +12,23 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from coordinator.core.events import Event
-from coordinator.core.ids import CallId
-from coordinator.core.records import Record
-from coordinator.core.replies import JoinReply, Reply
-from coordinator.core.requests import Request
-from coordinator.core.session_values.commands import ComputePlan
-from coordinator.core.session_values.plans import PlanInput
-from coordinator.core.session_values.requests import StreamEnd
-from coordinator.core.written import JoinDurable, Resume, WriteFollowUp
+from coordinator.core.values.events import Event
+from coordinator.core.values.follow_ups import AnswerJoin, HandleAgain, WriteFollowUp
+from coordinator.core.values.ids import CallId
+from coordinator.core.values.plans import PlanInput
+from coordinator.core.values.records import Record
+from coordinator.core.values.replies import JoinReply, Reply
+from coordinator.core.values.requests import Request
+from coordinator.core.values.session_messages import StreamEnd
+
+
+@dataclass(frozen=True, slots=True)
+class ComputePlan:
+    """Asks the host for a plan: `planner.plan(state)`, away from the steps of the shard."""
+
+    group_id: str
+    number: int
+    state: PlanInput
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,9 +51,6 @@ class MemberKey:
 
     group_id: str
     member_id: str
-
-
-WatchKey = JoinKey | SyncKey | MemberKey
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,20 +146,6 @@ class DeferRetry:
     deadline_ms: int
 
 
-Defer = (
-    DeferJoin
-    | DeferInitialJoin
-    | DeferSync
-    | DeferHeartbeat
-    | DeferLease
-    | DeferPhase
-    | DeferPlan
-    | DeferReservation
-    | DeferLeave
-    | DeferRetry
-)
-
-
 @dataclass(frozen=True, slots=True)
 class Write:
     """Records to append together, and the command to post at their result or at a time-out.
@@ -209,11 +200,11 @@ class Effects:
 
     def join_when_durable(self, call_id: CallId, reply: JoinReply) -> None:
         """Answer a JoinGroup once everything written so far is durable."""
-        self.writes.append(Write((), JoinDurable(call_id, reply)))
+        self.writes.append(Write((), AnswerJoin(call_id, reply)))
 
-    def resume_when_written(self, request: Request, deadline_ms: int) -> None:
+    def handle_again_when_written(self, request: Request, deadline_ms: int) -> None:
         """Handle `request` again after the results of all writes so far, or refuse it."""
-        self.writes.append(Write((), Resume(request, deadline_ms), deadline_ms=deadline_ms))
+        self.writes.append(Write((), HandleAgain(request, deadline_ms), deadline_ms=deadline_ms))
 
     def defer(self, defer: Defer) -> None:
         """Arm a delayed operation."""
@@ -242,3 +233,19 @@ class Effects:
     def end_stream(self, stream_id: CallId, last: StreamEnd) -> None:
         """End a stream, with the last that is told on it."""
         self.ended.append((stream_id, last))
+
+
+WatchKey = JoinKey | SyncKey | MemberKey
+
+Defer = (
+    DeferJoin
+    | DeferInitialJoin
+    | DeferSync
+    | DeferHeartbeat
+    | DeferLease
+    | DeferPhase
+    | DeferPlan
+    | DeferReservation
+    | DeferLeave
+    | DeferRetry
+)

@@ -1,1 +1,0 @@
-"""Values of session groups: what the log, requests, messages and commands are made of."""

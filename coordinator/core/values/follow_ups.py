@@ -1,0 +1,201 @@
+"""Follow-ups of writes, named by what they do at the result of the append, or at a time-out.
+
+`error` is NONE if the log has acknowledged the write, else the error code for clients.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from coordinator.core.values.errors import ErrorCode
+from coordinator.core.values.ids import CallId, TopicPartition
+from coordinator.core.values.rebalance_journal import RebalanceRecord
+from coordinator.core.values.records import EndCause, GroupMetadata
+from coordinator.core.values.replies import CommitResult, JoinReply, Reply
+from coordinator.core.values.requests import Request
+from coordinator.core.values.session_messages import Attach, StreamEnd
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerSyncs:
+    """Answer the SyncGroups that wait for an assignment, or rebalance again."""
+
+    record: GroupMetadata
+    error: ErrorCode = ErrorCode.NONE
+
+    @property
+    def group_id(self) -> str:
+        return self.record.group_id
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerReplacement:
+    """Answer a static member whose new id is written, or whose write has timed out."""
+
+    group_id: str
+    call_id: CallId
+    instance_id: str
+    generation: int
+    previous_member_id: str
+    supports_skip_assignment: bool
+    error: ErrorCode = ErrorCode.NONE
+
+
+@dataclass(frozen=True, slots=True)
+class FinishReplacement:
+    """Give a static member its place under its new id once that is written, however late."""
+
+    group_id: str
+    member_id: str
+    previous_member_id: str
+    error: ErrorCode = ErrorCode.NONE
+
+
+@dataclass(frozen=True, slots=True)
+class RefuseReplacement:
+    """Refuse a static member that has waited too long for an earlier replacement, by an error."""
+
+    group_id: str
+    call_id: CallId
+    error: ErrorCode = ErrorCode.NONE
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerCommit:
+    """Answer a commit. `results` are those of a success; `written`: the partitions stored by it."""
+
+    call_id: CallId
+    group_id: str
+    results: tuple[CommitResult, ...]
+    written: tuple[tuple[str, int], ...]
+    error: ErrorCode = ErrorCode.NONE
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerRequest:
+    """Answer `request` with `reply` once its records are durable, or refuse it."""
+
+    request: Request
+    reply: Reply
+    error: ErrorCode = ErrorCode.NONE
+
+
+@dataclass(frozen=True, slots=True)
+class NoFollowUp:
+    """Nobody waits for the write: an empty group, a generation floor, expired offsets."""
+
+    group_id: str
+    error: ErrorCode = ErrorCode.NONE
+
+
+@dataclass(frozen=True, slots=True)
+class AnnounceRebalance:
+    """Emit the event of a rebalance that is in the journal."""
+
+    record: RebalanceRecord
+    error: ErrorCode = ErrorCode.NONE
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerJoin:
+    """Answer a JoinGroup once all earlier writes are durable, or refuse it."""
+
+    call_id: CallId
+    reply: JoinReply
+    error: ErrorCode = ErrorCode.NONE
+
+
+@dataclass(frozen=True, slots=True)
+class HandleAgain:
+    """Handle `request` again after the results of earlier writes; with an error, refuse it.
+
+    `deadline_ms` bounds all its waits together.
+    """
+
+    request: Request
+    deadline_ms: int
+    error: ErrorCode = ErrorCode.NONE
+
+
+@dataclass(frozen=True, slots=True)
+class ReviewPartitions:
+    """Check partitions again whose write is resolved, and notify members.
+
+    reserved_name: what was reserved for this name is now free, or has a holder. queued_id: the
+    process that waited for the name, and is now a member. leaver: the member that leaves by it.
+    """
+
+    group_id: str
+    partitions: tuple[TopicPartition, ...] = ()
+    reserved_name: str = ""
+    queued_id: str = ""
+    leaver: str = ""
+    error: ErrorCode = ErrorCode.NONE
+
+
+@dataclass(frozen=True, slots=True)
+class ApplyPolicy:
+    """Have what is open follow the policy that was written, or refused."""
+
+    group_id: str
+    error: ErrorCode = ErrorCode.NONE
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerAttach:
+    """Answer an Attach whose admission is written, or refused."""
+
+    group_id: str
+    command: Attach
+    member_id: str
+    partitions: tuple[TopicPartition, ...] = ()
+    is_new: bool = False
+    error: ErrorCode = ErrorCode.NONE
+
+
+@dataclass(frozen=True, slots=True)
+class ResumeExpiry:
+    """End leases that ran out while the log was unavailable; the write only asked whether it is."""
+
+    group_id: str
+    asked_ms: int
+    error: ErrorCode = ErrorCode.NONE
+
+
+@dataclass(frozen=True, slots=True)
+class CloseSession:
+    """Free what a session held whose end is written, and end its stream.
+
+    `reserved_name`: what it held is reserved for this name, for `keep_ms`. `queued_id`: the process
+    that waited for its name, and is a member by the same write.
+    """
+
+    group_id: str
+    member_id: str
+    cause: EndCause
+    partitions: tuple[TopicPartition, ...] = ()
+    stream_id: CallId | None = None
+    last: StreamEnd | None = None
+    reserved_name: str = ""
+    keep_ms: int = 0
+    queued_id: str = ""
+    error: ErrorCode = ErrorCode.NONE
+
+
+WriteFollowUp = (
+    AnswerSyncs
+    | AnswerReplacement
+    | FinishReplacement
+    | RefuseReplacement
+    | AnswerCommit
+    | AnswerRequest
+    | NoFollowUp
+    | AnnounceRebalance
+    | AnswerJoin
+    | HandleAgain
+    | ApplyPolicy
+    | ReviewPartitions
+    | AnswerAttach
+    | CloseSession
+    | ResumeExpiry
+)
