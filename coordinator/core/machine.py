@@ -15,15 +15,15 @@ nothing has to be undone.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any, get_args
 
 from coordinator.core import admin, admission, expiration, offsets
-from coordinator.core.classic import journal, liveness
+from coordinator.core.classic import liveness
 from coordinator.core.classic.group import ClassicGroup
 from coordinator.core.config import GroupConfig
 from coordinator.core.group import GroupState
 from coordinator.core.group_table import AnyGroup, GroupTable
+from coordinator.core.journal import rebalances
 from coordinator.core.payloads import PayloadReader
 from coordinator.core.sessions import lease, reconciling, restoring, streams
 from coordinator.core.sessions.group import SessionGroup
@@ -36,7 +36,7 @@ from coordinator.core.values import requests as q
 from coordinator.core.values import session_messages as m
 from coordinator.core.values.effects import Effects
 from coordinator.core.values.errors import ErrorCode, MustWait, Refused
-from coordinator.core.values.events import Event, GroupCreated
+from coordinator.core.values.events import GroupCreated
 from coordinator.core.values.ids import NO_TIME, CallId, IdSource
 from coordinator.core.values.session_messages import ToMember
 
@@ -71,7 +71,7 @@ class GroupMachine(GroupTable):
             out.events += self.pending_events
             self.pending_events.clear()
         if len(out.events) > first:
-            self._journal(out.events[first:], step)
+            rebalances.follow(self.groups, out.events[first:], step)
 
     def restore_sessions(self, now_ms: int, out: Effects) -> None:
         """Serve the session groups that were read, and begin new numbers."""
@@ -86,7 +86,7 @@ class GroupMachine(GroupTable):
         """Activate up to `count` more groups, with full session time-outs from now."""
         first, step = len(out.events), Step(now_ms, out, self.context)
         self._dormant.activate_some(count, step)
-        self._journal(out.events[first:], step)
+        rebalances.follow(self.groups, out.events[first:], step)
 
     def beat(
         self, group_id: str, member_id: str, instance_id: str | None, generation: int, now_ms: int
@@ -170,15 +170,6 @@ class GroupMachine(GroupTable):
     def _drop_unused(self, group: AnyGroup) -> None:
         if group.is_unused and self.groups.get(group.group_id) is group:
             del self.groups[group.group_id]
-
-    def _journal(self, events: Sequence[Event], step: Step) -> None:
-        if self.config.group_rebalance_journal:
-            classic = {
-                event.group_id: group
-                for event in events
-                if isinstance(group := self.groups.get(event.group_id), ClassicGroup)
-            }
-            journal.follow_all(classic, events, step)
 
     # --- Commands that concern the table, or requests that wait ---
 

@@ -18,7 +18,6 @@ from coordinator.core import admin, conversion, documents, log_ends, offsets
 from coordinator.core.classic import (
     description,
     join,
-    journal,
     leave,
     liveness,
     progress,
@@ -29,6 +28,7 @@ from coordinator.core.classic import (
 from coordinator.core.classic.group import ClassicGroup
 from coordinator.core.conversion import IS_CLASSIC, IS_OF_SESSIONS
 from coordinator.core.group import Group
+from coordinator.core.journal import rebalances
 from coordinator.core.sessions import commits, policies, streams, write_results
 from coordinator.core.sessions import description as session_description
 from coordinator.core.sessions.arrive import admission as session_admission
@@ -115,7 +115,7 @@ TABLE: dict[type, Row | Rule[None]] = {
     ),
     q.DeleteGroup: Row(admin.delete_group, conversion.delete_session_group, NOT_FOUND),
     q.ListLogEnds: Row(log_ends.list_all, log_ends.list_all, NOT_FOUND),
-    q.ListRebalances: Row(description.list_rebalances, session_description.list_journal, NOT_FOUND),
+    q.ListRebalances: Row(rebalances.list_rebalances, session_description.list_journal, NOT_FOUND),
     q.DescribePhase: Row(description.describe_phase, session_description.describe_phase, NOT_FOUND),
     # --- Requests about session groups, and what their members send on streams ---
     m.Attach: SessionRow(
@@ -158,7 +158,7 @@ TABLE: dict[type, Row | Rule[None]] = {
     f.ResumeExpiry: SessionRow(session=ends.resume_expiry),
     f.AnswerRequest: admin.answer_request,
     f.AnswerJoin: join.answer_join,
-    f.AnnounceRebalance: journal.announce_rebalance,
+    f.AnnounceRebalance: rebalances.announce_rebalance,
     f.NoFollowUp: lambda _, _command, _step: None,
 }
 """The commands that one rule handles. `GroupMachine` handles the others, which concern the table of

@@ -14,9 +14,12 @@ from typing import Any
 import structlog
 
 from coordinator.core.values.events import (
+    CommitWaited,
     Event,
     ExpirationHeld,
+    GroupActivated,
     HandoffJournaled,
+    JoinRefused,
     MemberEvicted,
     MemberJoined,
     MemberSeenAgain,
@@ -27,6 +30,7 @@ from coordinator.core.values.events import (
     PlanJournaled,
     RebalanceFailed,
     RebalanceJournaled,
+    RebalanceNotified,
     SessionMemberFlaps,
     SessionMemberRemoved,
     SessionMemberSuspect,
@@ -55,6 +59,10 @@ _WARNINGS = (
     SessionMemberFlaps,
 )
 _DETAILS = (
+    CommitWaited,
+    GroupActivated,
+    JoinRefused,
+    RebalanceNotified,
     MemberSeenAgain,
     MemberJoined,
     MemberSynced,
@@ -215,7 +223,7 @@ def event_name(event: Event) -> str:
 
 
 def event_values(event: Event) -> dict[str, object]:
-    """Non-empty fields of an event for a log line; `group_id` becomes `group`."""
+    """Non-empty single values of an event for a log line; `group_id` becomes `group`."""
     if isinstance(event, RebalanceJournaled):
         return _rebalance_values(event.record)
     if isinstance(event, PlanJournaled):
@@ -225,7 +233,7 @@ def event_values(event: Event) -> dict[str, object]:
     values: dict[str, object] = {}
     for field in fields(event):
         value = getattr(event, field.name)
-        if value == "":
+        if value == "" or isinstance(value, tuple):
             continue
         name = {"group_id": "group", "member_id": "member"}.get(field.name, field.name)
         values[name] = value

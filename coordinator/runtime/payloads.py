@@ -13,7 +13,7 @@ from coordinator.assignors.consumer_protocol import (
     owned_partitions,
     subscribed_topics,
 )
-from coordinator.core.classic.last_work import OWNED_MAX
+from coordinator.core.journal.last_work import OWNED_MAX
 from coordinator.core.payloads import PayloadReader
 from coordinator.core.values.replies import DescribedMember
 

@@ -58,7 +58,7 @@ def test_the_map_shows_who_imports_whom(request):
 SESSIONS = [f"core/sessions{folder}" for folder in ("", "/arrive", "/handoff", "/leave", "/plan")]
 
 
-@pytest.mark.parametrize("room", ["core", "core/classic", "core/values", *SESSIONS])
+@pytest.mark.parametrize("room", ["core", "core/classic", "core/journal", "core/values", *SESSIONS])
 def test_the_map_names_every_file_of(room):
     section = MAP.read_text().partition(f"### `{room}/`\n")[2].partition("\n#")[0]
     rows = [line.split("|")[1] for line in section.splitlines() if line.startswith("| `")]

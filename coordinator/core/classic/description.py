@@ -15,9 +15,8 @@ from coordinator.core.values.replies import (
     DescribedMember,
     DescribeReply,
     PhaseReply,
-    RebalancesReply,
 )
-from coordinator.core.values.requests import DescribeGroup, DescribePhase, ListRebalances
+from coordinator.core.values.requests import DescribeGroup, DescribePhase
 
 
 def describe_group(group: ClassicGroup, command: DescribeGroup, step: Step) -> None:
@@ -47,14 +46,6 @@ def describe_group(group: ClassicGroup, command: DescribeGroup, step: Step) -> N
             leader=group.leader_id or "",
         ),
     )
-
-
-def list_rebalances(group: ClassicGroup, command: ListRebalances, step: Step) -> None:
-    """Answer with the group's journal, newest first, when what is on its way is in it."""
-    group.check_journal(command.has_waited, step.now_ms)
-    refused = tuple((group.refused_joins or {}).values())[::-1]
-    reply = RebalancesReply(rebalances=group.journal[::-1], refused_joins=refused)
-    step.out.reply(command.call_id, reply)
 
 
 def describe_phase(group: ClassicGroup, command: DescribePhase, step: Step) -> None:

@@ -14,14 +14,14 @@ from itertools import islice
 
 from coordinator.core.classic import rebalance
 from coordinator.core.classic.group import ClassicGroup
-from coordinator.core.classic.idle_spans import FailOver
 from coordinator.core.classic.member import ClassicMember, Protocols
 from coordinator.core.classic.membership import excuse
 from coordinator.core.classic.subscriptions import subscribed_topics
 from coordinator.core.group import GroupState
 from coordinator.core.step import Step
-from coordinator.core.values.events import RebalanceCause
+from coordinator.core.values.events import GroupActivated, RebalanceCause
 from coordinator.core.values.ids import NO_TIME
+from coordinator.core.values.rebalance_journal import is_outage
 from coordinator.core.values.records import GroupMetadata
 
 
@@ -62,7 +62,8 @@ class DormantGroups:
 
     def _add_members(self, group: ClassicGroup, committed: GroupMetadata, step: Step) -> None:
         """Create the members of the last durable generation."""
-        name = committed.protocol_name
+        name, last_ms = committed.protocol_name, group.last_record_ms
+        unseen_signs = 2 if is_outage(step.now_ms - last_ms) else 0
         for stored in committed.members:
             protocols = () if name is None else ((name, stored.metadata),)
             member = ClassicMember(
@@ -77,27 +78,15 @@ class DormantGroups:
                 now_ms=step.now_ms,
             )
             member.is_new, member.last_call_ms = False, NO_TIME
+            member.unseen_signs = unseen_signs
             group.add_member(member)
             excuse(group, member, step)
-        sessions_ms = (member.session_timeout_ms for member in committed.members)
-        newest_ms = _newest_record_ms(group, committed)
-        unseen = {member.member_id: member for member in committed.members}
-        session_ms = max(sessions_ms, default=0)
-        group.taken_over = FailOver(
-            step.now_ms, newest_ms, session_ms, unseen, store_went_back=self._store_went_back
-        )
+        step.out.note(GroupActivated(group.group_id, last_ms, self._store_went_back))
         group.leader_id = committed.leader
         group.apply(committed)
         group.subscribed_topics = subscribed_topics(group, step.payloads.topics)
         if len(group.members) > step.config.group_max_size:
             rebalance.prepare(group, RebalanceCause.SIZE_LIMIT, step)
-
-
-def _newest_record_ms(group: ClassicGroup, committed: GroupMetadata) -> int:
-    """Time of the newest record of a group that says when it was written."""
-    times = [stored.committed_at_ms for stored in group.offsets.values()]
-    times += [record.ended_at_ms for record in group.journal[-1:]]
-    return max([committed.state_changed_at_ms, *times])
 
 
 def _recall(group: ClassicGroup, generation_floor: int) -> None:

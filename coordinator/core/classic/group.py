@@ -28,13 +28,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 
-from coordinator.core.classic.idle_spans import FailOver, IdleSpans
+from coordinator.core.classic.account import Account
 from coordinator.core.classic.member import ClassicMember, Protocols
 from coordinator.core.classic.replacement import Replacement
-from coordinator.core.classic.trace import Trace
 from coordinator.core.group import Group, GroupState
-from coordinator.core.values.errors import ErrorCode, InvariantViolated
-from coordinator.core.values.events import RefusedJoin
+from coordinator.core.values.errors import InvariantViolated
 from coordinator.core.values.ids import NO_GENERATION, NO_TIME, CallId
 from coordinator.core.values.rebalance_journal import JOURNAL_LENGTH, RebalanceRecord
 from coordinator.core.values.records import (
@@ -70,13 +68,13 @@ class ClassicGroup(Group):
 
     kind = "classic"
     __slots__ = (
+        "_account",
         "assigned_generation",
         "awaited_syncs",
         "committed",
         "durable_generation",
         "generation",
         "generation_floor",
-        "idle_spans",
         "initial_join",
         "journal",
         "leader_id",
@@ -88,11 +86,9 @@ class ClassicGroup(Group):
         "pending_member_ids",
         "protocol_counts",
         "protocol_name",
-        "refused_joins",
+        "rebalance_began_ms",
         "replacements",
         "static_members",
-        "taken_over",
-        "trace",
     )
 
     def __init__(
@@ -119,13 +115,8 @@ class ClassicGroup(Group):
         self.replacements: tuple[Replacement, ...] = ()
         self.parked_calls = parked_calls
         self.members_by_host = members_by_host
-        # Recent refused joins, the newest last.
-        self.refused_joins: dict[tuple[str, str, ErrorCode], RefusedJoin] | None = None
-        # The running rebalance, and the partitions that nobody works on.
-        self.trace: Trace | None = None
-        self.idle_spans: IdleSpans | None = None
-        # The end of the last outage, until members have had a session to be heard.
-        self.taken_over: FailOver | None = None
+        self.rebalance_began_ms = NO_TIME  # The last one.
+        self._account: Account | None = None
         # Durable facts.
         self.journal: tuple[RebalanceRecord, ...] = ()
         self.committed: GroupMetadata | None = None
@@ -183,7 +174,33 @@ class ClassicGroup(Group):
 
     @property
     def rebalancing_since_ms(self) -> int:
-        return NO_TIME if self.trace is None else self.trace.started_at_ms
+        return self.rebalance_began_ms if self.is_rebalancing else NO_TIME
+
+    @property
+    def is_rebalancing(self) -> bool:
+        """True from the start of a join phase until the assignment is in force."""
+        return self.state in (GroupState.PREPARING_REBALANCE, GroupState.AWAITING_SYNC)
+
+    @property
+    def last_record_ms(self) -> int:
+        """Time of the newest record of the group that says when it was written."""
+        times = [stored.committed_at_ms for stored in self.offsets.values()]
+        times += [record.ended_at_ms for record in self.journal[-1:]]
+        if self.committed is not None:
+            times.append(self.committed.state_changed_at_ms)
+        return max(times, default=NO_TIME)
+
+    @property
+    def account(self) -> Account:
+        """What the journal remembers of the group; no rule looks at it."""
+        if self._account is None:
+            self._account = Account()
+        return self._account
+
+    def close_account(self) -> None:
+        """Free the memory of an account with nothing in it."""
+        if self._account is not None and self._account.is_empty:
+            self._account = None
 
     @property
     def is_unused(self) -> bool:

@@ -11,7 +11,7 @@ Source: KIP-134, KIP-345, KIP-389, KIP-394; Kafka `GroupCoordinator.doJoinGroup`
 from __future__ import annotations
 
 from coordinator.core import admission
-from coordinator.core.classic import journal, protocols, rebalance, static_members
+from coordinator.core.classic import protocols, rebalance, static_members
 from coordinator.core.classic.group import ClassicGroup
 from coordinator.core.classic.identity import check_not_replaced, identify
 from coordinator.core.classic.member import ClassicMember
@@ -21,7 +21,7 @@ from coordinator.core.group import GroupState
 from coordinator.core.step import Step
 from coordinator.core.values.effects import DeferHeartbeat, JoinKey, MemberKey
 from coordinator.core.values.errors import ErrorCode, Refused, advice
-from coordinator.core.values.events import EvictionCause, RebalanceCause
+from coordinator.core.values.events import EvictionCause, JoinRefused, RebalanceCause
 from coordinator.core.values.follow_ups import AnswerJoin
 from coordinator.core.values.replies import JoinReply
 from coordinator.core.values.requests import JoinGroup
@@ -45,7 +45,7 @@ def join_group(group: ClassicGroup, command: JoinGroup, step: Step) -> None:
         else:
             _join_unknown(group, command, step)
     except Refused as refused:
-        journal.note_refused_join(group, command, refused.error, step.now_ms)
+        _note_refused(command, refused.error, step)
         raise
 
 
@@ -190,9 +190,8 @@ def _rejoin(group: ClassicGroup, member: ClassicMember, command: JoinGroup, step
     member.rebalance_timeout_ms = command.rebalance_timeout_ms
     member.session_timeout_ms = command.session_timeout_ms
     member.client_software = command.client_software
-    member.stopped = command.stopped
     group.park_join(member, command.call_id)
-    note_joined(group, member, step)
+    note_joined(group, member, step, command.stopped)
 
 
 def _refuse_seat(group: ClassicGroup, command: JoinGroup, step: Step) -> None:
@@ -200,10 +199,17 @@ def _refuse_seat(group: ClassicGroup, command: JoinGroup, step: Step) -> None:
     member_id = command.member_id
     error = ErrorCode.GROUP_MAX_SIZE_REACHED
     step.out.reply(command.call_id, JoinReply(error, advice(error)))
-    journal.note_refused_join(group, command, error, step.now_ms)
+    _note_refused(command, error, step)
     group.pending_member_ids.pop(member_id, None)
     member = group.members.get(member_id)
     if member is not None:
         evict(group, member, EvictionCause.SIZE_LIMIT, step)
     step.out.check(MemberKey(group.group_id, member_id))
     step.out.check(JoinKey(group.group_id))
+
+
+def _note_refused(command: JoinGroup, error: ErrorCode, step: Step) -> None:
+    names = tuple(name for name, _ in command.protocols)
+    step.out.note(
+        JoinRefused(command.group_id, command.client_id, command.client_host, error, names)
+    )

@@ -27,7 +27,7 @@ from coordinator.core.step import Step
 from coordinator.core.values.commands import CallCancelled, SessionExpired
 from coordinator.core.values.effects import DeferHeartbeat, JoinKey
 from coordinator.core.values.errors import ErrorCode, advice
-from coordinator.core.values.events import EvictionCause, RebalanceCause
+from coordinator.core.values.events import EvictionCause, RebalanceCause, RebalanceNotified
 from coordinator.core.values.ids import NO_TIME
 from coordinator.core.values.replies import HeartbeatReply
 from coordinator.core.values.requests import Heartbeat
@@ -52,8 +52,8 @@ def heartbeat(group: ClassicGroup, command: Heartbeat, step: Step) -> None:
     member.beat(step.now_ms)
     reset_session(group, member, step)
     preparing = group.state is GroupState.PREPARING_REBALANCE
-    if preparing and group.trace is not None:
-        group.trace.reported_at_ms.setdefault(member.member_id, step.now_ms)
+    if preparing:
+        step.out.note(RebalanceNotified(group.group_id, member.member_id))
     step.out.reply(command.call_id, _REBALANCE if preparing else _ALIVE)
 
 
@@ -73,7 +73,7 @@ def beat(
         or group.generation != generation
         or member.last_beat_ms == NO_TIME
         or (instance_id is not None and group.static_members.get(instance_id) != member_id)
-        or (group.taken_over is not None and member_id in group.taken_over.seen)
+        or member.unseen_signs
     ):
         return NO_TIME
     last_ms, before_ms = member.last_beat_ms, member.beat_before_ms

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import KW_ONLY, InitVar, dataclass, field
 
 from coordinator.core.values.ids import NO_TIME, CallId
-from coordinator.core.values.rebalance_journal import StoppedPartition
 from coordinator.core.values.records import MemberRecord
 from coordinator.core.values.requests import JoinGroup
 
@@ -45,7 +44,8 @@ class ClassicMember:
     interval_ms: int = NO_TIME
     excused_ms: int = NO_TIME
     client_software: str = ""
-    stopped: tuple[StoppedPartition, ...] = ()  # By its last JoinGroup.
+    # Signs of life after an outage that have an event: the first, and the second heartbeat.
+    unseen_signs: int = 0
     assignment: bytes = b""
     parked_join: CallId | None = None
     parked_sync: CallId | None = None
@@ -98,6 +98,7 @@ class ClassicMember:
         self.interval_ms = self._measured_ms()
         self.beat_before_ms = NO_TIME
         self.last_beat_ms = now_ms
+        self.unseen_signs = 0
 
     def last_sign(self) -> tuple[int, int, int]:
         """Last sign of life, as events have it: last seen, due, interval; see `MemberEvicted`."""

@@ -15,16 +15,16 @@ from coordinator.core.values.events import (
     MemberSeenAgain,
 )
 from coordinator.core.values.ids import NO_TIME
+from coordinator.core.values.rebalance_journal import StoppedPartition
 from coordinator.core.values.replies import JoinReply, SyncReply
 
 
 def note_seen(group: ClassicGroup, member: ClassicMember, step: Step, *, beats: bool) -> None:
-    """Tell of a heartbeat or commit after a silence: the first one since this node took the group
-    over and the second heartbeat, or one that is late."""
-    taken_over = group.taken_over
+    """Emit the event of a heartbeat or commit after an outage, or one that is late."""
     is_first = member.last_seen_ms == NO_TIME
-    is_later = beats and member.last_beat_ms != NO_TIME
-    if taken_over is not None and (is_first or (is_later and member.member_id in taken_over.seen)):
+    is_second_beat = beats and member.last_beat_ms != NO_TIME
+    if member.unseen_signs and (is_first or is_second_beat):
+        member.unseen_signs -= 1
         step.out.note(MemberSeenAgain(group.group_id, member.member_id))
     elif group.state is GroupState.STABLE and member.is_back_late(step.now_ms):
         step.out.note(MemberSeenAgain(group.group_id, member.member_id, *member.last_sign()))
@@ -63,8 +63,13 @@ def fail_sync(group: ClassicGroup, member: ClassicMember, error: ErrorCode, step
         step.out.reply(call_id, SyncReply(error, advice(error)))
 
 
-def note_joined(group: ClassicGroup, member: ClassicMember, step: Step) -> None:
-    """Emit the event that a member has joined or re-joined."""
+def note_joined(
+    group: ClassicGroup,
+    member: ClassicMember,
+    step: Step,
+    stopped: tuple[StoppedPartition, ...] = (),
+) -> None:
+    """Emit the event that a member has joined or re-joined. `stopped`: by its JoinGroup."""
     step.out.note(
         MemberJoined(
             group.group_id,
@@ -73,6 +78,7 @@ def note_joined(group: ClassicGroup, member: ClassicMember, step: Step) -> None:
             member.client_host,
             member.is_new,
             member.client_software,
+            stopped,
         )
     )
 

@@ -10,6 +10,7 @@ from coordinator.core.classic.membership import note_seen, reset_session
 from coordinator.core.group import GroupState
 from coordinator.core.step import Step
 from coordinator.core.values.errors import ErrorCode, Refused
+from coordinator.core.values.events import CommitWaited
 from coordinator.core.values.requests import CommitOffsets, ReportLogEnds
 
 
@@ -24,10 +25,20 @@ def commit_offsets(group: ClassicGroup, command: CommitOffsets, step: Step) -> N
     offsets.check_commit(group, command, step.config)
     if member is not None:
         note_seen(group, member, step, beats=False)
-        if group.taken_over is not None:
-            group.taken_over.note_waits(command.partitions, step.now_ms)
+        if member.unseen_signs:
+            _note_waits(command, step)
         reset_session(group, member, step)
     offsets.commit(group, command, step)
+
+
+def _note_waits(command: CommitOffsets, step: Step) -> None:
+    waits = tuple(
+        ((commit.topic, commit.partition), commit.waited_ms)
+        for commit in command.partitions
+        if commit.waited_ms > 0
+    )
+    if waits:
+        step.out.note(CommitWaited(command.group_id, waits))
 
 
 def _check_committer(group: ClassicGroup, command: CommitOffsets) -> ClassicMember | None:

@@ -82,6 +82,7 @@ def prepare(
     """
     take_over_early(group, step)
     was_empty = group.state is GroupState.EMPTY
+    group.rebalance_began_ms = step.now_ms
     if group.state is GroupState.AWAITING_SYNC:
         for waiting in group.members.values():
             waiting.assignment = b""  # From an earlier generation: this one has none yet.

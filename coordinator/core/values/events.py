@@ -10,13 +10,14 @@ from dataclasses import dataclass
 from enum import Enum
 
 from coordinator.core.values.errors import ErrorCode
-from coordinator.core.values.ids import NO_TIME
+from coordinator.core.values.ids import NO_TIME, TopicPartition
 from coordinator.core.values.plan_journal import PlanRecord
 from coordinator.core.values.rebalance_journal import (
     OUTAGE_ENDED,
     RETURNED,
     SEEN_AGAIN,
     RebalanceRecord,
+    StoppedPartition,
 )
 from coordinator.core.values.records import EndCause, PartitionSwitched, PhaseEntered
 
@@ -74,6 +75,45 @@ class GroupCreated:
 
 
 @dataclass(frozen=True, slots=True)
+class GroupActivated:
+    """A group that was loaded is in use, and its members have full sessions from now on.
+
+    `last_record_ms`: time of its newest record. `store_went_back`: the store has lost commits.
+    """
+
+    group_id: str
+    last_record_ms: int
+    store_went_back: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class JoinRefused:
+    """A JoinGroup was refused; `protocols`: those that it offered."""
+
+    group_id: str
+    client_id: str
+    client_host: str
+    error: ErrorCode
+    protocols: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class RebalanceNotified:
+    """The answer to a heartbeat has told a member that the group rebalances."""
+
+    group_id: str
+    member_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class CommitWaited:
+    """A commit had no answer at first. `waits`: partitions, and since how many milliseconds."""
+
+    group_id: str
+    waits: tuple[tuple[TopicPartition, int], ...]
+
+
+@dataclass(frozen=True, slots=True)
 class RebalanceStarted:
     """`member_id` and later fields describe the member that caused it; empty if none did."""
 
@@ -115,6 +155,7 @@ class MemberJoined(_MemberEvent):
 
     is_new: bool
     client_software: str = ""
+    stopped: tuple[StoppedPartition, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -360,6 +401,10 @@ SessionEvent = (
 
 Event = (
     GroupCreated
+    | GroupActivated
+    | JoinRefused
+    | RebalanceNotified
+    | CommitWaited
     | RebalanceStarted
     | MemberJoined
     | MemberSeenAgain

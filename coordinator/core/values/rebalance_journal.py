@@ -7,6 +7,16 @@ from enum import Enum
 
 from coordinator.core.values.ids import NO_TIME
 
+OUTAGE_MIN_MS = 5_000
+"""The journal has no shorter outages: a node that starts anew, or a fail-over, takes as long."""
+OUTAGE_MAX_MS = 600_000
+"""Time without a record that is taken for an outage at most, and else for an idle group."""
+
+
+def is_outage(away_ms: int) -> bool:
+    """True if a group without a record for so long had no coordinator, and is to be told of it."""
+    return OUTAGE_MIN_MS <= away_ms <= OUTAGE_MAX_MS
+
 
 @dataclass(frozen=True, slots=True)
 class RebalanceMember:

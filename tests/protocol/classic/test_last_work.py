@@ -13,7 +13,7 @@ from coordinator.assignors.consumer_protocol import (
     encode_assignment,
     encode_subscription,
 )
-from coordinator.core.classic import last_work
+from coordinator.core.journal import last_work
 from coordinator.printable import printable
 from coordinator.v1 import admin_pb2 as admin
 from coordinator.v1 import group_pb2 as pb
@@ -620,7 +620,7 @@ def test_of_partitions_that_nobody_gets_the_latest_are_remembered(cooperative, m
     for number in range(1, 8):
         g.rejoin(g.a, 0), g.rejoin(g.b, number)
         g.share(a=parts(0), b=parts(number + 1))
-    assert list(g.group().idle_spans.of) == [("t", 5), ("t", 6), ("t", 7)]
+    assert list(g.group().account.idle_spans.of) == [("t", 5), ("t", 6), ("t", 7)]
 
 
 # --- Much of it --------------------------------------------------------------------------------

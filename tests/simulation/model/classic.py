@@ -257,7 +257,7 @@ class ClassicSpace:
         group = shard.machine.groups.get(GROUP)
         slots = {name for base in type(group).__mro__ for name in getattr(base, "__slots__", ())}
         left_out = {"parked_calls", "members_by_host", "state_changed_at_ms", "_members_by_host"}
-        left_out |= {"_parked_calls", "journal", "trace", "rests", "last_work"}
+        left_out |= {"_parked_calls", "journal", "_account", "rebalance_began_ms"}
         return Digest(self.now).of(
             [(c.member_id, c.generation, c.call, c.is_leader, c.members) for c in self.clients],
             {n: getattr(group, n, None) for n in sorted(slots - left_out)},

@@ -268,3 +268,13 @@ def test_a_group_whose_end_could_not_be_written_outlives_a_commit_that_fails():
     assert durable(s) == []
     s.advance(GroupConfig().offsets_retention_check_interval_ms)
     assert s.state is None, "it is not kept for ever"
+
+
+def test_no_rule_looks_at_the_account_of_the_journal():
+    readers = {
+        path.parent.name
+        for path in CORE.rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Attribute) and node.attr == "account"
+    }
+    assert readers == {"journal"}

@@ -11,7 +11,7 @@ from coordinator.assignors.consumer_protocol import (
     encode_subscription,
 )
 from coordinator.assignors.partitions import TopicPartition
-from coordinator.core.classic.last_work import OWNED_MAX
+from coordinator.core.journal.last_work import OWNED_MAX
 from coordinator.runtime.payloads import REMEMBERED_BYTES, TOPICS_MAX, read_partitions, read_topics
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from coordinator.core.classic.journal import COMPLETED
+from coordinator.core.journal.rebalances import COMPLETED
 from coordinator.core.values.events import RefusedJoin
 from coordinator.core.values.ids import NO_TIME
 from coordinator.core.values.rebalance_journal import RebalanceRecord

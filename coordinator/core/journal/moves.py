@@ -10,11 +10,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from coordinator.core.classic import last_work
+from coordinator.core.classic.account import ClassicIdleSpan, IdleSpans, Trace
 from coordinator.core.classic.group import ClassicGroup
-from coordinator.core.classic.idle_spans import ClassicIdleSpan
-from coordinator.core.classic.last_work import ResumedPartition
-from coordinator.core.classic.trace import Trace
+from coordinator.core.journal import last_work
+from coordinator.core.journal.last_work import ResumedPartition
 from coordinator.core.payloads import PayloadReader
 from coordinator.core.values.ids import NO_TIME, TopicPartition
 from coordinator.core.values.rebalance_journal import PartitionMove, PartitionRange, StopKnownBy
@@ -53,20 +52,16 @@ def cost_of(group: ClassicGroup, trace: Trace, now_ms: int, read: PayloadReader)
     before = last_work.owners(trace.before, read.partitions)
     after = last_work.owners(group.committed if group.members else None, read.partitions)
     if before is None or after is None:
-        group.idle_spans = None
+        group.account.idle_spans = IdleSpans()
         return UNKNOWN
-    names = (
-        {p: idle_span.owner for p, idle_span in group.idle_spans.of.items()}
-        if group.idle_spans
-        else {}
-    )
+    names = {p: idle_span.owner for p, idle_span in group.account.idle_spans.of.items()}
     names = {p: name for p, (name, _) in before.items()} | names
     moved = sum(names[p] != name for p, (name, _) in after.items() if p in names)
     taken = last_work.taken_away(group, now_ms, before, after)
     round_ = trace.round or (1 if taken else 0)
     resumed = list(last_work.resumed(group, trace, now_ms, after))
-    if group.idle_spans is not None:
-        group.idle_spans.round = round_ if group.idle_spans.are_being_given_back else 0
+    left = group.account.idle_spans
+    left.round = round_ if left.are_being_given_back else 0
     straight = list(_without_rest(trace, now_ms, before, after, resumed))
     return replace(
         _sum_of(group, resumed, straight),

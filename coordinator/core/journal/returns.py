@@ -18,12 +18,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import replace as with_changes
 
-from coordinator.core.classic import last_work, moves
+from coordinator.core.classic.account import ClassicIdleSpan, FailOver, IdleSpans, Trace
 from coordinator.core.classic.group import ClassicGroup
-from coordinator.core.classic.idle_spans import ClassicIdleSpan, FailOver, IdleSpans
-from coordinator.core.classic.moves import Cost
-from coordinator.core.classic.trace import Trace
 from coordinator.core.group import GroupState
+from coordinator.core.journal import last_work, moves
+from coordinator.core.journal.moves import Cost
 from coordinator.core.payloads import PayloadReader
 from coordinator.core.values.events import (
     MemberSeenAgain,
@@ -36,10 +35,6 @@ from coordinator.core.values.ids import NO_TIME, TopicPartition
 from coordinator.core.values.rebalance_journal import SEEN_AGAIN, StopKnownBy
 from coordinator.core.values.records import GroupMetadata, MemberRecord
 
-OUTAGE_MIN_MS = 5_000
-"""Shorter outages are not told: a node that is started anew, or a fail-over, takes as long."""
-OUTAGE_MAX_MS = 600_000
-"""Time without a record that is taken for an outage at most, and else for a group at rest."""
 SILENCES_MAX, SILENCES_MS = 8, 10_000
 """Silences that are told in so many milliseconds: a cut network silences thousands of members."""
 
@@ -58,8 +53,8 @@ def replaced(
     # The client id of the old process went with its record.
     before = with_changes(successor, member_id=event.old_member_id, client_id="")
     held = with_changes(record, state_changed_at_ms=since_ms, members=(before,))
-    if group.taken_over is not None:
-        group.taken_over.unseen.pop(event.old_member_id, None)
+    if group.account.taken_over is not None:
+        group.account.taken_over.unseen.pop(event.old_member_id, None)
     trace = _trace(group, event.new_member_id, held, now_ms)
     last_work.replaced(group, trace, event, now_ms, read)
 
@@ -68,7 +63,7 @@ def resumed(
     group: ClassicGroup, event: MemberSynced, now_ms: int, read: PayloadReader
 ) -> tuple[Trace, Cost] | None:
     """End the idle spans of a static member that has its assignment; None: it had none."""
-    stored = _stored(group, event.member_id) if group.idle_spans is not None else None
+    stored = _stored(group, event.member_id) if group.account.idle_spans.of else None
     if stored is None:
         return None
     record, member = stored
@@ -92,8 +87,8 @@ def seen_again(
     What was committed in the minute before the outage rested since its last commit, at most: the
     members may have worked on. Who joins again is not waited for: that rebalance tells it.
     """
-    taken_over = group.taken_over
-    if taken_over is None or not _is_told(taken_over):
+    taken_over = group.account.taken_over
+    if taken_over is None or not taken_over.is_outage:
         return None
     taken_over.seen.discard(event.member_id)
     record = taken_over.unseen.pop(event.member_id, None)
@@ -106,7 +101,7 @@ def seen_again(
 
 def end_outage(group: ClassicGroup, now_ms: int) -> tuple[Trace, Cost] | None:
     """Tell an outage all of whose members were heard again; None: there is none."""
-    taken_over = group.taken_over
+    taken_over = group.account.taken_over
     if taken_over is None or taken_over.unseen or not taken_over.idle_spans:
         return None
     idle_spans = taken_over.idle_spans
@@ -116,7 +111,7 @@ def end_outage(group: ClassicGroup, now_ms: int) -> tuple[Trace, Cost] | None:
             stopped_ms, idle_span.resumed_ms = taken_over.waited[partition]
             idle_span.earliest_ms = idle_span.latest_ms = max(stopped_ms, idle_span.earliest_ms)
             idle_span.known_by = StopKnownBy.SAID
-    group.taken_over = None
+    group.account.taken_over = None
     started = RebalanceStarted(
         group.group_id, RebalanceCause.COORDINATOR_RETURNED, group.generation, "", "", ""
     )
@@ -144,7 +139,7 @@ def silent(
     idle_spans = {
         partition: idle_span
         for partition, idle_span in _committed(group, stored[0], seen_ms, kind, read)
-        if partition not in (group.idle_spans.of if group.idle_spans is not None else {})
+        if partition not in group.account.idle_spans.of
     }
     if not idle_spans:
         return None
@@ -163,8 +158,7 @@ def _cost_of(
     idle_spans: Mapping[TopicPartition, ClassicIdleSpan],
 ) -> Cost:
     """End idle spans whose owners go on, beside those that a cooperative rebalance has left."""
-    group.idle_spans = group.idle_spans or IdleSpans()
-    group.idle_spans.of.update(idle_spans)
+    group.account.idle_spans.of.update(idle_spans)
     held = {
         partition: (idle_span.owner, idle_span.member_id)
         for partition, idle_span in idle_spans.items()
@@ -202,12 +196,6 @@ def _committed(
             )
 
 
-def _is_told(taken_over: FailOver) -> bool:
-    """True if the group had no coordinator for so long that it is told."""
-    away_ms = taken_over.at_ms - taken_over.newest_record_ms
-    return OUTAGE_MIN_MS <= away_ms <= OUTAGE_MAX_MS
-
-
 def _stored(group: ClassicGroup, member_id: str) -> tuple[GroupMetadata, MemberRecord] | None:
     """The group's record and a static member's part of it; None: the group is not Stable."""
     record = group.committed
@@ -238,6 +226,6 @@ def _trace(
 def _begin(
     group: ClassicGroup, started: RebalanceStarted, before: GroupMetadata | None, now_ms: int
 ) -> Trace:
-    trace = Trace.begin(started, now_ms, was_initial=False, before=before, idle_spans=None)
+    trace = Trace.begin(started, now_ms, was_initial=False, before=before, idle_spans=IdleSpans())
     trace.protocol = group.protocol_name or ""
     return trace

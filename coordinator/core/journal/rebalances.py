@@ -11,16 +11,19 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from coordinator.core.classic import last_work, moves, returns
+from coordinator.core.classic.account import FailOver, Trace
 from coordinator.core.classic.group import ClassicGroup
-from coordinator.core.classic.idle_spans import FailOver
-from coordinator.core.classic.trace import Trace
+from coordinator.core.group import Group
+from coordinator.core.journal import last_work, moves, returns
 from coordinator.core.payloads import PayloadReader
 from coordinator.core.step import Step
 from coordinator.core.values.errors import ErrorCode
 from coordinator.core.values.events import (
+    CommitWaited,
     Event,
+    GroupActivated,
     JoinPhaseCompleted,
+    JoinRefused,
     MemberEvicted,
     MemberJoined,
     MemberLeft,
@@ -29,6 +32,7 @@ from coordinator.core.values.events import (
     RebalanceCompleted,
     RebalanceFailed,
     RebalanceJournaled,
+    RebalanceNotified,
     RebalanceStarted,
     RefusedJoin,
     StaticMemberReplaced,
@@ -40,7 +44,8 @@ from coordinator.core.values.rebalance_journal import (
     RebalanceRecord,
     RemovedMember,
 )
-from coordinator.core.values.requests import JoinGroup
+from coordinator.core.values.replies import RebalancesReply
+from coordinator.core.values.requests import ListRebalances
 
 COMPLETED, FAILED, INTERRUPTED = "completed", "failed", "interrupted"
 LEFT = "left"
@@ -50,40 +55,70 @@ MEMBERS_MAX = 64
 LOGGED_REFUSALS = (ErrorCode.INCONSISTENT_GROUP_PROTOCOL, ErrorCode.GROUP_MAX_SIZE_REACHED)
 REFUSED_MAX = 16
 """Refused clients that are remembered per group."""
+FOLLOWED = frozenset(
+    (
+        CommitWaited,
+        GroupActivated,
+        JoinPhaseCompleted,
+        JoinRefused,
+        MemberEvicted,
+        MemberJoined,
+        MemberLeft,
+        MemberSeenAgain,
+        MemberSynced,
+        RebalanceCompleted,
+        RebalanceFailed,
+        RebalanceNotified,
+        RebalanceStarted,
+        StaticMemberReplaced,
+    )
+)
+"""Events that change an account."""
 
 
-def follow_all(groups: Mapping[str, ClassicGroup], events: Iterable[Event], step: Step) -> None:
-    """Update the traces of all groups by the events of one command."""
+def follow(groups: Mapping[str, Group], events: Iterable[Event], step: Step) -> None:
+    """Update the accounts of all classic groups by the events of one command."""
     by_group: dict[str, list[Event]] = {}
     for event in events:
-        by_group.setdefault(event.group_id, []).append(event)
+        if type(event) in FOLLOWED:
+            by_group.setdefault(event.group_id, []).append(event)
     for group_id, of_group in by_group.items():
         group = groups.get(group_id)
-        if group is not None:
-            follow(group, of_group, step)
+        if not isinstance(group, ClassicGroup):
+            continue
+        for event in of_group:
+            if isinstance(event, JoinRefused):
+                _note_refused(group, event, step.now_ms)
+        if step.config.group_rebalance_journal:
+            _follow(group, of_group, step)
+        group.close_account()
 
 
-def follow(group: ClassicGroup, events: Iterable[Event], step: Step) -> None:
+def _follow(group: ClassicGroup, events: Iterable[Event], step: Step) -> None:
     """Update the trace of a group by its events; write its record at the end of a rebalance."""
     early: list[Event] = []  # Events that caused a rebalance precede its start.
     for event in events:
-        trace = group.trace
+        trace = group.account.trace
         match event:
+            case GroupActivated():
+                group.account.taken_over = _fail_over(group, event, step.now_ms)
+            case CommitWaited() if group.account.taken_over is not None:
+                group.account.taken_over.note_waits(event.waits, step.now_ms)
             case RebalanceStarted():
                 if trace is not None:
                     _finish(group, trace, INTERRUPTED, step)
-                elif group.taken_over is not None:
+                elif group.account.taken_over is not None:
                     _write_return(group, returns.end_outage(group, step.now_ms), step)
-                group.trace = Trace.begin(
+                group.account.trace = Trace.begin(
                     event,
                     step.now_ms,
                     was_initial=group.initial_join,
                     before=group.committed,
-                    idle_spans=group.idle_spans,
+                    idle_spans=group.account.idle_spans,
                 )
-                group.trace.taken_over = last_work.outage_before(group, step.now_ms)
+                group.account.trace.taken_over = last_work.outage_before(group, step.now_ms)
                 for early_event in early:
-                    _note(group, group.trace, early_event, step.now_ms, step.payloads)
+                    _note(group, group.account.trace, early_event, step.now_ms, step.payloads)
             case RebalanceCompleted() if trace is not None:
                 _finish(group, trace, COMPLETED, step)
             case RebalanceFailed() if trace is not None:
@@ -92,9 +127,20 @@ def follow(group: ClassicGroup, events: Iterable[Event], step: Step) -> None:
                 _note(group, trace, event, step.now_ms, step.payloads)
             case _:
                 early.append(event)
-    if group.trace is None:
+    if group.account.trace is None:
         for event in early:
             _note_return(group, event, step)
+
+
+def _fail_over(group: ClassicGroup, event: GroupActivated, now_ms: int) -> FailOver:
+    members = group.committed.members if group.committed is not None else ()
+    return FailOver(
+        now_ms,
+        event.last_record_ms,
+        max((member.session_timeout_ms for member in members), default=0),
+        {member.member_id: member for member in members},
+        store_went_back=event.store_went_back,
+    )
 
 
 def _note(
@@ -103,7 +149,9 @@ def _note(
     match event:
         case MemberJoined():
             trace.joined.setdefault(event.member_id, (event, now_ms))
-            last_work.rejoined(group, trace, event.member_id, now_ms, read)
+            last_work.rejoined(group, trace, event, now_ms, read)
+        case RebalanceNotified():
+            trace.reported_at_ms.setdefault(event.member_id, now_ms)
         case MemberSynced():
             trace.synced.setdefault(event.member_id, now_ms)
             if event.is_leader and trace.synced_at_ms == NO_TIME:
@@ -168,7 +216,7 @@ def _left(trace: Trace, event: MemberLeft) -> str:
 
 
 def _finish(group: ClassicGroup, trace: Trace, outcome: str, step: Step) -> None:
-    group.trace = None
+    group.account.trace = None
     is_completed = outcome == COMPLETED
     cost = (
         moves.cost_of(group, trace, step.now_ms, step.payloads) if is_completed else moves.UNKNOWN
@@ -218,23 +266,22 @@ def _write(group: ClassicGroup, trace: Trace, outcome: str, cost: moves.Cost, st
     step.out.persist([record], AnnounceRebalance(record))
 
 
-def note_refused_join(
-    group: ClassicGroup, command: JoinGroup, error: ErrorCode, now_ms: int
-) -> None:
+def _note_refused(group: ClassicGroup, event: JoinRefused, now_ms: int) -> None:
     """Remember a refused JoinGroup, for users who wonder why a client does not get in.
 
     Only the last few, in memory.
     """
+    error = event.error
     if error not in LOGGED_REFUSALS:
         return
-    key = (command.client_id, command.client_host, error)
-    known = group.refused_joins or {}
+    key = (event.client_id, event.client_host, error)
+    known = group.account.refused_joins or {}
     earlier = known.pop(key, None)
     known[key] = RefusedJoin(
-        command.client_id,
-        command.client_host,
+        event.client_id,
+        event.client_host,
         error,
-        protocols=tuple(name for name, _ in command.protocols),
+        protocols=event.protocols,
         needed=tuple(sorted(group.common_protocols())),
         count=1 if earlier is None else earlier.count + 1,
         first_at_ms=now_ms if earlier is None else earlier.first_at_ms,
@@ -242,7 +289,15 @@ def note_refused_join(
     )
     for oldest in list(known)[:-REFUSED_MAX]:
         del known[oldest]
-    group.refused_joins = known
+    group.account.refused_joins = known
+
+
+def list_rebalances(group: ClassicGroup, command: ListRebalances, step: Step) -> None:
+    """Answer with the group's journal, newest first, when what is on its way is in it."""
+    group.check_journal(command.has_waited, step.now_ms)
+    refused = tuple((group.account.refused_joins or {}).values())[::-1]
+    reply = RebalancesReply(rebalances=group.journal[::-1], refused_joins=refused)
+    step.out.reply(command.call_id, reply)
 
 
 def announce_rebalance(_: None, command: AnnounceRebalance, step: Step) -> None:

@@ -31,15 +31,15 @@ from collections.abc import Container, Iterable, Iterator, Mapping
 from itertools import islice
 from typing import NamedTuple
 
+from coordinator.core.classic.account import ClassicIdleSpan, FailOver, IdleSpans, Trace
 from coordinator.core.classic.group import ClassicGroup
-from coordinator.core.classic.idle_spans import ClassicIdleSpan, FailOver, IdleSpans
 from coordinator.core.classic.member import LATENESS
-from coordinator.core.classic.trace import Trace
 from coordinator.core.payloads import PartitionReader, PayloadReader
 from coordinator.core.values.events import (
     NO_PROGRESS,
     EvictionCause,
     MemberEvicted,
+    MemberJoined,
     MemberLeft,
     StaticMemberReplaced,
 )
@@ -90,14 +90,14 @@ class ResumedPartition(NamedTuple):
 
 
 def rejoined(
-    group: ClassicGroup, trace: Trace, member_id: str, now_ms: int, read: PayloadReader
+    group: ClassicGroup, trace: Trace, event: MemberJoined, now_ms: int, read: PayloadReader
 ) -> None:
     """Note the partitions that a member does not hold any more as it joins again."""
+    member_id = event.member_id
     member = group.members.get(member_id)
     if member is None or member.is_new:
         return
-    said = {(stopped.topic, stopped.partition): stopped.ago_ms for stopped in member.stopped}
-    member.stopped = ()
+    said = {(stopped.topic, stopped.partition): stopped.ago_ms for stopped in event.stopped}
     owned = _claimed(member.protocols[0][1] if member.protocols else b"", trace, read.owned)
     told_ms = trace.reported_at_ms.setdefault(member_id, NO_TIME)
     is_unseen = trace.taken_over is not None and member.last_beat_ms == NO_TIME
@@ -130,12 +130,12 @@ def rejoined(
 
 def outage_before(group: ClassicGroup, now_ms: int) -> FailOver | None:
     """The outage that may have to do with a rebalance that begins now, within a session of it."""
-    taken_over = group.taken_over
+    taken_over = group.account.taken_over
     if taken_over is None:
         return None
     if now_ms - taken_over.at_ms > taken_over.session_ms + SESSION_SLACK_MS:
-        group.taken_over = None
-    return group.taken_over
+        group.account.taken_over = None
+    return group.account.taken_over
 
 
 def gone(
@@ -182,14 +182,14 @@ def taken_away(
     """Note and count the partitions that the new assignment takes away from members that go on."""
     taken = 0
     for partition, (name, member_id) in before.items():
-        known = group.idle_spans.of if group.idle_spans is not None else {}
+        known = group.account.idle_spans.of
         if partition in after or partition in known or member_id not in group.members:
             continue
         client_id = group.members[member_id].client_id
         idle_span = ClassicIdleSpan(
             name, member_id, client_id, now_ms, NO_TIME, StopKnownBy.TAKEN_AWAY
         )
-        _rests(group).of[partition] = idle_span
+        group.account.idle_spans.of[partition] = idle_span
         taken += 1
     return taken
 
@@ -198,7 +198,7 @@ def resumed(
     group: ClassicGroup, trace: Trace, now_ms: int, after: Mapping[TopicPartition, tuple[str, str]]
 ) -> Iterator[ResumedPartition]:
     """End the idle spans of the partitions that the new assignment gives to somebody."""
-    idle_spans = group.idle_spans.of if group.idle_spans is not None else {}
+    idle_spans = group.account.idle_spans.of
     for partition, (name, member_id) in after.items():
         idle_span = idle_spans.pop(partition, None)
         if idle_span is None:
@@ -212,7 +212,7 @@ def resumed(
     for partition in list(islice(idle_spans, max(0, len(idle_spans) - OWNED_MAX))):
         del idle_spans[partition]
     if not idle_spans:
-        group.idle_spans = None
+        group.account.idle_spans = IdleSpans()
 
 
 def owners(
@@ -250,12 +250,6 @@ def committed_ms(
 # --- Inside ---------------------------------------------------------------------------------
 
 
-def _rests(group: ClassicGroup) -> IdleSpans:
-    if group.idle_spans is None:
-        group.idle_spans = IdleSpans()
-    return group.idle_spans
-
-
 def _held(
     group: ClassicGroup, trace: Trace, member_id: str, read_assignment: PartitionReader
 ) -> dict[TopicPartition, ClassicIdleSpan]:
@@ -264,7 +258,7 @@ def _held(
     stored = trace.stored.pop(member_id, None)
     if stored is None:
         return held
-    known = group.idle_spans.of if group.idle_spans is not None else {}
+    known = group.account.idle_spans.of
     name, kind = owner_of(stored)[0], StopKnownBy.REJOINED
     for partition in read_assignment(stored.assignment) or ():
         if partition not in known:
@@ -289,7 +283,7 @@ def _close(
         idle_span.earliest_ms = trace.taken_over.newest_record_ms - trace.taken_over.session_ms
     if idle_span.earliest_ms != NO_TIME or committed_ms != NO_TIME:
         idle_span.earliest_ms = min(max(idle_span.earliest_ms, committed_ms), latest_ms)
-    _rests(group).of[partition] = idle_span
+    group.account.idle_spans.of[partition] = idle_span
 
 
 def _drained(

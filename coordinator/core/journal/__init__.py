@@ -1,0 +1,1 @@
+"""Accounting: what happened to groups and what it cost, from the events of their rules."""
