@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from coordinator.core.sessions import last_work
+from coordinator.core.sessions import stops
 from coordinator.core.sessions.group import SessionGroup
 from coordinator.core.sessions.handoff import phases
 from coordinator.core.sessions.member import SessionMember
@@ -38,7 +38,7 @@ def _released(group: SessionGroup, member: SessionMember, ack: PartitionAck, now
         return False
     if group.partition_state(partition).release is not None:
         return False
-    last_work.release(group, partition, now_ms, ack.position)
+    stops.release(group, partition, now_ms, ack.position)
     return True
 
 

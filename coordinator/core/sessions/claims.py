@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 
 from coordinator.core.numbers import Numbers
-from coordinator.core.sessions import last_work
+from coordinator.core.sessions import stops
 from coordinator.core.sessions.group import SessionGroup
 from coordinator.core.sessions.handoff import phases
 from coordinator.core.sessions.holdings import grants_of
@@ -115,7 +115,7 @@ def granted_anew(
             or group.partition_state(partition).writes_pending
             or not group.may_grant(now_ms)
         ):
-            last_work.release(group, partition, now_ms)
+            stops.release(group, partition, now_ms)
         else:
             partitions.append(partition)
             # No commit under its token counts any more.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from coordinator.core import log_ends
-from coordinator.core.sessions import claims, last_work
+from coordinator.core.sessions import claims, stops
 from coordinator.core.sessions.group import SessionGroup
 from coordinator.core.sessions.handoff import phases
 from coordinator.core.sessions.member import SessionMember
@@ -108,7 +108,7 @@ def heartbeat(
     lost: list[TopicPartition] = []
     if beat.held is not None:
         lost = claims.compare(group, member, beat.held, beat.applied, step)
-    last_work.come_back(group, member, lost, seen_ms, step.now_ms)
+    stops.come_back(group, member, lost, seen_ms, step.now_ms)
     scheduler.tell(group, step)
     if beat.log_ends:
         # Somebody else reads what it does not hold, and knows better.

@@ -6,7 +6,7 @@ from collections import Counter, deque
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-from coordinator.core.sessions.plan_journal import Draft
+from coordinator.core.sessions.plan_draft import Draft
 from coordinator.core.values.ids import NO_TIME, TopicPartition
 from coordinator.core.values.plans import (
     NOBODY,

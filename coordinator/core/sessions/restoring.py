@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from coordinator.core.sessions import last_work, lease, pruning, reconciling
+from coordinator.core.sessions import lease, pruning, reconciling, stops
 from coordinator.core.sessions.group import SessionGroup
 from coordinator.core.sessions.handoff import phases
 from coordinator.core.sessions.leave import leaving
@@ -25,7 +25,7 @@ def restore(group: SessionGroup, grace_ms: int, step: Step) -> None:
         group.grants_from_ms = step.numbers.grants_from_ms
     pruning.give_back(group)
     group.newcomers.clear()
-    group.planning.last_record_ms = last_work.last_record_ms(group)
+    group.planning.last_record_ms = stops.last_record_ms(group)
     for member in group.members.values():
         lease.restore(group, member, grace_ms, step)
         if member.record.evicted:

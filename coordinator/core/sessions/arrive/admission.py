@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from coordinator.core.config import GroupConfig
 from coordinator.core.numbers import Numbers
-from coordinator.core.sessions import last_work, lease, orders, restart_backoff
+from coordinator.core.sessions import lease, orders, restart_backoff, stops
 from coordinator.core.sessions.group import SessionGroup
 from coordinator.core.sessions.holdings import grants_of
 from coordinator.core.sessions.leave import name_takeover
@@ -116,7 +116,7 @@ def records_of(
     records: list[Record] = [record]
     if partitions:
         grants = grants_of(record.member_id, partitions, numbers.next_tokens)
-        last_work.resume(group, record.member_id, partitions, now_ms)
+        stops.resume(group, record.member_id, partitions, now_ms)
         records.append(PartitionsGranted(group.group_id, grants))
     return records, partitions
 

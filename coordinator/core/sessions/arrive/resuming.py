@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from coordinator.core.sessions import claims, last_work, restart_backoff
+from coordinator.core.sessions import claims, restart_backoff, stops
 from coordinator.core.sessions.arrive import admission
 from coordinator.core.sessions.group import SessionGroup
 from coordinator.core.sessions.handoff import phases
@@ -48,9 +48,7 @@ def resume(group: SessionGroup, member: SessionMember, command: Attach, step: St
         raise admission.must_wait(step.now_ms, step.config)
     records = _changed(group, member, command)
     grants, again = claims.granted_anew(group, member, missing, step.now_ms, step.numbers)
-    last_work.come_back(
-        group, member, again, _last_seen_ms(member, command, step.now_ms), step.now_ms
-    )
+    stops.come_back(group, member, again, _last_seen_ms(member, command, step.now_ms), step.now_ms)
     if grants:
         records.append(PartitionsGranted(group.group_id, grants))
     call = _call_of(group, member, command, again)

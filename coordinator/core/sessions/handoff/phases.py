@@ -15,7 +15,7 @@ A drain that was ordered is never taken back. No change of successor gives a pha
 from __future__ import annotations
 
 from coordinator.core.numbers import Numbers
-from coordinator.core.sessions import last_work
+from coordinator.core.sessions import stops
 from coordinator.core.sessions.group import SessionGroup
 from coordinator.core.sessions.handoff import budget, successors
 from coordinator.core.sessions.handoff import transitions as to
@@ -74,7 +74,7 @@ def reconcile(group: SessionGroup, partition: TopicPartition, step: Step) -> Non
         return
     if isinstance(record, PartitionSwitched) and group.holder(partition):
         if state.release is None and record.line is not None and record.line.stop:
-            last_work.force(group, partition, record.line.stop)
+            stops.force(group, partition, record.line.stop)
             _delay(group, partition, step.now_ms)
     _write(group, partition, record, step)
 
@@ -156,7 +156,7 @@ def _decide_forced(
     if is_checked or handoff.is_overdue:
         waits = group.policy.handover_delay_ms and not is_checked
         successor = "" if waits else handoff.successor
-        stop = last_work.stop_by_force(group, partition, now_ms)
+        stop = stops.stop_by_force(group, partition, now_ms)
         outcome = HandoffOutcome.FORCED
         return to.switch(group, partition, successor, now_ms, numbers, outcome, stop)
     return _look_for_another(group, partition, handoff)
@@ -237,8 +237,8 @@ def end_of_holder(
     `is_inherited`: what it holds is reserved for its name, or goes to another process of that name,
     with the partitions for which a successor prepares. `is_delayed`: successors have to wait.
     """
-    last_work.end(group, member, cause, now_ms)
-    is_silent = cause in last_work.SILENT
+    stops.end(group, member, cause, now_ms)
+    is_silent = cause in stops.SILENT
     outcome = HandoffOutcome.HOLDER_DIED if is_silent else HandoffOutcome.HOLDER_LEFT
     records: list[Record] = []
     for partition in sorted(group.partitions_of(member.member_id)):

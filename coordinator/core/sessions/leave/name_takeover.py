@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from coordinator.core.numbers import Numbers
-from coordinator.core.sessions import last_work, restart_backoff
+from coordinator.core.sessions import restart_backoff, stops
 from coordinator.core.sessions.group import SessionGroup
 from coordinator.core.sessions.handoff import phases
 from coordinator.core.sessions.handoff.phases import DRAINING
@@ -133,7 +133,7 @@ def records(
     records: list[Record] = [queued.record]
     if mine:
         grants = grants_of(queued.member_id, mine, numbers.next_tokens, member.member_id)
-        last_work.resume(group, queued.member_id, mine, now_ms)
+        stops.resume(group, queued.member_id, mine, now_ms)
         records.append(PartitionsGranted(group.group_id, grants))
     for partition, handoff in group.open_handoffs():
         if handoff.successor != member.member_id or group.partition_state(partition).writes_pending:

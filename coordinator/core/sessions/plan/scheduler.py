@@ -16,7 +16,7 @@ from coordinator.core.sessions.group import SessionGroup
 from coordinator.core.sessions.handoff import budget, phases, successors
 from coordinator.core.sessions.plan import applying, plan_input
 from coordinator.core.sessions.plan.allocator import plan
-from coordinator.core.sessions.plan_journal import Draft
+from coordinator.core.sessions.plan_draft import Draft
 from coordinator.core.sessions.planning import PlanInProgress, Planning
 from coordinator.core.step import Step
 from coordinator.core.values.commands import PlanComputed, PlanDue
