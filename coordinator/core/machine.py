@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from typing import Any, get_args
 
-from coordinator.core import admin, admission, expiration, offsets
+from coordinator.core import admin, expiration, offsets, request_checks
 from coordinator.core.classic import liveness
 from coordinator.core.classic.group import ClassicGroup
 from coordinator.core.config import GroupConfig
@@ -135,7 +135,7 @@ class GroupMachine(GroupTable):
     def _handle_row(self, row: Row, command: Any, step: Step) -> None:
         is_request = type(command) in REQUESTS
         if is_request:
-            admission.check(command, self.config)
+            request_checks.check(command, self.config)
         group = self.groups.get(command.group_id)
         if group is not None and (is_request or group.state is not GroupState.DEAD):
             self._apply_rule(row, group, command, step)

@@ -3,7 +3,7 @@
 gRPC hands calls over in order of arrival, so a caller's burst stands before everybody else's calls
 until it is taken up, which costs a third of serving it. So after each slice the event loop iterates
 for a while: it takes up more calls than a slice has, answers heartbeats, and learns of other
-callers. Calls that were taken up wait in the `AdmissionQueue`.
+callers. Calls that were taken up wait in the `CallQueue`.
 
 Without a burst no call waits: a slice that took longer than `SLICE_S` needs no rest.
 """
@@ -15,7 +15,7 @@ import contextvars
 import math
 from collections.abc import Callable
 
-from coordinator.service.admission_queue import AdmissionQueue, Drop, WaitingCall
+from coordinator.service.call_queue import CallQueue, Drop, WaitingCall
 
 SLICE = 4
 """Calls served without a rest, if they come within `SLICE_S`."""
@@ -36,7 +36,7 @@ class CallScheduler:
     """
 
     def __init__(self, most: int, clock: Callable[[], float]) -> None:
-        self.queue = AdmissionQueue(most)
+        self.queue = CallQueue(most)
         self._clock = clock
         self._is_resting = False
         self._rounds = 0

@@ -33,14 +33,13 @@ from coordinator.runtime.slices import Result, Slices, Work, in_slices
 from coordinator.security.guard import Guard
 from coordinator.security.rules import Operation
 from coordinator.service.access import Access
-from coordinator.service.admission_queue import Drop
-from coordinator.service.bounds import GROUP_ID, MEMBERS, Bounds, check_heartbeat
+from coordinator.service.call_queue import Drop
 from coordinator.service.call_scheduler import CallScheduler
 from coordinator.service.calls import HEARTBEAT, SESSION, Call, Kind
 from coordinator.service.latency import Latency
-from coordinator.service.limits import ServiceLimits
 from coordinator.service.nodes import FoundCoordinator, found_coordinator
 from coordinator.service.parts import first_error, merged, merged_list, parts_of
+from coordinator.service.quotas import Quotas
 from coordinator.service.rebalance_feed import Journaled, RebalanceFeed
 from coordinator.service.refusals import (
     RETRY_S,
@@ -52,6 +51,8 @@ from coordinator.service.refusals import (
 )
 from coordinator.service.throttle import Throttle
 from coordinator.service.tracing import NO_TRACES, Tracer
+from coordinator.service.validation.commands import CommandValidator, check_heartbeat
+from coordinator.service.validation.fields import GROUP_ID, MEMBERS
 
 OK = "OK"
 TURN_S = 0.001
@@ -107,7 +108,7 @@ class Pipeline:
         """Batches of heartbeats, answered or not."""
         self.batched = 0
         """Answered heartbeats that came in batches."""
-        self.limits = ServiceLimits(settings.limits, node)
+        self.quotas = Quotas(settings.limits, node)
         self.turns = CallScheduler(settings.limits.max_pending_requests, clock)
         self.feed = RebalanceFeed()
         node.listen(self.feed)
@@ -118,7 +119,7 @@ class Pipeline:
         self._access = None if guard is None else Access(guard)
         self.admits_all = self._access is None and self._throttle is None
         """True if `admit` never refuses or delays a call: there is neither guard nor throttle."""
-        self.bounds = Bounds(settings.limits)
+        self.validator = CommandValidator(settings.limits)
         self._tracer = tracer
         self._on_malformed = on_malformed
         self._on_heartbeat = on_heartbeat
@@ -179,7 +180,7 @@ class Pipeline:
                 await self._take_turn(call)
             requests = await in_slices(self._checked(call, translate(self.node.new_call_id)))
             for request in requests:
-                self.limits.check(request)
+                self.quotas.check(request)
             replies = await self._ask(call, requests)
         self.calls[(call.kind.name, OK)] += 1
         return replies
@@ -238,7 +239,7 @@ class Pipeline:
         """
         group_ids = [group for group in call.groups if group is not None]
         async with self.streaming(call):
-            self.bounds.check_groups("group_ids", group_ids)
+            self.validator.check_groups("group_ids", group_ids)
             async for record in self.feed.watch(set(group_ids)):
                 if self._access is not None:
                     await self._access.authenticate(call)
@@ -292,7 +293,7 @@ class Pipeline:
         self.batches += 1
         slices = Slices() if len(beats) > BEATS_AT_ONCE else None
         with _Counting(self, call):
-            self.bounds.check_count("heartbeats", len(beats), MEMBERS)
+            self.validator.check_count("heartbeats", len(beats), MEMBERS)
             for first in range(0, len(beats), BEATS_AT_ONCE):
                 if slices is not None:
                     await slices.pause()
@@ -345,7 +346,7 @@ class Pipeline:
         assert call.asks(requests), f"a {call.kind.name} names other groups than it asks for"
         if not call.kind.changes_reserved:
             _check_reserved(requests)
-        return (yield from self.bounds.check(requests))
+        return (yield from self.validator.check(requests))
 
     async def _ask(self, call: Call, requests: Sequence[c.Request]) -> list[Reply]:
         first = requests[0] if requests else None
@@ -355,7 +356,7 @@ class Pipeline:
             end = first.skip + first.limit if first.limit and is_shown is None else 0
             requests = [replace(first, limit=end, skip=0)]
         parts = parts_of(requests, self.node.new_call_id)
-        with self.limits.parking(first), self._tracer.call(call) as span:
+        with self.quotas.parking(first), self._tracer.call(call) as span:
             try:
                 replies = await self.node.ask(parts, span.parked)
             except asyncio.CancelledError:
@@ -432,7 +433,7 @@ class _Streaming:
         self._pipeline = pipeline
         self._call = call
         self._counting = _Counting(pipeline, call)
-        self._open = pipeline.limits.streaming(is_of_member=call.kind is SESSION)
+        self._open = pipeline.quotas.streaming(is_of_member=call.kind is SESSION)
 
     async def __aenter__(self) -> None:
         with self._counting:

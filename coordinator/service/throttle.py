@@ -20,7 +20,7 @@ FORGET_AT = 10_000
 
 
 @dataclass(frozen=True, slots=True)
-class Admission:
+class Pacing:
     """Decision about a call: a delay, after which it is served or refused.
 
     retry_after_s: seconds after which a refused call may be retried; 0: it is served.
@@ -35,7 +35,7 @@ class Admission:
         return self.retry_after_s > 0
 
 
-GO = Admission(0.0)
+GO = Pacing(0.0)
 
 
 class Throttle:
@@ -52,15 +52,15 @@ class Throttle:
         self._free_at: dict[str, float] = {}
         """Time at which a caller's virtual queue is empty, in seconds of the clock."""
 
-    def take(self, caller: str) -> Admission:
+    def take(self, caller: str) -> Pacing:
         """Reserve the next place in the caller's virtual queue, or refuse the call."""
         now = self._clock()
         due = self._next_place(caller, now)
         wait_s = due - now
         if wait_s > HOLD_S:
-            return Admission(HOLD_S, retry_after_s=wait_s - HOLD_S)
+            return Pacing(HOLD_S, retry_after_s=wait_s - HOLD_S)
         self._free_at[caller] = due
-        return GO if wait_s <= 0 else Admission(wait_s)
+        return GO if wait_s <= 0 else Pacing(wait_s)
 
     def serve(self, caller: str, most_s: float) -> float:
         """Count a call that is served at once, and return for how long its caller is not heard.

@@ -21,7 +21,7 @@ from __future__ import annotations
 from collections import Counter, deque
 from collections.abc import Callable, Iterable
 
-from coordinator.core import admission
+from coordinator.core import request_checks
 from coordinator.core.classic.group import ClassicGroup
 from coordinator.core.config import GroupConfig
 from coordinator.core.machine import GroupMachine
@@ -419,7 +419,7 @@ class Shard:
             out.fetched.append((event.call_id, event.refusal(refused)))
         if isinstance(event, Request):
             try:
-                admission.check_group_id(event)
+                request_checks.check_group_id(event)
             except Refused as invalid:
                 refused = invalid
             out.replies.append((event.call_id, event.refusal(refused)))

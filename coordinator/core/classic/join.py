@@ -10,7 +10,7 @@ Source: KIP-134, KIP-345, KIP-389, KIP-394; Kafka `GroupCoordinator.doJoinGroup`
 
 from __future__ import annotations
 
-from coordinator.core import admission
+from coordinator.core import request_checks
 from coordinator.core.classic import protocols, rebalance, static_members
 from coordinator.core.classic.group import ClassicGroup
 from coordinator.core.classic.identity import check_not_replaced, identify
@@ -38,7 +38,7 @@ def join_group(group: ClassicGroup, command: JoinGroup, step: Step) -> None:
         _refuse_seat(group, command, step)
         return
     try:
-        admission.check_alive(group)
+        request_checks.check_alive(group)
         protocols.check_acceptable(group, command.protocol_type, (n for n, _ in command.protocols))
         if command.member_id:
             _join_known(group, command, step)

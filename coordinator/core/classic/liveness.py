@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from coordinator.core import admission
+from coordinator.core import request_checks
 from coordinator.core.classic import rebalance
 from coordinator.core.classic.group import ClassicGroup
 from coordinator.core.classic.identity import check_generation, identify
@@ -45,7 +45,7 @@ def heartbeat(group: ClassicGroup, command: Heartbeat, step: Step) -> None:
         Refused: UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, ILLEGAL_GENERATION,
             COORDINATOR_NOT_AVAILABLE.
     """
-    admission.check_alive(group)
+    request_checks.check_alive(group)
     member = identify(group, command.member_id, command.instance_id)
     check_generation(group, command.generation)
     note_seen(group, member, step, beats=True)

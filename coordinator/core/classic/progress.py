@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from coordinator.core import admission, log_ends, offsets
+from coordinator.core import log_ends, offsets, request_checks
 from coordinator.core.classic.group import ClassicGroup
 from coordinator.core.classic.identity import check_generation, check_not_replaced, identify
 from coordinator.core.classic.member import ClassicMember
@@ -51,7 +51,7 @@ def _check_committer(group: ClassicGroup, command: CommitOffsets) -> ClassicMemb
         Refused: checked in Kafka's order: identity, generation, state.
         MustWait: a restarted process may have taken its place.
     """
-    admission.check_alive(group)
+    request_checks.check_alive(group)
     if command.requires_empty and group.state is not GroupState.EMPTY:
         raise Refused(ErrorCode.NON_EMPTY_GROUP)
     if command.generation < 0 and group.state is GroupState.EMPTY:
@@ -74,7 +74,7 @@ def report_log_ends(group: ClassicGroup, command: ReportLogEnds, step: Step) -> 
     Raises:
         Refused: for the reasons of a heartbeat.
     """
-    admission.check_alive(group)
+    request_checks.check_alive(group)
     identify(group, command.member_id, command.instance_id)
     check_generation(group, command.generation)
     log_ends.take_in(group, command, step)

@@ -13,7 +13,7 @@ Source: Kafka `GroupCoordinator.doSyncGroup`.
 
 from __future__ import annotations
 
-from coordinator.core import admission
+from coordinator.core import request_checks
 from coordinator.core.classic import rebalance
 from coordinator.core.classic.group import ClassicGroup
 from coordinator.core.classic.identity import check_generation, identify
@@ -40,7 +40,7 @@ def sync_group(group: ClassicGroup, command: SyncGroup, step: Step) -> None:
     Raises:
         Refused: before anything changed.
     """
-    admission.check_alive(group)
+    request_checks.check_alive(group)
     member = identify(group, command.member_id, command.instance_id)
     check_generation(group, command.generation)
     _check_protocol(group, command)

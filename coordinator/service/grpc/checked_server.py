@@ -9,8 +9,8 @@ It also refuses calls that gRPC itself lets through:
 Requests whose bytes are no message of their kind: by itself grpc.aio answers UNKNOWN and logs a
 traceback for each, as if the server had failed. Here it is INVALID_ARGUMENT.
 
-Requests with more items than `message_limits` allows, before anything else has looked at them; and
-those to services of libraries (health, reflection) of more than 1 KiB, before they are parsed.
+Requests with more items than `validation.messages` allows, before anything else has looked at them;
+and those to services of libraries (health, reflection) of more than 1 KiB, before they are parsed.
 
 Metadata beyond a limit: gRPC tells clients its limit, and those that ignore it get a megabyte
 through. Here it is RESOURCE_EXHAUSTED.
@@ -33,10 +33,10 @@ from coordinator.service import calls
 from coordinator.service.grpc import statuses
 from coordinator.service.grpc.accept_queue import OWN_QUEUE
 from coordinator.service.grpc.calls import Context, GrpcCall, Method, method_of
-from coordinator.service.grpc.message_limits import MessageLimits
 from coordinator.service.grpc.serialized import writer
 from coordinator.service.pipeline import Pipeline
 from coordinator.service.refusals import CallRefused, Malformed
+from coordinator.service.validation.messages import MessageLimits
 
 Handler: TypeAlias = "grpc.RpcMethodHandler[Any, Any]"  # Any: the messages of any RPC.
 Immediate = Mapping[str, Callable[[Any], Any]]  # Any: a request and its response.

@@ -10,13 +10,13 @@ from coordinator.core.values.ids import CallId, ShardId
 from coordinator.core.values.replies import Reply
 from coordinator.core.values.requests import Request
 from coordinator.runtime.slices import PART, Work, in_slices
-from coordinator.service.bounds import TOPIC
 from coordinator.service.calls import Call
 from coordinator.service.grpc import translate
 from coordinator.service.pipeline import Pipeline
 from coordinator.service.refusals import Malformed
 from coordinator.service.topic_changes import delete_topic, set_topic
 from coordinator.service.topics import ShardTopics, Topics, TopicView
+from coordinator.service.validation.fields import TOPIC
 from coordinator.v1 import topics_pb2 as pb
 
 

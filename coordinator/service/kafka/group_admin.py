@@ -14,12 +14,12 @@ from coordinator.kafka.codec import Answer
 from coordinator.runtime.payloads import assignment_of
 from coordinator.runtime.slices import PART, Slices, Work, in_slices
 from coordinator.security.rules import Operation
-from coordinator.service.bounds import GROUP_ID
 from coordinator.service.kafka.asking import ask
 from coordinator.service.kafka.batches import check_groups
 from coordinator.service.kafka.calls import NewKafkaCallId
 from coordinator.service.kafka.requests import KafkaRequest
 from coordinator.service.refusals import Denied
+from coordinator.service.validation.fields import GROUP_ID
 
 UNKNOWN_FROM = 6
 """DescribeGroups: a group that does not exist is an error; before, it is Dead (KIP-1043)."""

@@ -301,7 +301,7 @@ class KafkaListener:
             )
             return Ended.TOO_MANY_OF_ADDRESS, reason
         try:
-            self.context.pipeline.limits.check_memory()
+            self.context.pipeline.quotas.check_memory()
         except Exhausted as error:
             return Ended.NO_MEMORY, str(error)
         if len(self._connections) >= self._most and not self._make_way():

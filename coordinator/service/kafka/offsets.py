@@ -25,12 +25,12 @@ from coordinator.core.values.replies import (
 )
 from coordinator.kafka.codec import Answer, Body
 from coordinator.runtime.slices import PART, Work, in_slices
-from coordinator.service.bounds import TOPIC
 from coordinator.service.kafka import refusals
 from coordinator.service.kafka.asking import ask
 from coordinator.service.kafka.batches import answer_each
 from coordinator.service.kafka.requests import KafkaRequest
 from coordinator.service.refusals import CallRefused
+from coordinator.service.validation.fields import TOPIC
 
 GROUP_ERROR_FROM = 2
 """OffsetFetch: an error of the group has a field of its own; before, each partition has it."""

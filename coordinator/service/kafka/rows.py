@@ -13,10 +13,10 @@ from coordinator.kafka import errors
 from coordinator.kafka.codec import Answer, Body
 from coordinator.kafka.errors import Undecodable
 from coordinator.runtime.slices import PART, Work, in_slices
-from coordinator.service.bounds import PARTITIONS
 from coordinator.service.kafka.metadata import known_topics
 from coordinator.service.kafka.requests import KafkaRequest
 from coordinator.service.topics import LogEnds, TopicView
+from coordinator.service.validation.fields import PARTITIONS
 
 LATEST, EARLIEST = -1, -2
 """Timestamps of ListOffsets that mean an end of the log."""
@@ -163,9 +163,9 @@ def _no_partition(partition: int, code: int) -> Answer:
 
 def _check_partitions(request: KafkaRequest, topics: Sequence[Any]) -> None:
     """Refuse more topics or partitions than a call may name. Raises `Malformed`."""
-    bounds = request.context.pipeline.bounds
-    bounds.check_count("topics", len(topics), PARTITIONS)
-    bounds.check_count("topics.partitions", sum(len(t.partitions) for t in topics), PARTITIONS)
+    validator = request.context.pipeline.validator
+    validator.check_count("topics", len(topics), PARTITIONS)
+    validator.check_count("topics.partitions", sum(len(t.partitions) for t in topics), PARTITIONS)
 
 
 # --- Produce ---

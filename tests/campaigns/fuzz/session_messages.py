@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from google.protobuf.message import DecodeError
 
-from coordinator.service.grpc.message_limits import MessageLimits
+from coordinator.service.validation.messages import MessageLimits
 from coordinator.settings.sections import LimitsConfig
 from coordinator.testing.virtual import VirtualCoordinator
 from coordinator.testing.virtual_session import VirtualSession

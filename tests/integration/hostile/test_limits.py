@@ -63,20 +63,20 @@ async def test_parked_calls_and_streams_have_so_many_places():
         max_parked_calls=2, max_streams=1, group_initial_rebalance_delay_ms=60_000
     ) as server, calling(server.address) as s:  # fmt: skip
         parked = [asyncio.ensure_future(s.JoinGroup(join("g"))) for _ in range(2)]
-        await until(lambda: server.server.pipeline.limits.parked == 2)
+        await until(lambda: server.server.pipeline.quotas.parked == 2)
         assert "max_parked_calls" in (await refused(s.JoinGroup(join("h")))).details()
         for call in parked:
             call.cancel()
-        await until(lambda: server.server.pipeline.limits.parked == 0)
+        await until(lambda: server.server.pipeline.quotas.parked == 0)
         async with grpc.aio.insecure_channel(server.address) as channel:
             watch = admin_pb2_grpc.GroupAdminStub(channel).WatchRebalances
             for _ in range(2):
                 stream = watch(admin_pb2.WatchRebalancesRequest())
-                await until(lambda: server.server.pipeline.limits.streams == 1)
+                await until(lambda: server.server.pipeline.quotas.streams == 1)
                 second = watch(admin_pb2.WatchRebalancesRequest())
                 assert "max_streams" in (await refused(second.read())).details()
                 stream.cancel()
-                await until(lambda: server.server.pipeline.limits.streams == 0)
+                await until(lambda: server.server.pipeline.quotas.streams == 0)
 
 
 async def test_a_member_waits_for_room_and_gets_it():

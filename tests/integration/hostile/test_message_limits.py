@@ -193,4 +193,4 @@ async def test_a_caller_that_goes_away_in_the_middle_leaves_nothing_half_done(mo
             fetch = pb.OffsetFetchRequest(group_id=f"g{beats}", require_stable=True)
             stored = sum(len(topic.partitions) for topic in (await stub.OffsetFetch(fetch)).topics)
             assert stored in (0, 5_000)
-        assert server.server.pipeline.limits.parked == 0
+        assert server.server.pipeline.quotas.parked == 0

@@ -91,7 +91,7 @@ async def test_watches_of_health_are_streams_and_hear_of_each_change():
         await node.server.load()
         first.cancel()  # A watcher that goes does not disturb the others.
         assert (await second.read()).status == of.SERVING
-        await eventually(lambda: node.server.pipeline.limits.streams == 1)
+        await eventually(lambda: node.server.pipeline.quotas.streams == 1)
         unknown = watch("nothing.like.it")
         assert (await unknown.read()).status == of.SERVICE_UNKNOWN
         with pytest.raises(grpc.aio.AioRpcError) as caught:
@@ -102,7 +102,7 @@ async def test_watches_of_health_are_streams_and_hear_of_each_change():
         unknown.cancel()
         second.cancel()
         await stopping
-    assert node.server.pipeline.limits.streams == 0
+    assert node.server.pipeline.quotas.streams == 0
 
 
 @pytest.mark.parametrize("kind", ["path", "abstract"])

@@ -274,7 +274,7 @@ async def test_a_list_shows_only_what_may_be_read(desk):
         async with team.open_aio(server.address) as channel:
             stub = admin_pb2_grpc.GroupAdminStub(channel)
             watching = stub.WatchRebalances(pb2.WatchRebalancesRequest(), metadata=team.metadata())
-            await until(lambda: server.server.pipeline.limits.streams == 1)
+            await until(lambda: server.server.pipeline.quotas.streams == 1)
             for group in ("b-2", "a-3"):
                 member = Member(server.address, group, {"t": 1}, credentials=etl)
                 await joined(await stack.enter_async_context(member))

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from coordinator.service.bounds import Check, Elsewhere, Items
-from coordinator.service.grpc.message_limits import limits_of
+from coordinator.service.validation.fields import Check, Elsewhere, Items
+from coordinator.service.validation.messages import limits_of
 from tests.unit.service.test_message_limits import WAYS, is_limited
 
 PAGE = Path(__file__).parents[3] / "deploy/docs/limits.md"

@@ -108,7 +108,7 @@ async def test_a_hang_up_takes_a_parked_join_back():
         second.send("Heartbeat", 4, group_id="g", generation_id=1, member_id="x")
         second.hang_up()
         await settle()
-        assert it.pipeline.limits.parked == 0
+        assert it.pipeline.quotas.parked == 0
         # The generation has the first member alone: nobody waits for the other.
         again = await first.ask("JoinGroup", 9, **joining(member_id=member.member_id))
         assert [each.member_id for each in again.members] == [member.member_id]

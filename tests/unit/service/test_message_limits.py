@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 
 from coordinator.core.values.ids import CallId
 from coordinator.runtime.slices import at_once
-from coordinator.service.bounds import Elsewhere, Items, TextLimit
-from coordinator.service.grpc.message_limits import MessageLimits, limits_of
 from coordinator.service.grpc.translate import commands_of, sessions
 from coordinator.service.refusals import VIOLATIONS_MAX, Malformed
+from coordinator.service.validation.fields import Elsewhere, Items, TextLimit
+from coordinator.service.validation.messages import MessageLimits, limits_of
 from coordinator.settings.sections import LimitsConfig
 from coordinator.v1 import (
     admin_pb2,

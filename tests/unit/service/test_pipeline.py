@@ -18,7 +18,6 @@ from coordinator.security.authenticator import Authenticator
 from coordinator.security.guard import Guard
 from coordinator.security.tokens import line_for
 from coordinator.service import calls as kinds
-from coordinator.service.bounds import REASON, Bounds
 from coordinator.service.calls import Call, CallingPeer, Credential
 from coordinator.service.pipeline import ALIVE, TIMED_HEARTBEATS, Pipeline
 from coordinator.service.refusals import (
@@ -28,6 +27,7 @@ from coordinator.service.refusals import (
     Malformed,
     UnauthenticatedCall,
 )
+from coordinator.service.validation.commands import REASON, CommandValidator
 from coordinator.settings import Settings
 from coordinator.settings.sections import LimitsConfig
 
@@ -280,7 +280,7 @@ async def test_a_deletion_whose_caller_goes_away_is_told(monkeypatch):
         with pytest.raises(asyncio.CancelledError):
             await asking
         assert d.deleted == [("g", "", "peer", False)]
-        assert d.pipeline.limits.parked == 0
+        assert d.pipeline.quotas.parked == 0
 
 
 async def test_who_does_not_say_who_it_is_is_not_answered():
@@ -378,7 +378,7 @@ async def test_there_is_room_for_so_much():
             await d.ask(d.commit("b"))
         assert refused.value.retry_after_s == 1
         with (
-            d.pipeline.limits.parking(None),
+            d.pipeline.quotas.parking(None),
             pytest.raises(Exhausted, match="max_parked_calls"),
         ):
             await d.ask(d.join("a"))
@@ -465,7 +465,7 @@ async def test_reasons_are_cut_whatever_the_transport():
         c.LeaveGroup(call_id=2, group_id="a", members=(
             c.LeavingMember("m", None, "r" * 300), c.LeavingMember("n", None, "short"))),
     )  # fmt: skip
-    join, leave = at_once(Bounds(LimitsConfig()).check(requests))
+    join, leave = at_once(CommandValidator(LimitsConfig()).check(requests))
     assert join.reason == "r" * REASON
     assert [member.reason for member in leave.members] == ["r" * REASON, "short"]
 
@@ -480,7 +480,7 @@ async def test_ids_of_groups_that_no_command_names_are_held_to_their_length():
         with pytest.raises(Malformed) as refused:
             await anext(d.pipeline.watch(call))
         assert [violation.field for violation in refused.value.violations] == ["group_ids[1]"]
-        assert d.pipeline.limits.streams == 0
+        assert d.pipeline.quotas.streams == 0
 
 
 async def test_a_heartbeat_that_makes_no_sense_is_malformed():
@@ -530,7 +530,7 @@ async def test_a_stream_ends_with_the_token_that_opened_it():
 
         with pytest.raises(UnauthenticatedCall):
             await live()
-        assert d.pipeline.limits.streams == 0
+        assert d.pipeline.quotas.streams == 0
         assert d.pipeline.calls == {
             ("Session", "RESOURCE_EXHAUSTED"): 1,
             ("Session", "PERMISSION_DENIED"): 1,

@@ -191,7 +191,7 @@ async def desk(guard: Guard | None = None, **settings):
         stream.task.cancel()
     await it.node.stop()
     assert it.failures == []
-    assert it.pipeline.limits.streams == 0
+    assert it.pipeline.quotas.streams == 0
 
 
 def guard(text: str = RULES) -> Guard:

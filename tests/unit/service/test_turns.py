@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from coordinator.service.admission_queue import Drop
+from coordinator.service.call_queue import Drop
 from coordinator.service.call_scheduler import REST_ROUNDS, REST_S, SLICE, SLICE_S, CallScheduler
 
 

@@ -1,4 +1,4 @@
-"""Translation of requests to commands; the pipeline validates these (`bounds`)."""
+"""Translation of requests to commands; the pipeline validates these (`validation.commands`)."""
 
 from __future__ import annotations
 
@@ -11,11 +11,12 @@ from coordinator.core.values import requests as c
 from coordinator.core.values.ids import NO_GENERATION, NO_LEADER_EPOCH, CallId
 from coordinator.core.values.rebalance_journal import StoppedPartition
 from coordinator.runtime.slices import PART, Work, at_once
-from coordinator.service.bounds import TOPIC, Bounds, check_heartbeat
-from coordinator.service.grpc.message_limits import MessageLimits
 from coordinator.service.grpc.translate import session_admin
 from coordinator.service.parts import parts_of
 from coordinator.service.refusals import Malformed, Violation
+from coordinator.service.validation.commands import CommandValidator, check_heartbeat
+from coordinator.service.validation.fields import TOPIC
+from coordinator.service.validation.messages import MessageLimits
 from coordinator.settings.sections import LimitsConfig
 from coordinator.v1 import admin_pb2, group_pb2
 
@@ -51,7 +52,7 @@ def commands_of(
             except Malformed as malformed:
                 raise malformed.within(f"heartbeats[{index}].") from None
     else:
-        commands = at_once(Bounds(config).check(commands))
+        commands = at_once(CommandValidator(config).check(commands))
     return parts_of(commands, new_call_id)
 
 

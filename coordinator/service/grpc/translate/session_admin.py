@@ -13,8 +13,8 @@ from coordinator.core.values.ids import CallId
 from coordinator.core.values.requests import DescribeSessionGroup, EvictMember, SetGroupPolicy
 from coordinator.runtime.slices import PART, Work
 from coordinator.service.grpc.translate.projections import message_of, projection
-from coordinator.service.grpc.translate.session_checks import check_policy
 from coordinator.service.grpc.translate.sessions import changes_of, policy_message, settings_message
+from coordinator.service.validation.session_messages import check_policy
 from coordinator.v1 import admin_pb2 as pb
 from coordinator.v1 import session_pb2
 

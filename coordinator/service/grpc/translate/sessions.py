@@ -21,9 +21,9 @@ from coordinator.core.values.session_messages import (
     ToMember,
 )
 from coordinator.runtime.slices import Work, collected
-from coordinator.service.bounds import REASON
-from coordinator.service.grpc.translate import session_checks as checks
 from coordinator.service.refusals import Malformed, Violation
+from coordinator.service.validation import session_messages as checks
+from coordinator.service.validation.commands import REASON
 from coordinator.v1 import errors_pb2
 from coordinator.v1 import session_pb2 as pb
 

@@ -68,7 +68,7 @@ class _Line:
         return min(calls[0].came_s for calls in (self.awaited, self.others) if calls)
 
 
-class AdmissionQueue:
+class CallQueue:
     """Round-robin queue over callers.
 
     Args:

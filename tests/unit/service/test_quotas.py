@@ -9,7 +9,7 @@ import pytest
 from coordinator.core.values.ids import CallId
 from coordinator.core.values.requests import CommitOffsets, Heartbeat, JoinGroup, SyncGroup
 from coordinator.core.values.session_messages import Attach
-from coordinator.service.limits import MIB, ServiceLimits
+from coordinator.service.quotas import MIB, Quotas
 from coordinator.service.refusals import Exhausted
 from coordinator.settings.sections import LimitsConfig
 
@@ -18,7 +18,7 @@ CALL = CallId(1)
 
 @dataclass
 class Node:
-    """A node as `ServiceLimits` sees it."""
+    """A node as `Quotas` sees it."""
 
     groups: dict[str, set[str]] = field(default_factory=dict)
     hosts: dict[str, int] = field(default_factory=dict)
@@ -51,7 +51,7 @@ def attach(group="g", incarnation="new", **fields) -> Attach:
     return Attach(call_id=CALL, group_id=group, incarnation=incarnation, client_host="/h", **fields)
 
 
-def refused(limits: ServiceLimits, request) -> str:
+def refused(limits: Quotas, request) -> str:
     with pytest.raises(Exhausted) as error:
         limits.check(request)
     return str(error.value)
@@ -59,7 +59,7 @@ def refused(limits: ServiceLimits, request) -> str:
 
 def test_a_group_too_many_is_not_made_and_those_there_are_used():
     node = Node(groups={"a": set(), "b": set()})
-    limits = ServiceLimits(LimitsConfig(max_groups=2), node)
+    limits = Quotas(LimitsConfig(max_groups=2), node)
     assert "max_groups" in refused(limits, join(group="c"))
     assert "max_groups" in refused(limits, attach("c"))
     limits.check(attach("a"))
@@ -67,12 +67,12 @@ def test_a_group_too_many_is_not_made_and_those_there_are_used():
     assert "max_groups" in refused(limits, commit)
     limits.check(join(group="a"))
     limits.check(CommitOffsets(call_id=CALL, group_id="a", partitions=()))
-    ServiceLimits(LimitsConfig(), node).check(join(group="c"))
+    Quotas(LimitsConfig(), node).check(join(group="c"))
 
 
 def test_a_host_gets_so_many_seats_and_keeps_them():
     node = Node(groups={"g": {"i1"}}, hosts={"/h": 3})
-    limits = ServiceLimits(LimitsConfig(max_members_per_host=3), node)
+    limits = Quotas(LimitsConfig(max_members_per_host=3), node)
     assert "max_members_per_host" in refused(limits, join())
     assert "max_members_per_host" in refused(limits, join(instance="i2"))
     limits.check(join(member_id="there already"))
@@ -84,7 +84,7 @@ def test_a_host_gets_so_many_seats_and_keeps_them():
 
 def test_when_memory_is_short_nobody_new_is_let_in():
     node = Node(groups={"g": set()}, memory_bytes=101 * MIB)
-    limits = ServiceLimits(LimitsConfig(max_memory_mib=100), node)
+    limits = Quotas(LimitsConfig(max_memory_mib=100), node)
     assert "max_memory_mib" in refused(limits, join())
     limits.check(join(member_id="m"))
     node.groups["g"].add("there already")
@@ -100,7 +100,7 @@ def test_when_memory_is_short_nobody_new_is_let_in():
 
 
 def test_metadata_and_assignments_have_a_length_and_waiting_does_not_help():
-    limits = ServiceLimits(
+    limits = Quotas(
         LimitsConfig(max_member_metadata_bytes=2_000, max_assignment_bytes=1_500), Node()
     )
     limits.check(join(metadata=bytes(1_000)))
@@ -119,7 +119,7 @@ def test_metadata_and_assignments_have_a_length_and_waiting_does_not_help():
 
 
 def test_a_stream_s_place_is_given_back_whatever_happens():
-    limits = ServiceLimits(LimitsConfig(max_streams=1), Node())
+    limits = Quotas(LimitsConfig(max_streams=1), Node())
     with limits.streaming(), pytest.raises(Exhausted, match="max_streams"), limits.streaming():
         pass
     with pytest.raises(ValueError, match="gone"), limits.streaming():
@@ -129,7 +129,7 @@ def test_a_stream_s_place_is_given_back_whatever_happens():
 
 
 def test_a_parked_call_s_place_is_given_back():
-    limits = ServiceLimits(LimitsConfig(max_parked_calls=1), Node())
+    limits = Quotas(LimitsConfig(max_parked_calls=1), Node())
     with (
         limits.parking(join()),
         pytest.raises(Exhausted, match="max_parked_calls"),
@@ -142,14 +142,14 @@ def test_a_parked_call_s_place_is_given_back():
 
 
 def test_a_commit_is_not_refused_because_joins_are_parked():
-    limits = ServiceLimits(LimitsConfig(max_parked_calls=1), Node())
+    limits = Quotas(LimitsConfig(max_parked_calls=1), Node())
     commit = CommitOffsets(call_id=CALL, group_id="g", partitions=())
     with limits.parking(join()), limits.parking(commit), limits.parking(None):
         assert limits.parked == 3
 
 
 def test_what_is_stored_of_a_session_member_is_limited():
-    limits = ServiceLimits(LimitsConfig(max_member_metadata_bytes=1_024), Node())
+    limits = Quotas(LimitsConfig(max_member_metadata_bytes=1_024), Node())
     limits.check(attach(topics=(("t" * 92, 1),) * 10))
     assert "max_member_metadata_bytes" in refused(limits, attach(topics=(("t" * 92, 1),) * 11))
     assert "max_member_metadata_bytes" in refused(limits, attach(revision="r" * 1_025))

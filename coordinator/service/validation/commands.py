@@ -1,11 +1,7 @@
-"""Validation of commands: numbers of items, lengths of texts, ranges of values.
+"""Validation of commands of any transport: numbers of items, lengths of texts, ranges of values.
 
-`Bounds.check` applies them to commands of any transport; a transport also counts the items of a
-message, by the same values. They are the contract's (`core/limits.py`).
-Violations name fields as Kafka and the contract do.
-
-With the defaults, a message at its limits costs the event loop less than 100 ms of CPU, also where
-its work cannot be done in slices; `poe bench messages` measures it.
+Violations name fields as Kafka and the contract do. gRPC also counts the items of a message before
+it makes commands of it (`messages`), by the same limits.
 
 The core checks what Kafka answers with an error code: an empty group id, a session timeout out of
 bounds, no protocols.
@@ -14,107 +10,41 @@ bounds, no protocols.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from operator import attrgetter
-from typing import Any, TypeAlias, get_args
+from typing import Any, get_args
 
 from coordinator.core import limits
-from coordinator.core.limits import Limit
 from coordinator.core.values import requests as c
 from coordinator.core.values.requests import SetGroupPolicy
 from coordinator.runtime.slices import PART, Work
 from coordinator.service.refusals import Malformed, Violation
+from coordinator.service.validation.fields import (
+    CLIENT_ID,
+    DOCUMENT_NAME,
+    DOCUMENTS,
+    FILTER,
+    GROUP_ID,
+    GROUPS,
+    INSTANCE_ID,
+    MEMBER_ID,
+    MEMBERS,
+    PART_OF_ID,
+    PARTITIONS,
+    PROTOCOL,
+    PROTOCOLS,
+    SETTING,
+    SETTINGS,
+    STATE,
+    TOPIC,
+    TYPE,
+    Items,
+)
 from coordinator.settings.sections import LimitsConfig
 
 REASON = limits.REASON.characters
 """Characters of a reason; longer ones are cut, as Kafka's clients do."""
 
-
-@dataclass(frozen=True, slots=True)
-class Items:
-    """Limit of a repeated field: items in a whole message, also if it is inside another one.
-
-    setting: the setting that replaces `most`, where users may need more.
-    """
-
-    most: int
-    why: str
-    setting: str = ""
-
-    def within(self, config: LimitsConfig) -> int:
-        """Items in force."""
-        return int(getattr(config, self.setting)) if self.setting else self.most
-
-    def words(self, config: LimitsConfig) -> str:
-        """Description of the violation."""
-        hint = f" ({self.setting})" if self.setting else ""
-        return f"at most {self.within(config)} may be listed in one call{hint}"
-
-
-@dataclass(frozen=True, slots=True)
-class TextLimit:
-    """Limit of a text, in characters."""
-
-    most: int
-    why: str
-
-    @property
-    def words(self) -> str:
-        """Description of the violation."""
-        return f"must not be longer than {self.most} characters"
-
-    def violation(self, field: str, value: str) -> Violation | None:
-        """The violation of a value that is too long."""
-        return Violation(field, self.words) if len(value) > self.most else None
-
-
-@dataclass(frozen=True, slots=True)
-class Elsewhere:
-    """A limit that is checked elsewhere: the setting or number, and the error beyond it."""
-
-    limit: str
-    answer: str
-
-
-Check: TypeAlias = Items | TextLimit | Elsewhere
-
-
-def check_of(limit: Limit) -> Check:
-    """The check that a limit of the contract asks for."""
-    if limit.beyond:
-        return Elsewhere(limit.setting or str(limit.characters), limit.beyond)
-    return _items(limit) if limit.items else _text(limit)
-
-
-def _text(limit: Limit) -> TextLimit:
-    return TextLimit(limit.characters, limit.why)
-
-
-def _items(limit: Limit) -> Items:
-    return Items(limit.items, limit.why, limit.setting)
-
-
-GROUP_ID = _text(limits.GROUP_ID)
-MEMBER_ID = _text(limits.MEMBER_ID)
-INSTANCE_ID = _text(limits.INSTANCE_ID)
-TOPIC = _text(limits.TOPIC)
-CLIENT_ID = _text(limits.CLIENT_ID)
-PROTOCOL = _text(limits.PROTOCOL)
-STATE = _text(limits.STATE)
-TYPE = _text(limits.TYPE)
-INCARNATION = _text(limits.INCARNATION)
-LABEL = _text(limits.LABEL)
-PART_OF_ID = _text(limits.PART_OF_ID)
-SETTING = _text(limits.SETTING)
-PROTOCOLS = _items(limits.PROTOCOLS)
-MEMBERS = _items(limits.MEMBERS)
-PARTITIONS = _items(limits.PARTITIONS)
-HELD = _items(limits.HELD)
-GROUPS = _items(limits.GROUPS)
-FILTER = _items(limits.FILTER)
-SETTINGS = _items(limits.SETTINGS)
-DOCUMENT_NAME = _text(limits.DOCUMENT_NAME)
-DOCUMENTS = _items(limits.DOCUMENTS)
 
 _TEXTS = (
     ("group_id", "group_id", GROUP_ID),
@@ -168,8 +98,8 @@ _ALL_TEXTS = {
 }
 
 
-class Bounds:
-    """Limits with the values of the settings."""
+class CommandValidator:
+    """Limits of commands, with the values of the settings."""
 
     def __init__(self, config: LimitsConfig) -> None:
         self._config = config

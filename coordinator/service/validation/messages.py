@@ -14,8 +14,8 @@ from typing import Any
 from google.protobuf.descriptor import FieldDescriptor
 
 from coordinator.core import limits
-from coordinator.service.bounds import Check, Items, check_of
 from coordinator.service.refusals import Violation
+from coordinator.service.validation.fields import Check, Items, check_of
 from coordinator.settings.sections import LimitsConfig
 from coordinator.v1 import limits_pb2
 

@@ -1,8 +1,7 @@
 """Validation of messages of session members, before they become commands.
 
 Each finds the fields that no state of a group could make valid, a part of a message at a time.
-Counts of items are checked by `message_limits`; what depends on the group is the core's
-to say.
+Counts of items are checked by `messages`; what depends on the group is the core's to say.
 """
 
 from __future__ import annotations
@@ -11,12 +10,13 @@ import math
 from collections.abc import Iterable
 
 from coordinator.runtime.slices import PART, Work, at_once
-from coordinator.service import bounds
-from coordinator.service.bounds import Parts, TextLimit
 from coordinator.service.refusals import Malformed, Violation
+from coordinator.service.validation import fields
+from coordinator.service.validation.commands import Parts
+from coordinator.service.validation.fields import TextLimit
 from coordinator.v1 import session_pb2 as pb
 
-MAX_HELD = bounds.HELD.most
+MAX_HELD = fields.HELD.most
 """Partitions that a message may name in ranges: as many as a group may have."""
 
 
@@ -82,19 +82,19 @@ def _refuse(parts: Parts) -> Work[None]:
 
 def _of_attach(attach: pb.Attach) -> Parts:
     for field, value, text in (
-        ("group_id", attach.group_id, bounds.GROUP_ID),
-        ("member_name", attach.member_name, bounds.INSTANCE_ID),
-        ("session_id", attach.session_id, bounds.MEMBER_ID),
-        ("client_id", attach.client_id, bounds.CLIENT_ID),
-        ("rack", attach.rack, bounds.LABEL),
-        ("revision", attach.revision, bounds.LABEL),
-        ("deployment", attach.deployment, bounds.LABEL),
+        ("group_id", attach.group_id, fields.GROUP_ID),
+        ("member_name", attach.member_name, fields.INSTANCE_ID),
+        ("session_id", attach.session_id, fields.MEMBER_ID),
+        ("client_id", attach.client_id, fields.CLIENT_ID),
+        ("rack", attach.rack, fields.LABEL),
+        ("revision", attach.revision, fields.LABEL),
+        ("deployment", attach.deployment, fields.LABEL),
     ):
         yield from _text(f"attach.{field}", value, text)
-    if len(attach.incarnation.id) > bounds.INCARNATION.most:
-        yield Violation("attach.incarnation.id", bounds.INCARNATION.words)
+    if len(attach.incarnation.id) > fields.INCARNATION.most:
+        yield Violation("attach.incarnation.id", fields.INCARNATION.words)
     for number, topic in enumerate(attach.topics):
-        yield from _text(f"attach.topics[{number}].name", topic.name, bounds.TOPIC)
+        yield from _text(f"attach.topics[{number}].name", topic.name, fields.TOPIC)
         if not topic.name:
             yield Violation(f"attach.topics[{number}].name", "must not be empty")
     for field, is_set, least in (
@@ -151,7 +151,7 @@ def _held(field: str, topics: Iterable[pb.HeldTopic]) -> Parts:
     """Check the ranges of a held set: a short one can name 2**31 partitions."""
     total = 0
     for t, topic in enumerate(topics):
-        yield from _text(f"{field}[{t}].name", topic.name, bounds.TOPIC)
+        yield from _text(f"{field}[{t}].name", topic.name, fields.TOPIC)
         for r, span in enumerate(topic.partitions):
             if span.first < 0 or span.last < span.first or span.first_token < 0:
                 yield Violation(f"{field}[{t}].partitions[{r}]", "is no range of partitions")
@@ -163,7 +163,7 @@ def _held(field: str, topics: Iterable[pb.HeldTopic]) -> Parts:
 
 
 def _partition_path(field: str, topic: str, partition: int) -> Parts:
-    yield from _text(f"{field}.topic", topic, bounds.TOPIC)
+    yield from _text(f"{field}.topic", topic, fields.TOPIC)
     if partition < 0:
         yield Violation(f"{field}.partition", "must not be negative")
 

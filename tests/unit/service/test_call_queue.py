@@ -7,7 +7,7 @@ from collections import Counter
 
 import pytest
 
-from coordinator.service.admission_queue import AdmissionQueue, Drop, WaitingCall
+from coordinator.service.call_queue import CallQueue, Drop, WaitingCall
 
 FOR_EVER = float("inf")
 
@@ -16,7 +16,7 @@ class Desk:
     """A queue on virtual time; `served` and `dropped` are calls by caller, in order."""
 
     def __init__(self, most: int = 1_000) -> None:
-        self.queue = AdmissionQueue(most)
+        self.queue = CallQueue(most)
         self.now_s = 0.0
         self.served: list[str] = []
         self.dropped: list[tuple[str, Drop]] = []

@@ -30,7 +30,7 @@ class NodeUsage(Protocol):
 
 
 @dataclass(slots=True)
-class ServiceLimits:
+class Quotas:
     """Limits in force. `parked`, `streams`: the number of parked calls and open streams."""
 
     config: LimitsConfig
@@ -152,7 +152,7 @@ class _Parking:
 
     __slots__ = ("_limits",)
 
-    def __init__(self, limits: ServiceLimits) -> None:
+    def __init__(self, limits: Quotas) -> None:
         self._limits = limits
 
     def __enter__(self) -> None:
@@ -167,7 +167,7 @@ class _Streaming:
 
     __slots__ = ("_is_of_member", "_limits")
 
-    def __init__(self, limits: ServiceLimits, *, is_of_member: bool) -> None:
+    def __init__(self, limits: Quotas, *, is_of_member: bool) -> None:
         self._limits = limits
         self._is_of_member = is_of_member
 

@@ -1,0 +1,1 @@
+"""Validation of what callers send, before any group is looked at."""
