@@ -27,7 +27,7 @@ from coordinator.client.errors import FatalError
 from coordinator.client.group_address import GroupAddress
 from coordinator.client.member.blocking import BlockingMember
 from coordinator.client.settings.setting import GroupProtocol
-from coordinator.client.worker.factory import DEFAULT_ASSIGNOR, FALLBACK_ASSIGNOR
+from coordinator.client.worker.setup import DEFAULT_ASSIGNOR, FALLBACK_ASSIGNOR
 from coordinator.dial import Credentials
 from coordinator.operator.admin import GroupAdmin
 from coordinator.sources.base import Source, partitions_of

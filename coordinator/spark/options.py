@@ -16,8 +16,8 @@ from coordinator.client.group_address import GroupAddress
 from coordinator.client.offsets import OffsetAndMetadata
 from coordinator.client.settings.setting import GroupProtocol
 from coordinator.client.settings.typed import MemberSettings
-from coordinator.client.worker.factory import DEFAULT_ASSIGNOR, FALLBACK_ASSIGNOR
-from coordinator.client.worker.topics import TOPICS_REFRESH_MS
+from coordinator.client.worker.setup import DEFAULT_ASSIGNOR, FALLBACK_ASSIGNOR
+from coordinator.client.worker.user_functions import TOPICS_REFRESH_MS
 from coordinator.commit_metadata import of_reader, parsed
 from coordinator.dial import Credentials
 from coordinator.operator.admin import GroupAdmin

@@ -20,7 +20,7 @@ from coordinator.client.member.blocking import BlockingMember
 from coordinator.client.member.events import Warming, handed_out_or_lost
 from coordinator.client.member.ledger import Holding
 from coordinator.client.offsets import OffsetAndMetadata
-from coordinator.client.worker.topics import TopicCounts
+from coordinator.client.worker.user_functions import TopicCounts
 from coordinator.commit_metadata import fingerprint, new_id, parsed
 from coordinator.sources.base import LogChanged, Snapshot, snapshots_of
 from coordinator.sources.files import PARTS, FileLog, FileRange, FileSnapshot

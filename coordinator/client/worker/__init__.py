@@ -14,16 +14,15 @@
 |---|---|
 | `worker.py` | the face: registration, run, serve, stop |
 | `partition.py`, `sql_offsets.py` | what handlers are given; offsets in a table of the user's |
-| `core.py` | all decisions, without I/O, on `scope.py`; they result in `actions.py` |
-| `worker_run.py` | carries them out on the protocol's loop, from a start to its end |
-| `runs.py` | calls of handlers and hooks: as tasks, or in threads |
-| `plan.py`, `user_calls.py` | what a run is made from; functions of users beside handlers |
+| `core.py` | all decisions, without I/O, on `held_partition.py`; they result in `actions.py` |
+| `driver.py` | carries them out on the protocol's loop, from a start to its end |
+| `executor.py` | calls handlers and hooks: as tasks, or in threads; watches their loop |
+| `setup.py` | what a driver is made from: settings, functions, the maker of its members |
 | `environment.py` | the seam for tests: loop, clock, connections, threads |
-| `handlers.py`, `policy.py`, `factory.py` | what was registered; error policies; its members |
-| `positions.py`, `topics.py` | where partitions begin, which there are |
-| `source.py`, `adapting.py` | what is needed of a source; what adapters of handlers need |
-| `running.py`, `watch.py` | the loop of `run`, the interpreter's end; a loop that is blocked |
-| `state.py`, `metrics.py` | what a worker shows |
+| `handlers.py` | what was registered, and what is done when one fails |
+| `user_functions.py` | which partitions there are, and where they begin |
+| `adapters.py` | what is needed of a source of rows; what adapters of handlers need |
+| `state.py` | what a worker shows: its state and its metrics |
 
 Hooks are `async def` functions of a `Partition` or `def` functions of a `BlockingPartition`, and
 run beside the protocol as handlers do:
@@ -41,7 +40,7 @@ its deadline or was released after a failure; the handler has been told to end b
 """
 
 from coordinator.client.worker.environment import Environment
-from coordinator.client.worker.errors import (
+from coordinator.client.worker.handlers import (
     HandlerCancelled,
     HandlerStalled,
     HandlerStillRuns,

@@ -1,57 +1,57 @@
-"""Actions that a worker's core asks its executor for."""
+"""Actions that a worker's core asks its driver for."""
 
 from __future__ import annotations
 
 import logging
 from dataclasses import dataclass
 
-from coordinator.client.worker.scope import Run, Scope
+from coordinator.client.worker.held_partition import HandlerCall, HeldPartition
 
 
 @dataclass(frozen=True, slots=True)
 class Locate:
-    """Read the committed offsets of these scopes, and give each to `located` or `failed`."""
+    """Read the committed offsets of these, and give each to `located` or `not_located`."""
 
-    scopes: tuple[Scope, ...]
+    held_partitions: tuple[HeldPartition, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class StartHandler:
-    """Call the function of a run, and give its end to `ended`."""
+    """Make a call, and give its end to `ended`."""
 
-    run: Run
+    call: HandlerCall
 
 
 @dataclass(frozen=True, slots=True)
 class NotifyRevoking:
-    """Set the `revoking` event of a scope."""
+    """Set the `revoking` event of a held partition."""
 
-    scope: Scope
+    held: HeldPartition
 
 
 @dataclass(frozen=True, slots=True)
 class CancelRun:
-    """Cancel a run: a coroutine at once, a thread with its next call of the library."""
+    """Cancel a call: a coroutine at once, a thread with its next call of the library."""
 
-    run: Run
+    call: HandlerCall
 
 
 @dataclass(frozen=True, slots=True)
 class GiveBack:
-    """Give the partition of a scope back to the group.
+    """Give a partition back to the group.
 
     `refused`: why this member will not have it now; empty: it would.
     """
 
-    scope: Scope
+    held: HeldPartition
     refused: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Ready:
-    """The partition of a scope is prepared, or cannot be: `refused` says why."""
+    """A partition is prepared, or cannot be: `refused` says why."""
 
-    scope: Scope
+    held: HeldPartition
     refused: str = ""
 
 
@@ -76,12 +76,12 @@ class LeaveMember:
 
 @dataclass(frozen=True, slots=True)
 class Say:
-    """Log a line. `error`: with its traceback. `run`: with the stack of what it does now."""
+    """Log a line. `error`: with its traceback. `call`: with the stack of what it does now."""
 
     level: int
     text: str
     error: BaseException | None = None
-    run: Run | None = None
+    call: HandlerCall | None = None
 
 
 WorkerAction = (

@@ -24,15 +24,20 @@ returns.
 from __future__ import annotations
 
 import asyncio
+import atexit
+import contextlib
+import os
 import random as random_module
 import threading
+import time
+import weakref
 from collections.abc import Callable, Coroutine
 from concurrent.futures import Future
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from coordinator.client.transport.connection import CoordinatorConnection
 from coordinator.client.transport.driver import Link
-from coordinator.client.transport.loop_thread import LoopThread
+from coordinator.client.transport.loop_thread import LoopThread, cancel_tasks
 from coordinator.client.transport.process_environment import ENVIRONMENT, ProtocolLoop, epoch_ms
 from coordinator.dial import Credentials
 
@@ -40,7 +45,7 @@ T = TypeVar("T")
 
 
 class Environment:
-    """The real environment. One instance serves one run of one worker."""
+    """The real environment. One instance serves one worker, once."""
 
     is_virtual = False
     """True if handlers and protocol share one loop; no loop is then watched for being blocked."""
@@ -103,7 +108,7 @@ class Environment:
         return False
 
     def failed(self, name: str, error: BaseException) -> None:
-        """Called when a run of a handler or hook failed, before the error policy decides."""
+        """Called when a call of a handler or hook failed, before the error policy decides."""
 
     def result_of(self, future: Future[T]) -> T:
         """Block the calling thread until the future is done, and return its result."""
@@ -114,3 +119,76 @@ def environment_here() -> Environment:
     """The environment of this context: a test's, or a new one that is real."""
     environment: object = ENVIRONMENT.get()
     return environment if isinstance(environment, Environment) else Environment()
+
+
+EXIT_S = 2.0
+"""Time that the interpreter's exit waits for workers that were not stopped."""
+
+
+def refuse_running_loop(message: str) -> None:
+    """Raise RuntimeError with a message if an event loop runs in this thread."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return
+    raise RuntimeError(message)
+
+
+def run_on_new_loop(work: Coroutine[Any, Any, None]) -> None:
+    """Run a coroutine on a loop of its own, as `asyncio.run`, but never wait for tasks that swallow
+    their cancellation. Raises what the coroutine raises, and EndNow."""
+    loop = asyncio.new_event_loop()
+    try:
+        asyncio.set_event_loop(loop)
+        loop.run_until_complete(work)
+    finally:
+        try:
+            cancel_tasks(loop)
+            loop.run_until_complete(loop.shutdown_asyncgens())
+        finally:
+            asyncio.set_event_loop(None)
+            loop.close()
+
+
+# --- The interpreter's exit ---
+
+
+class Stoppable(Protocol):
+    """A worker that runs, to those who may only end it."""
+
+    finished: Future[None]
+
+    def stop(self, reason: str, grace_ms: int) -> None:
+        """Have the handlers finish, then leave. From any thread."""
+
+
+class _AtExit:
+    """Workers of this process that are told to leave when the interpreter exits."""
+
+    def __init__(self) -> None:
+        self._runs: weakref.WeakSet[Stoppable] = weakref.WeakSet()
+        self._pid = 0
+
+    def add(self, run: Stoppable) -> None:
+        if self._pid != os.getpid():
+            # The first one, or the first in a forked child: the others are its parent's.
+            if not self._pid:
+                atexit.register(self._leave_all)
+            self._pid = os.getpid()
+            self._runs.clear()
+        self._runs.add(run)
+
+    def _leave_all(self) -> None:
+        if self._pid != os.getpid():
+            return
+        runs = [run for run in self._runs if not run.finished.done()]
+        for run in runs:
+            run.stop("the interpreter exits", 0)
+        ends_s = time.monotonic() + EXIT_S
+        for run in runs:
+            with contextlib.suppress(TimeoutError):
+                run.finished.result(max(0.0, ends_s - time.monotonic()))
+
+
+AT_EXIT = _AtExit()
+"""Workers that run in this process."""

@@ -1,7 +1,7 @@
 """`Partition` and `BlockingPartition`: what a handler is given.
 
-One object per run of a handler. Its methods reach the worker through `Calls`, which is implemented
-by the executor (`worker_run.py`).
+One object per call of a handler. Its methods reach the worker through `WorkerRequests`, which the
+driver implements (`driver.py`).
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from coordinator.client.offsets import OffsetAndMetadata
 from coordinator.client.transport.loop_thread import check_process, is_forked_from
 from coordinator.client.validation import number_of, offset_of
 from coordinator.client.worker.environment import Environment
-from coordinator.client.worker.errors import PartitionRevoked
-from coordinator.client.worker.scope import Run, Scope, Stage
+from coordinator.client.worker.handlers import PartitionRevoked
+from coordinator.client.worker.held_partition import HandlerCall, HeldPartition, Stage
 from coordinator.client.worker.sql_offsets import at_once, offset_in
 
 
-class Calls(Protocol):
+class WorkerRequests(Protocol):
     """Requests of partitions to their worker."""
 
     environment: Environment
@@ -41,35 +41,35 @@ class Calls(Protocol):
     ) -> None:
         """Commit, from another thread."""
 
-    def lasts_until_ms(self, scope: Scope) -> int:
+    def lasts_until_ms(self, held: HeldPartition) -> int:
         """Time at which a holding ends unless the coordinator answers; from any thread."""
 
-    def tell(self, run: Run, subject: str, offset: int = -1) -> None:
+    def tell(self, call: HandlerCall, subject: str, offset: int = -1) -> None:
         """Pass `alive`, `log_end`, `done` or a `forgotten` await on, from any thread."""
 
-    async def until_may_begin(self, run: Run) -> None:
+    async def until_may_begin(self, call: HandlerCall) -> None:
         """Wait until new work may be begun, from the loop of the handlers."""
 
-    def until_may_begin_blocking(self, run: Run) -> None:
+    def until_may_begin_blocking(self, call: HandlerCall) -> None:
         """Do the same, from another thread."""
 
-    def wait_revoking(self, scope: Scope, timeout_s: float | None) -> bool:
+    def wait_revoking(self, held: HeldPartition, timeout_s: float | None) -> bool:
         """Block until the partition is being revoked, or for so long."""
 
 
 class OneCommit:
     """One partition of a commit. Raises TypeError if the caller wrote no offset or no text."""
 
-    __slots__ = ("expected", "metadata", "offset", "run")
+    __slots__ = ("call", "expected", "metadata", "offset")
 
-    def __init__(self, run: Run, offset: int, metadata: str, expected: int | None) -> None:
-        key, example = run.scope.key, f"p.commit({max(0, run.scope.committed) + 1})"
+    def __init__(self, call: HandlerCall, offset: int, metadata: str, expected: int | None) -> None:
+        key, example = call.held.key, f"p.commit({max(0, call.held.committed) + 1})"
         self.offset = number_of(f"the offset of {key}", offset, example)
         offset_of(key, OffsetAndMetadata(self.offset, metadata))
         if expected is not None:
-            example = f"p.commit(..., expected={run.scope.committed})"
+            example = f"p.commit(..., expected={call.held.committed})"
             expected = number_of(f"the expected offset of {key}", expected, example)
-        self.run, self.metadata, self.expected = run, metadata, expected
+        self.call, self.metadata, self.expected = call, metadata, expected
 
 
 async def _nothing() -> None:
@@ -79,17 +79,17 @@ async def _nothing() -> None:
 class Revocation:
     """State of a revocation. May be read from any thread."""
 
-    __slots__ = ("_calls", "_scope", "_set", "deadline_ms")
+    __slots__ = ("_held", "_set", "_worker", "deadline_ms")
 
-    def __init__(self, scope: Scope, calls: Calls) -> None:
-        self._scope, self._calls = scope, calls
-        self._set = scope.is_revoking
-        self.deadline_ms = scope.ends_ms if scope.is_revoking else None
+    def __init__(self, held: HeldPartition, worker: WorkerRequests) -> None:
+        self._held, self._worker = held, worker
+        self._set = held.is_revoking
+        self.deadline_ms = held.ends_ms if held.is_revoking else None
         """Epoch milliseconds at which the partition is lost; None: it is not being revoked."""
 
     def is_set(self) -> bool:
         """True once the partition is to be given back, and when its holding has ended."""
-        return self._set or self._scope.ends_ms == 0
+        return self._set or self._held.ends_ms == 0
 
     @property
     def deadline(self) -> float | None:
@@ -97,7 +97,7 @@ class Revocation:
         `time.monotonic`; None: it is not being revoked."""
         if self.deadline_ms is None:
             return None
-        return self._clock_s() + (self.deadline_ms - self._calls.environment.now_ms()) / 1000
+        return self._clock_s() + (self.deadline_ms - self._worker.environment.now_ms()) / 1000
 
     def _clock_s(self) -> float:
         raise NotImplementedError
@@ -116,10 +116,10 @@ class AsyncRevoking(Revocation):
 
     __slots__ = ("_event",)
 
-    def __init__(self, scope: Scope, calls: Calls) -> None:
-        super().__init__(scope, calls)
+    def __init__(self, held: HeldPartition, worker: WorkerRequests) -> None:
+        super().__init__(held, worker)
         self._event = asyncio.Event()
-        if scope.is_revoking:
+        if held.is_revoking:
             self._event.set()
 
     async def wait(self) -> bool:
@@ -145,7 +145,7 @@ class BlockingRevoking(Revocation):
         Returns:
             False if the time passed.
         """
-        return self.is_set() or self._calls.wait_revoking(self._scope, timeout)
+        return self.is_set() or self._worker.wait_revoking(self._held, timeout)
 
     def _clock_s(self) -> float:
         return time.monotonic()
@@ -162,46 +162,46 @@ def _end_of(offset: object) -> int:
 class PartitionView:
     """Attributes of both kinds of partition. Every attribute may be read from any thread."""
 
-    __slots__ = ("__weakref__", "_calls", "_run", "_scope")
+    __slots__ = ("__weakref__", "_call", "_held", "_worker")
 
-    def __init__(self, run: Run, calls: Calls) -> None:
-        self._run, self._scope, self._calls = run, run.scope, calls
+    def __init__(self, call: HandlerCall, worker: WorkerRequests) -> None:
+        self._call, self._held, self._worker = call, call.held, worker
 
     @property
     def key(self) -> TopicPartition:
         """Topic and number."""
-        return self._scope.key
+        return self._held.key
 
     @property
     def topic(self) -> str:
         """Name of the topic."""
-        return self._scope.key.topic
+        return self._held.key.topic
 
     @property
     def number(self) -> int:
         """Number of the partition in its topic, from 0 on."""
-        return self._scope.key.partition
+        return self._held.key.partition
 
     @property
     def position(self) -> int:
         """The next offset to read: the committed one, else where the `start` policy says."""
-        return self._scope.committed
+        return self._held.committed
 
     @property
     def stored(self) -> int:
         """The committed offset, to be `expected` by a commit; -1: none."""
-        return self._scope.stored
+        return self._held.stored
 
     @property
     def metadata(self) -> str:
         """Metadata stored with the committed offset; empty: none."""
-        return self._scope.metadata
+        return self._held.metadata
 
     @property
     def token(self) -> int:
         """Number of the holding, higher than those of former ones: of this process, or in a
         session group of all processes, so that a sink can check it. 0 while it is prepared."""
-        return self._scope.token
+        return self._held.token
 
     @property
     def valid(self) -> bool:
@@ -210,35 +210,35 @@ class PartitionView:
         A process that stood still sees False as soon as its session may have ended, or 9/10 of its
         lease, before it has heard so. False in a forked child.
         """
-        calls, scope = self._calls, self._scope
-        now_ms = calls.environment.now_ms()
+        worker, held = self._worker, self._held
+        now_ms = worker.environment.now_ms()
         return (
-            now_ms < min(scope.ends_ms, calls.lasts_until_ms(scope))
-            and not self._run.is_cancelled
-            and not is_forked_from(calls.pid)
+            now_ms < min(held.ends_ms, worker.lasts_until_ms(held))
+            and not self._call.is_cancelled
+            and not is_forked_from(worker.pid)
         )
 
     def _offset_in(self, cursor: Any, offset: int, *, moves: bool) -> Coroutine[Any, Any, int]:
         self._check()
-        key = self._calls.group_id, self.topic, self.number
-        return offset_in(cursor, key, self._scope.holding.token, offset, moves=moves)
+        key = self._worker.group_id, self.topic, self.number
+        return offset_in(cursor, key, self._held.holding.token, offset, moves=moves)
 
     def _tell(self, subject: str, offset: int = -1) -> None:
-        if self._scope.stage is not Stage.WARMING:
+        if self._held.stage is not Stage.WARMING:
             self._check()
-        self._calls.tell(self._run, subject, offset)
+        self._worker.tell(self._call, subject, offset)
 
     def _check(self) -> None:
         """Raise if the holding has ended, or the handler was told to end."""
-        scope = self._scope
-        check_process(self._calls.pid)
-        if scope.ends_ms == 0:
-            raise StaleMember(f"nothing was sent, for {scope.key} is not held any more: "
-                              f"{scope.ended_because}")  # fmt: skip
-        if self._run.is_cancelled:
+        held = self._held
+        check_process(self._worker.pid)
+        if held.ends_ms == 0:
+            raise StaleMember(f"nothing was sent, for {held.key} is not held any more: "
+                              f"{held.ended_because}")  # fmt: skip
+        if self._call.is_cancelled:
             raise StaleMember(
-                f"nothing was sent, for the handler of {scope.key} was told to end: "
-                f"{self._run.verdict}"
+                f"nothing was sent, for the handler of {held.key} was told to end: "
+                f"{self._call.verdict}"
             )
 
     def __repr__(self) -> str:
@@ -258,9 +258,9 @@ class Partition(PartitionView):
 
     __slots__ = ("_revoking",)
 
-    def __init__(self, run: Run, calls: Calls) -> None:
-        super().__init__(run, calls)
-        self._revoking = AsyncRevoking(run.scope, calls)
+    def __init__(self, call: HandlerCall, worker: WorkerRequests) -> None:
+        super().__init__(call, worker)
+        self._revoking = AsyncRevoking(call.held, worker)
 
     @property
     def revoking(self) -> AsyncRevoking:
@@ -286,10 +286,10 @@ class Partition(PartitionView):
 
         async def work() -> None:
             self._check()
-            commit = OneCommit(self._run, offset, metadata, expected)
-            await self._calls.commit([commit], atomic=False, manifest=b"")
+            commit = OneCommit(self._call, offset, metadata, expected)
+            await self._worker.commit([commit], atomic=False, manifest=b"")
 
-        return to_be_awaited("Partition.commit", self._calls, self._run, work)
+        return to_be_awaited("Partition.commit", self._worker, self._call, work)
 
     async def position_in(self, cursor: Any) -> int:
         """Where to begin, as the table `partition_offset` (see `OFFSETS_TABLE`) of the cursor's
@@ -308,7 +308,7 @@ class Partition(PartitionView):
         `commit` after the transaction shows progress, and ends a handler that is to end. Raises as
         `position_in`.
         """
-        to = OneCommit(self._run, offset, "", None).offset
+        to = OneCommit(self._call, offset, "", None).offset
         await self._offset_in(cursor, to, moves=True)
 
     def alive(self) -> Coroutine[Any, Any, None]:
@@ -333,7 +333,10 @@ class Partition(PartitionView):
 
 
 def to_be_awaited(
-    name: str, calls: Calls, run: Run, work: Callable[[], Coroutine[Any, Any, None]]
+    name: str,
+    worker: WorkerRequests,
+    call: HandlerCall,
+    work: Callable[[], Coroutine[Any, Any, None]],
 ) -> Coroutine[Any, Any, None]:
     """Work that begins when it is awaited; the worker is told if it never is.
 
@@ -348,7 +351,7 @@ def to_be_awaited(
     awaited = begin()
     assert isinstance(awaited, CoroutineType)
     awaited.__qualname__ = name
-    forgotten = weakref.finalize(awaited, calls.tell, run, "forgotten")
+    forgotten = weakref.finalize(awaited, worker.tell, call, "forgotten")
     forgotten.atexit = False
     return awaited
 
@@ -362,9 +365,9 @@ class BlockingPartition(PartitionView):
 
     __slots__ = ("_revoking",)
 
-    def __init__(self, run: Run, calls: Calls) -> None:
-        super().__init__(run, calls)
-        self._revoking = BlockingRevoking(run.scope, calls)
+    def __init__(self, call: HandlerCall, worker: WorkerRequests) -> None:
+        super().__init__(call, worker)
+        self._revoking = BlockingRevoking(call.held, worker)
 
     @property
     def revoking(self) -> BlockingRevoking:
@@ -387,8 +390,8 @@ class BlockingPartition(PartitionView):
                 coordinator answered for 30 s, with retries.
         """
         self._check()
-        commit = OneCommit(self._run, offset, metadata, expected)
-        self._calls.commit_blocking([commit], atomic=False, manifest=b"")
+        commit = OneCommit(self._call, offset, metadata, expected)
+        self._worker.commit_blocking([commit], atomic=False, manifest=b"")
 
     def position_in(self, cursor: Any) -> int:
         """Where to begin, as `Partition.position_in`, with a cursor that blocks. Raises
@@ -398,7 +401,7 @@ class BlockingPartition(PartitionView):
 
     def commit_in(self, cursor: Any, offset: int) -> None:
         """Write the next offset, as `Partition.commit_in`. Raises as `position_in`."""
-        to = OneCommit(self._run, offset, "", None).offset
+        to = OneCommit(self._call, offset, "", None).offset
         with _revoked_if_stale():
             at_once(self._offset_in(cursor, to, moves=True))
 

@@ -1,14 +1,22 @@
-"""`worker.state`: what a worker does now, as values. May be read from any thread."""
+"""What a worker shows: its state as values, and its metrics if prometheus-client is installed.
+
+Metrics never stop a worker: what the library or the disk refuses is a warning, and the worker goes
+on without them. Workers of other threads, and this module when it is imported anew, use the metrics
+that are registered already. `deploy/metrics.md` lists them, and the values of their labels.
+"""
 
 from __future__ import annotations
 
+import logging
+import threading
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from coordinator.assignors import TopicPartition
 from coordinator.client.worker.core import WorkerCore
-from coordinator.client.worker.scope import Run, Scope
+from coordinator.client.worker.held_partition import HandlerCall, HeldPartition, Stage
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,19 +45,19 @@ class PartitionState:
     last_error: str
 
     @classmethod
-    def of(cls, scope: Scope, *, in_session_group: bool) -> PartitionState:
-        """State of a scope."""
+    def of(cls, held: HeldPartition, *, in_session_group: bool) -> PartitionState:
+        """State of a held partition."""
         return cls(
-            str(scope.stage), scope.stage_since_ms, scope.due_ms, scope.token, scope.committed,
-            scope.log_end, scope.is_revoking,
-            scope.handler.policy.decide(scope.attempts + 1, in_session_group=in_session_group),
-            scope.attempts, scope.failures, scope.last_error,
+            str(held.stage), held.stage_since_ms, held.due_ms, held.token, held.committed,
+            held.log_end, held.is_revoking,
+            held.handler.policy.decide(held.attempts + 1, in_session_group=in_session_group),
+            held.attempts, held.failures, held.last_error,
         )  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
 class LeftOver:
-    """A run that was told to end, and has not: no other handler of its partition starts before.
+    """A call that was told to end, and has not: no other handler of its partition starts before.
 
     `name`: of its thread or task.
     """
@@ -61,9 +69,9 @@ class LeftOver:
     since_ms: int
 
     @classmethod
-    def of(cls, run: Run) -> LeftOver:
-        """State of a run."""
-        return cls(run.scope.key, str(run.kind), run.name, not run.is_async, run.since_ms)
+    def of(cls, call: HandlerCall) -> LeftOver:
+        """State of a call."""
+        return cls(call.held.key, str(call.kind), call.name, not call.is_async, call.since_ms)
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,19 +108,105 @@ def state_of(
     if core.stopping_because is not None and phase != "stopped":
         phase = "draining"
     # Copies are made in one step each, while the protocol's loop may change the originals.
-    scopes = [*list(core.warming.values()), *list(core.scopes.values())]
-    runs = [run for run in list(core.left_over) if not run.has_ended]
-    runs += [run for scope in scopes for run in list(scope.runs) if run.is_cancelled]
+    held_partitions = [*list(core.warming.values()), *list(core.held_partitions.values())]
+    calls = [call for call in list(core.left_over) if not call.has_ended]
+    calls += [call for held in held_partitions for call in list(held.calls) if call.is_cancelled]
     return WorkerState(
         phase,
         member_id,
         {
-            scope.key: PartitionState.of(scope, in_session_group=core.in_session_group)
-            for scope in scopes
+            held.key: PartitionState.of(held, in_session_group=core.in_session_group)
+            for held in held_partitions
         },
-        tuple(map(LeftOver.of, runs)),
+        tuple(map(LeftOver.of, calls)),
         core.stopping_because,
         grants,
         Counter(core.counts),
         loop_blocked_by,
+    )
+
+
+LOGGER = logging.getLogger("coordinator.client")
+_REGISTERING = threading.Lock()
+
+
+class WorkerMetrics:
+    """Metrics of one group's worker in this process, in the default registry."""
+
+    def __init__(self, group_id: str, metrics: tuple[Any, Any, Any]) -> None:
+        self._group_id = group_id
+        self._events, partitions, left_over = metrics
+        self._seen: Counter[str] = Counter()
+        self._gauges = {
+            stage: partitions.labels(group_id, stage.name.lower())
+            for stage in Stage
+            if stage is not Stage.ENDED
+        }
+        self._left_over = left_over.labels(group_id)
+
+    @classmethod
+    def of(cls, group_id: str) -> WorkerMetrics | None:
+        """Metrics of a group; None without prometheus-client, or if it refuses them."""
+        try:
+            with _REGISTERING:
+                metrics = _registered()
+            return None if metrics is None else cls(group_id, metrics)
+        except Exception as error:  # noqa: BLE001  # Its own, or of the disk: multi-process mode.
+            LOGGER.warning("group %s: its worker has no metrics: %r", group_id, error)
+            return None
+
+    def update(self, core: WorkerCore) -> bool:
+        """Take in what has changed since the last call; False: there are no metrics any more."""
+        try:
+            self._take_in(core)
+        except Exception as error:  # noqa: BLE001  # As above.
+            LOGGER.warning("group %s: its worker's metrics have ended: %r", self._group_id, error)
+            return False
+        return True
+
+    def _take_in(self, core: WorkerCore) -> None:
+        for event, count in core.counts.items():
+            if count > self._seen[event]:
+                name = event.replace(" ", "_")
+                self._events.labels(self._group_id, name).inc(count - self._seen[event])
+                self._seen[event] = count
+        stages = Counter(
+            held.stage for held in (*core.warming.values(), *core.held_partitions.values())
+        )
+        for stage, gauge in self._gauges.items():
+            gauge.set(stages[stage])
+        self._left_over.set(len(core.left_over))
+
+
+def _registered() -> tuple[Any, Any, Any] | None:  # Any: prometheus-client may not be installed.
+    try:
+        from prometheus_client import REGISTRY, Gauge
+        from prometheus_client import Counter as Total
+    except ImportError:
+        return None
+    # The registry has no public way to find a metric.
+    known = getattr(REGISTRY, "_names_to_collectors", {})
+
+    def metric(kind: type[Any], name: str, text: str, labels: list[str]) -> Any:
+        registered = known.get(name)
+        if isinstance(registered, kind) and getattr(registered, "_labelnames", ()) == tuple(labels):
+            return registered
+        return kind(name, text, labels)  # ValueError: a metric of the program's own has the name.
+
+    return (
+        metric(
+            Total, "coordinator_worker_events", "Events of handlers, by kind.", ["group", "event"]
+        ),
+        metric(
+            Gauge,
+            "coordinator_worker_partitions",
+            "Partitions that the worker holds, by what their handlers do or wait for.",
+            ["group", "stage"],
+        ),
+        metric(
+            Gauge,
+            "coordinator_worker_left_over",
+            "Calls of handlers and hooks that have outlived their holding of the partition.",
+            ["group"],
+        ),
     )

@@ -22,17 +22,30 @@ from coordinator.client.settings.value_kinds import choice
 from coordinator.client.transport.interrupts import EndNow, signals_handled
 from coordinator.client.transport.loop_thread import check_process
 from coordinator.client.validation import STORES, addresses_of, manifest_of, name_of
-from coordinator.client.worker.environment import Environment, environment_here
-from coordinator.client.worker.errors import WrongHandler
-from coordinator.client.worker.factory import member_maker
+from coordinator.client.worker.adapters import GroupSource, RowsFunction, WorkerSource
+from coordinator.client.worker.driver import WorkerDriver
+from coordinator.client.worker.environment import (
+    AT_EXIT,
+    Environment,
+    environment_here,
+    refuse_running_loop,
+    run_on_new_loop,
+)
 from coordinator.client.worker.handlers import (
     COLOURS,
     FORMS,
+    AfterAttempts,
+    CallKind,
+    Drain,
+    ErrorPolicy,
     Function,
     Handlers,
-    RunKind,
+    Limits,
+    OnError,
     TopicHandler,
+    WrongHandler,
     check_function,
+    check_number,
 )
 from coordinator.client.worker.partition import (
     BlockingPartition,
@@ -41,30 +54,17 @@ from coordinator.client.worker.partition import (
     PartitionView,
     to_be_awaited,
 )
-from coordinator.client.worker.plan import WorkerPlan
-from coordinator.client.worker.policy import (
-    AfterAttempts,
-    Drain,
-    ErrorPolicy,
-    Limits,
-    OnError,
-    check_number,
-)
-from coordinator.client.worker.positions import BeginOffsets, StartPolicy, StartRule
-from coordinator.client.worker.running import (
-    AT_EXIT,
-    refuse_running_loop,
-    run_on_new_loop,
-)
-from coordinator.client.worker.source import GroupSource, RowsFunction, WorkerSource
+from coordinator.client.worker.setup import WorkerSetup, member_maker
 from coordinator.client.worker.state import WorkerState
-from coordinator.client.worker.topics import (
+from coordinator.client.worker.user_functions import (
     TOPICS_REFRESH_MS,
+    BeginOffsets,
+    StartPolicy,
+    StartRule,
     TopicCounts,
     TopicsFunction,
     WorkerTopics,
 )
-from coordinator.client.worker.worker_run import WorkerRun
 from coordinator.node_source import Bootstrap
 
 if TYPE_CHECKING:
@@ -184,7 +184,7 @@ class Worker:
             if rows is None:
                 raise TypeError('give topics={"invoices": 12}, or a source')
             topics = rows.topics
-        plan = WorkerPlan(
+        setup = WorkerSetup(
             group_id=group_id,
             new_member=new_member(first, settings=settings, keep_classic=protocol is None),
             or_classic=None if protocol else new_member("classic", settings=settings),
@@ -196,23 +196,23 @@ class Worker:
             log_ends_interval_s=process.log_ends_interval_s,
             nodes=nodes,
         )
-        self._set_up(plan, policy, rows)
+        self._set_up(setup, policy, rows)
 
     @classmethod
-    def of(cls, plan: WorkerPlan, policy: ErrorPolicy) -> Worker:
-        """A worker that follows a plan: with a member of another kind, say (`consume`)."""
+    def of(cls, setup: WorkerSetup, policy: ErrorPolicy) -> Worker:
+        """A worker that is set up otherwise: with a member of another kind, say (`consume`)."""
         worker = cls.__new__(cls)
-        worker._set_up(plan, policy)
+        worker._set_up(setup, policy)
         return worker
 
     def _set_up(
-        self, plan: WorkerPlan, policy: ErrorPolicy, source: GroupSource | None = None
+        self, setup: WorkerSetup, policy: ErrorPolicy, source: GroupSource | None = None
     ) -> None:
-        self._plan, self._policy, self._source = plan, policy, source
-        self._handlers, self._limits = plan.handlers, plan.limits
+        self._setup, self._policy, self._source = setup, policy, source
+        self._handlers, self._limits = setup.handlers, setup.limits
         self.environment: Environment | None = None
         """Seam for tests, see `environment.py`; to be set before the start. None: the real one."""
-        self._last_run: WorkerRun | None = None
+        self._driver: WorkerDriver | None = None
         self._early_stop: tuple[str, int | None, bool] | None = None
         """Arguments of a `stop` that came before the start."""
 
@@ -220,7 +220,7 @@ class Worker:
         state = self.state
         held = f" partitions={spelled(state.partitions)}" if state.partitions else ""
         why = f" because={state.stopping_because!r}" if state.stopping_because else ""
-        return f"<Worker group={self._plan.group_id!r} state={state.phase}{held}{why}>"
+        return f"<Worker group={self._setup.group_id!r} state={state.phase}{held}{why}>"
 
     # --- Registration ---
 
@@ -324,21 +324,21 @@ class Worker:
     @property
     def warm(self) -> HandlerDecorator:
         """Decorator of the hook that prepares a partition, before its handler is first called."""
-        return partial(self._hook, RunKind.WARM)
+        return partial(self._hook, CallKind.WARM)
 
     @property
     def drain(self) -> HandlerDecorator:
         """Decorator of the hook that hears that a partition is to be given back, beside its
         handler."""
-        return partial(self._hook, RunKind.DRAIN)
+        return partial(self._hook, CallKind.DRAIN)
 
     @property
     def lost(self) -> HandlerDecorator:
         """Decorator of the hook that hears that a partition was lost, or released after a
         failure."""
-        return partial(self._hook, RunKind.LOST)
+        return partial(self._hook, CallKind.LOST)
 
-    def _hook(self, kind: RunKind, function: Any) -> Any:
+    def _hook(self, kind: CallKind, function: Any) -> Any:
         is_async = check_function(function, "p", FORMS.replace("handler", "hook"), COLOURS)
         self._handlers.add_hook(kind, Function(function, is_async))
         return function
@@ -384,27 +384,27 @@ class Worker:
         Raises:
             As `run`.
         """
-        run = self._begin()
+        driver = self._begin()
         try:
-            await self._until_finished(run, stops=False)
+            await self._until_finished(driver, stops=False)
         finally:
-            self._end(run)
-        self._raise_errors(run)
+            self._end(driver)
+        self._raise_errors(driver)
 
     async def __aenter__(self) -> Worker:
         self._begin()
         return self
 
     async def __aexit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        run = self._last_run
-        assert run is not None
+        driver = self._driver
+        assert driver is not None
         self.stop("closed" if error is None else f"failed: {error!r}")
         try:
-            await self._until_finished(run, stops=True)
+            await self._until_finished(driver, stops=True)
         finally:
-            self._end(run)
+            self._end(driver)
         if error is None:
-            self._raise_errors(run)
+            self._raise_errors(driver)
 
     def stop(
         self, reason: str = "stopped", *, grace_ms: int | None = None, leave: bool = False
@@ -428,12 +428,12 @@ class Worker:
     def _stop(self, reason: str, grace_ms: int | None, leave: bool = False) -> None:
         self._check_pid()
         check_number("grace_ms", grace_ms, 0)
-        if self._last_run is None:
+        if self._driver is None:
             self._early_stop = reason, grace_ms, leave
-        run = self._last_run  # Another thread may have set it since.
-        if run is not None:
+        driver = self._driver  # Another thread may have set it since.
+        if driver is not None:
             grace_ms = self._limits.grace_ms if grace_ms is None else grace_ms
-            run.stop(reason, grace_ms, leave=leave)
+            driver.stop(reason, grace_ms, leave=leave)
 
     # --- Work ---
 
@@ -464,22 +464,22 @@ class Worker:
         self._check_pid()
         colours = {type(p) for p in offsets}
         # The worker of the partitions: it may be a copy of this one, which a test runs.
-        workers = {p._calls for p in offsets if isinstance(p, PartitionView)}
+        workers = {p._worker for p in offsets if isinstance(p, PartitionView)}
         if len(workers) != 1 or colours not in ({Partition}, {BlockingPartition}):
             raise TypeError(
                 "commit takes offsets by partition, as the handlers of a running worker were "
                 "given them, all of one kind: await worker.commit({p: 8, q: 3})"
             )
-        calls = workers.pop()
+        running = workers.pop()
         commits = []
         for partition, offset in offsets.items():
             partition._check()
-            commits.append(OneCommit(partition._run, offset, "", None))
+            commits.append(OneCommit(partition._call, offset, "", None))
         manifest = manifest_of(manifest)
         if colours == {Partition}:
-            work = partial(calls.commit, commits, atomic=atomic, manifest=manifest)
-            return to_be_awaited("Worker.commit", calls, commits[0].run, work)
-        calls.commit_blocking(commits, atomic=atomic, manifest=manifest)
+            work = partial(running.commit, commits, atomic=atomic, manifest=manifest)
+            return to_be_awaited("Worker.commit", running, commits[0].call, work)
+        running.commit_blocking(commits, atomic=atomic, manifest=manifest)
         return None
 
     def copy(self) -> Worker:
@@ -488,29 +488,29 @@ class Worker:
         For tests: as if another process had imported the module that this one was made in.
         """
         made = copy(self)
-        made.environment, made._last_run, made._early_stop = None, None, None
+        made.environment, made._driver, made._early_stop = None, None, None
         return made
 
     @property
     def state(self) -> WorkerState:
         """State of the worker, by partition; see `WorkerState`."""
-        run = self._last_run
-        return WorkerState("new") if run is None else run.state
+        driver = self._driver
+        return WorkerState("new") if driver is None else driver.state
 
     # --- Inside ---
 
     def _check_not_running(self) -> None:
         self._check_pid()
-        if self._last_run is not None and not self._last_run.finished.done():
+        if self._driver is not None and not self._driver.finished.done():
             raise RuntimeError("the worker runs already; make another one to run beside it")
 
     def _check_pid(self) -> None:
-        if self._last_run is not None:
-            check_process(self._last_run.pid)
+        if self._driver is not None:
+            check_process(self._driver.pid)
 
-    def _begin(self) -> WorkerRun:
+    def _begin(self) -> WorkerDriver:
         self._check_not_running()
-        topics = self._plan.topics
+        topics = self._setup.topics
         if topics.known or not topics.is_asked_again:
             self._handlers.check(topics.known)
         else:
@@ -518,19 +518,19 @@ class Worker:
         environment = self.environment or environment_here()
         if environment.is_virtual and self._source is not None:
             self._source.on_virtual_time()
-        run = WorkerRun(self._plan, environment, asyncio.get_running_loop())
+        driver = WorkerDriver(self._setup, environment, asyncio.get_running_loop())
         if not environment.is_virtual:
-            AT_EXIT.add(run)
-        run.start()
-        self._last_run = run
+            AT_EXIT.add(driver)
+        driver.start()
+        self._driver = driver
         early, self._early_stop = self._early_stop, None
         if early is not None:
             self._stop(*early)
-        return run
+        return driver
 
-    async def _until_finished(self, run: WorkerRun, *, stops: bool) -> None:
+    async def _until_finished(self, driver: WorkerDriver, *, stops: bool) -> None:
         """Wait for the end. A cancellation stops the worker first, and goes on after that."""
-        finished = asyncio.wrap_future(run.finished)
+        finished = asyncio.wrap_future(driver.finished)
         cancelled: asyncio.CancelledError | None = None
         while not finished.done():
             try:
@@ -538,22 +538,22 @@ class Worker:
             except asyncio.CancelledError as error:
                 grace_ms = 0 if stops else self._limits.grace_ms
                 stops, cancelled = True, error
-                run.stop("cancelled", grace_ms)
+                driver.stop("cancelled", grace_ms)
         if cancelled is not None:
             raise cancelled
 
-    def _end(self, run: WorkerRun) -> None:
-        if run.finished.done():
-            run.environment.release()
+    def _end(self, driver: WorkerDriver) -> None:
+        if driver.finished.done():
+            driver.environment.release()
 
     def _end_now(self) -> None:
         """Leave after a second signal, without the handlers' loop."""
-        run = self._last_run
-        if run is not None:
-            run.end_now()
+        driver = self._driver
+        if driver is not None:
+            driver.end_now()
 
-    def _raise_errors(self, run: WorkerRun) -> None:
-        errors = run.core.errors
+    def _raise_errors(self, driver: WorkerDriver) -> None:
+        errors = driver.core.errors
         if len(errors) == 1:
             raise errors[0]
         if errors:

@@ -19,14 +19,15 @@ from coordinator.assignors import TopicPartition
 from coordinator.client.errors import CommitFailed, StaleMember
 from coordinator.client.member.blocking import BlockingMember
 from coordinator.client.worker import Partition, Worker
-from coordinator.client.worker.adapting import until_may_begin
-from coordinator.client.worker.environment import environment_here
-from coordinator.client.worker.handlers import Handlers
-from coordinator.client.worker.plan import WorkerPlan
-from coordinator.client.worker.policy import ErrorPolicy, Limits, check_number
-from coordinator.client.worker.positions import StartPolicy
-from coordinator.client.worker.running import refuse_running_loop, run_on_new_loop
-from coordinator.client.worker.topics import TOPICS_REFRESH_MS, WorkerTopics
+from coordinator.client.worker.adapters import until_may_begin
+from coordinator.client.worker.environment import (
+    environment_here,
+    refuse_running_loop,
+    run_on_new_loop,
+)
+from coordinator.client.worker.handlers import ErrorPolicy, Handlers, Limits, check_number
+from coordinator.client.worker.setup import WorkerSetup
+from coordinator.client.worker.user_functions import TOPICS_REFRESH_MS, StartPolicy, WorkerTopics
 from coordinator.sources.base import Source, snapshots_of
 from coordinator.sources.group.commits import commit
 from coordinator.sources.group.measures import topics_of_source
@@ -155,7 +156,7 @@ class _Consumer:
         self._is_over = False
         self._error: Exception | None = None
         self._lock = asyncio.Lock()
-        plan = WorkerPlan(
+        setup = WorkerSetup(
             group_id=member.group_id,
             new_member=lambda topics, environment: self._inner,
             handlers=Handlers(),
@@ -168,7 +169,7 @@ class _Consumer:
             is_lent=True,
             blocks_loop=True,
         )
-        self._worker = Worker.of(plan, ErrorPolicy(retry_backoff_ms=RETRY_MS))
+        self._worker = Worker.of(setup, ErrorPolicy(retry_backoff_ms=RETRY_MS))
         self._worker.handler(drain="manual")(self._handle)
 
     def run(self, progress_timeout_s: float) -> Summary:

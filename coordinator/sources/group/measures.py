@@ -6,8 +6,7 @@ from collections.abc import Callable, Collection
 
 from coordinator.assignors import TopicPartition
 from coordinator.client.log_ends import LogEnds
-from coordinator.client.worker.positions import BeginOffsets
-from coordinator.client.worker.topics import TopicCounts
+from coordinator.client.worker.user_functions import BeginOffsets, TopicCounts
 from coordinator.sources.base import Source, partitions_of, snapshots_of
 
 

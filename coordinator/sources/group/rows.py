@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from coordinator.client.group_address import GroupAddress
-from coordinator.client.worker.adapting import (
+from coordinator.client.worker.adapters import (
     check_held,
     report_log_end,
     until_may_begin,
@@ -16,12 +16,13 @@ from coordinator.client.worker.adapting import (
 )
 from coordinator.client.worker.handlers import (
     COLOURS,
+    ErrorPolicy,
     TopicHandler,
     check_function,
+    check_number,
     refuse_coroutine,
 )
 from coordinator.client.worker.partition import BlockingPartition, Partition, PartitionView
-from coordinator.client.worker.policy import ErrorPolicy, check_number
 from coordinator.sources.base import Source
 from coordinator.sources.group.commits import commit, commit_blocking
 from coordinator.sources.group.measures import begins_of, ends_of, topics_of_source

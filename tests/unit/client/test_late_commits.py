@@ -268,7 +268,7 @@ async def test_work_that_a_handler_has_left_behind(play, protocol, is_blocking):
 
     def is_first(p) -> bool:
         kept.append(p)
-        return len(kept) == 1 or len({one._run.scope for one in kept}) == 1
+        return len(kept) == 1 or len({one._call.held for one in kept}) == 1
 
     async def handle(p: Partition) -> None:
         if is_first(p):

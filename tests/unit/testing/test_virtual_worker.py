@@ -6,7 +6,7 @@ import contextvars
 import pytest
 
 from coordinator.client import BlockingPartition, Partition, Worker
-from coordinator.client.worker.running import AT_EXIT
+from coordinator.client.worker.environment import AT_EXIT
 from coordinator.testing.threads import ThreadHangs
 from tests.kit.patience import HANG_S
 from tests.unit.testing.programs import made, once_a_second
@@ -187,7 +187,7 @@ async def test_the_interpreter_does_not_wait_for_workers_that_were_killed(virtua
     group = virtual_group()
     process = group.start(made(once_a_second))
     await group.advance(20)
-    assert process.worker._last_run not in AT_EXIT._runs
+    assert process.worker._driver not in AT_EXIT._runs
 
 
 async def test_handlers_that_run_at_the_end_of_a_test_are_drained(virtual_group):

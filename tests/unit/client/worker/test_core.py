@@ -19,11 +19,17 @@ from coordinator.client.worker.actions import (
     StartHandler,
 )
 from coordinator.client.worker.core import WorkerCore
-from coordinator.client.worker.handlers import Function, Handlers, RunKind, TopicHandler
-from coordinator.client.worker.policy import ErrorPolicy, Limits
+from coordinator.client.worker.handlers import (
+    CallKind,
+    ErrorPolicy,
+    Function,
+    Handlers,
+    Limits,
+    TopicHandler,
+)
 
 P = TopicPartition("t", 0)
-WARM, DRAIN, LOST, HANDLER = RunKind.WARM, RunKind.DRAIN, RunKind.LOST, RunKind.HANDLER
+WARM, DRAIN, LOST, HANDLER = CallKind.WARM, CallKind.DRAIN, CallKind.LOST, CallKind.HANDLER
 
 
 async def nothing(p: Partition) -> None:
@@ -45,7 +51,7 @@ class PlayedMember:
 class Worked:
     """A core whose member is played by the test; offsets are read at once."""
 
-    def __init__(self, *hooks: RunKind, is_async: bool = True, **policy) -> None:
+    def __init__(self, *hooks: CallKind, is_async: bool = True, **policy) -> None:
         handlers = Handlers()
         policy = {"on_error": "retry", "max_attempts": 5, "after_max_attempts": "release"} | policy
         handlers.add(None, TopicHandler(nothing, is_async, ErrorPolicy(**policy)))
@@ -53,7 +59,7 @@ class Worked:
             handlers.add_hook(kind, Function(nothing, is_async))
         self.core = WorkerCore(handlers, Limits())
         self.member = self.core.member = PlayedMember()
-        self.runs: list = []
+        self.calls: list = []
         self.given_back: list[tuple[int, str]] = []
         """Token, and why it was refused."""
         self.prepared: list[tuple[int, str]] = []
@@ -67,15 +73,15 @@ class Worked:
         """Carry out what is to be done by now."""
         while (action := self.core.next_action(now_ms)) is not None:
             match action:
-                case Locate(scopes):
-                    for scope in scopes:
-                        self.core.located(scope, self.stored, max(self.stored, 0), "", now_ms)
-                case StartHandler(run):
-                    self.runs.append(run)
-                case GiveBack(scope, refused):
-                    self.given_back.append((scope.token, refused))
-                case Ready(scope, refused):
-                    self.prepared.append((scope.holding.handoff_id, refused))
+                case Locate(held_partitions):
+                    for held in held_partitions:
+                        self.core.located(held, self.stored, max(self.stored, 0), "", now_ms)
+                case StartHandler(call):
+                    self.calls.append(call)
+                case GiveBack(held, refused):
+                    self.given_back.append((held.token, refused))
+                case Ready(held, refused):
+                    self.prepared.append((held.holding.handoff_id, refused))
                 case Say(_, text):
                     self.said.append(text)
                 case CancelRun() | StartDrain() | LeaveMember():
@@ -97,15 +103,15 @@ class Worked:
         self.core.receive(event, now_ms)
         self.at(now_ms)
 
-    def ended(self, kind: RunKind, now_ms: int, error: BaseException | None = None) -> None:
+    def ended(self, kind: CallKind, now_ms: int, error: BaseException | None = None) -> None:
         """The oldest run of a kind has ended."""
-        run = next(run for run in self.runs if run.kind is kind and not run.has_ended)
-        self.core.ended(run, error, now_ms)
+        call = next(call for call in self.calls if call.kind is kind and not call.has_ended)
+        self.core.ended(call, error, now_ms)
         self.at(now_ms)
 
     def running(self) -> list[tuple[str, int]]:
         """Kind and token of what has not ended."""
-        return [(str(run.kind), run.scope.token) for run in self.runs if not run.has_ended]
+        return [(str(call.kind), call.held.token) for call in self.calls if not call.has_ended]
 
 
 # --- A hook that raises ---
@@ -177,8 +183,8 @@ def test_an_event_of_a_former_holding_changes_nothing(event):
     it.granted(9, 0)
     it.receive(event, 10)
     assert it.running() == [("handler", 9)]
-    (scope,) = it.core.scopes.values()
-    assert not scope.is_revoking
+    (held,) = it.core.held_partitions.values()
+    assert not held.is_revoking
 
 
 def test_a_lost_partition_is_given_back_though_its_handler_does_not_end():
@@ -223,7 +229,7 @@ def test_a_second_stop_leaves_at_once():
     assert [each.within_ms for each in it.others] == [19_990]
     it.core.stop("SIGTERM", 20, 20)
     it.at(20)
-    assert it.core.scopes == {}, "its handler was told to end"
+    assert it.core.held_partitions == {}, "its handler was told to end"
     it.ended(HANDLER, 30)
     assert isinstance(it.others[-1], LeaveMember)
 
@@ -234,10 +240,10 @@ def test_a_stop_by_order_hands_over_by_itself_after_half_of_the_time():
     it.core.stop("SIGTERM", 20_000, 0)
     it.at(0)
     it.at(9_999)
-    (scope,) = it.core.scopes.values()
-    assert not scope.is_revoking, "the group asks for it"
+    (held,) = it.core.held_partitions.values()
+    assert not held.is_revoking, "the group asks for it"
     it.at(10_000)
-    assert (scope.is_revoking, scope.ends_ms) == (True, 19_000)
+    assert (held.is_revoking, held.ends_ms) == (True, 19_000)
 
 
 def test_a_stop_without_orders_hands_over_at_once():
@@ -246,8 +252,8 @@ def test_a_stop_without_orders_hands_over_at_once():
     it.granted(9, 0)
     it.core.stop("SIGTERM", 20_000, 10)
     it.at(10)
-    (scope,) = it.core.scopes.values()
-    assert (scope.is_revoking, scope.ends_ms) == (True, 20_000)
+    (held,) = it.core.held_partitions.values()
+    assert (held.is_revoking, held.ends_ms) == (True, 20_000)
 
 
 def test_an_idle_partition_is_given_back_by_a_stop_without_time():
@@ -263,7 +269,7 @@ def test_an_idle_partition_is_given_back_by_a_stop_without_time():
 def test_an_answer_for_one_hand_off_is_none_for_the_next():
     it = Worked(WARM)
     it.warm(6, 0)
-    first = it.runs[0]
+    first = it.calls[0]
     it.core.ended(first, None, 10)  # Its answer is on its way, when the next one is ordered.
     it.core.receive(Warming((Holding(P, handoff_id=7, position=70),)), 10)
     it.at(10)
@@ -315,7 +321,7 @@ def test_in_a_classic_group_attempts_have_no_limit_unless_one_is_set():
 def test_a_committed_offset_below_what_was_committed_here_is_warned_of_once(stored, told):
     it = Worked()
     it.granted(1, 0)
-    it.core.committed(it.runs[-1].scope, 10, "", 5)
+    it.core.committed(it.calls[-1].held, 10, "", 5)
     for token in (2, 3):
         it.lost(10 * token)
         it.ended(HANDLER, 10 * token + 1)

@@ -44,7 +44,7 @@ async def test_lines_of_the_worker_and_of_its_member_have_one_form_and_the_same_
     worker.stop()
     await serving
     records = [r for r in caplog.records if r.levelno >= logging.INFO]
-    assert {r.module for r in records} >= {"worker_run", "driver"}
+    assert {r.module for r in records} >= {"driver"}
     for record in records:
         name, _, _ = record.getMessage().partition(": ")
         assert name == f"member {record.member or name.split()[1]} of group g"
@@ -279,7 +279,7 @@ async def test_a_run_has_one_timer_however_often_rows_come():
 
     async with town.serving(worker):
         await town.until(lambda: committed)
-        core = worker._last_run.core
+        core = worker._driver.core
         assert len(core._timers) < 10
 
 

@@ -16,11 +16,11 @@ logging.basicConfig(level=logging.WARNING)
 sys.setswitchinterval(1e-6)
 from coordinator.client.worker.core import WorkerCore
 from coordinator.client.worker.handlers import Handlers
-from coordinator.client.worker.policy import Limits
+from coordinator.client.worker.handlers import Limits
 """
 PROGRAMS = {
     "threads": """
-        import coordinator.client.worker.metrics as metrics
+        import coordinator.client.worker.state as metrics
         import prometheus_client
         made, start = [], threading.Barrier(8)
         def run():
@@ -36,25 +36,25 @@ PROGRAMS = {
         for _ in range(8):
             for name in [name for name in sys.modules if name.startswith("coordinator")]:
                 del sys.modules[name]
-            from coordinator.client.worker.metrics import WorkerMetrics
+            from coordinator.client.worker.state import WorkerMetrics
             made.append(WorkerMetrics.of("g"))
         print(sum(one is not None for one in made))
     """,
     "a metric of that name": """
         from prometheus_client import Gauge
         Gauge("coordinator_worker_partitions", "The program's own.")
-        from coordinator.client.worker.metrics import WorkerMetrics
+        from coordinator.client.worker.state import WorkerMetrics
         print(WorkerMetrics.of("g"))
     """,
     "no folder": """
         os.environ["PROMETHEUS_MULTIPROC_DIR"] = "/nowhere/at/all"
-        from coordinator.client.worker.metrics import WorkerMetrics
+        from coordinator.client.worker.state import WorkerMetrics
         print(WorkerMetrics.of("g"))
     """,
     "a folder that goes": """
         import shutil, tempfile
         folder = os.environ["PROMETHEUS_MULTIPROC_DIR"] = tempfile.mkdtemp()
-        from coordinator.client.worker.metrics import WorkerMetrics
+        from coordinator.client.worker.state import WorkerMetrics
         metrics, core = WorkerMetrics.of("g"), WorkerCore(Handlers(), Limits())
         assert metrics.update(core)
         shutil.rmtree(folder)

@@ -7,9 +7,9 @@ from typing import get_args
 
 import pytest
 
-from coordinator.client.worker.metrics import WorkerMetrics
-from coordinator.client.worker.policy import OnError
-from coordinator.client.worker.scope import Stage
+from coordinator.client.worker.handlers import OnError
+from coordinator.client.worker.held_partition import Stage
+from coordinator.client.worker.state import WorkerMetrics
 from tests.kit.documents import ROOT
 
 prometheus_client = pytest.importorskip("prometheus_client", reason="workers do without it")

@@ -1,7 +1,7 @@
-"""The executor of a worker: carries out the core's actions on the protocol's loop.
+"""The driver of a worker: carries out the core's actions on the protocol's loop.
 
-It belongs to one run of a worker, from `serve` to its end. Handlers run on the caller's loop or in
-threads (`runs.py`); only values cross: what they ask comes here by `Environment.post`.
+It drives a worker from `serve` to its end. Handlers run on the caller's loop or in threads
+(`executor.py`); only values cross: what they ask comes here by `Environment.post`.
 """
 
 from __future__ import annotations
@@ -27,15 +27,13 @@ from coordinator.client.validation import log_ends_returned
 from coordinator.client.worker import actions
 from coordinator.client.worker.core import WorkerCore
 from coordinator.client.worker.environment import Environment
-from coordinator.client.worker.errors import PartitionRevoked
-from coordinator.client.worker.metrics import WorkerMetrics
+from coordinator.client.worker.executor import HandlerExecutor, LoopWatch
+from coordinator.client.worker.handlers import PartitionRevoked
+from coordinator.client.worker.held_partition import HandlerCall, HeldPartition
 from coordinator.client.worker.partition import OneCommit
-from coordinator.client.worker.plan import WorkerPlan
-from coordinator.client.worker.runs import Runs
-from coordinator.client.worker.scope import Run, Scope
-from coordinator.client.worker.state import WorkerState, state_of
-from coordinator.client.worker.user_calls import UserCalls
-from coordinator.client.worker.watch import LoopWatch
+from coordinator.client.worker.setup import WorkerSetup
+from coordinator.client.worker.state import WorkerMetrics, WorkerState, state_of
+from coordinator.client.worker.user_functions import UserCalls
 
 T = TypeVar("T")
 LOGGER = logging.getLogger("coordinator.client")
@@ -43,20 +41,20 @@ LAST_WAIT_S = 2.0
 """Time that the second signal leaves for leaving the group."""
 
 
-class WorkerRun:
-    """One run of a worker.
+class WorkerDriver:
+    """Drives a worker once.
 
     Args:
         handler_loop: where `async def` handlers run.
     """
 
     def __init__(
-        self, plan: WorkerPlan, environment: Environment, handler_loop: asyncio.AbstractEventLoop
+        self, setup: WorkerSetup, environment: Environment, handler_loop: asyncio.AbstractEventLoop
     ) -> None:
         self.environment = environment
         self.pid = os.getpid()
-        self.group_id = plan.group_id
-        self.core = WorkerCore(plan.handlers, plan.limits)
+        self.group_id = setup.group_id
+        self.core = WorkerCore(setup.handlers, setup.limits)
         self.member: Member | None = None
         self._owner_on_change: Callable[[], object] = lambda: None
         self._grants = 0
@@ -65,13 +63,13 @@ class WorkerRun:
         """Done when the group is left and nothing is to be done any more."""
         self.is_over = False
         """True if handlers have no time left: none starts any more, and an end is no failure."""
-        self._plan = plan
+        self._setup = setup
         self._loop = environment.acquire()
         self._user_calls = UserCalls(environment, self._loop)
-        self._runs = Runs(self, plan.handlers, plan.group_id, handler_loop)
-        self._watch = LoopWatch(handler_loop, self._runs, self._log, self._loop_blocked)
-        self._metrics = WorkerMetrics.of(plan.group_id)
-        self._revoked: dict[Scope, asyncio.Event] = {}
+        self._executor = HandlerExecutor(self, setup.handlers, setup.group_id, handler_loop)
+        self._watch = LoopWatch(handler_loop, self._executor, self._log, self._loop_blocked)
+        self._metrics = WorkerMetrics.of(setup.group_id)
+        self._revoked: dict[HeldPartition, asyncio.Event] = {}
         self._tasks: set[asyncio.Task[Any]] = set()
         self._timer: asyncio.TimerHandle | None = None
         self._is_woken = False
@@ -104,15 +102,15 @@ class WorkerRun:
 
     async def _live(self) -> None:
         self._left = asyncio.Event()
-        plan = self._plan
+        setup = self._setup
         helpers: list[asyncio.Task[Any]] = []
         try:
-            first = await self._unless_stopped(self._first_member(plan))
+            first = await self._unless_stopped(self._first_member(setup))
             if first is not None:
                 await self._take(*first)
                 self._wake()
                 helpers = [self._keep(self._follow_topics()), self._keep(self._follow_log_ends())]
-                if not (self.environment.is_virtual or plan.blocks_loop):
+                if not (self.environment.is_virtual or setup.blocks_loop):
                     helpers.append(self._keep(self._watch_handlers()))
                 await self._left.wait()
         except Exception as error:  # noqa: BLE001  # `run` raises it.
@@ -122,8 +120,8 @@ class WorkerRun:
                 task.cancel()
             if self.member is not None:
                 await self._let_go(self.member)
-            if self._plan.nodes is not None:
-                await self._user_calls.in_thread(self._plan.nodes.close)
+            if self._setup.nodes is not None:
+                await self._user_calls.in_thread(self._setup.nodes.close)
             self._update_metrics()
             if self._timer is not None:
                 self._timer.cancel()
@@ -138,7 +136,7 @@ class WorkerRun:
         self._owner_on_change, member.on_change = member.on_change, self._wake
         await member.start()
         member.set_unwanted(lambda: self.core.unwanted(self.environment.now_ms()))
-        if self._plan.is_lent:
+        if self._setup.is_lent:
             member.count_as_poll()
             now_ms = self.environment.now_ms()
             for event in member.machine.standing_events():
@@ -147,14 +145,14 @@ class WorkerRun:
 
     async def _declare(self, member: Member, topics: Mapping[str, int]) -> None:
         """Declare topics, unless a borrowed member already knows of more."""
-        known = member.machine.part.topics if self._plan.is_lent else {}
+        known = member.machine.part.topics if self._setup.is_lent else {}
         more = {name: max(count, known.get(name, 0)) for name, count in topics.items()}
         if not more.items() <= known.items():
             await member.subscribe({**known, **more})
 
     async def _let_go(self, member: Member) -> None:
         """Close the member, or return a borrowed one to its owner."""
-        if self._plan.is_lent:
+        if self._setup.is_lent:
             member.set_unwanted(tuple)
             member.on_change = self._owner_on_change
         else:
@@ -173,20 +171,20 @@ class WorkerRun:
             return None
         return working.result()
 
-    async def _first_member(self, plan: WorkerPlan) -> tuple[Member, Mapping[str, int]]:
+    async def _first_member(self, setup: WorkerSetup) -> tuple[Member, Mapping[str, int]]:
         """The member, and the topics to begin with."""
-        if plan.nodes is not None and not self.environment.is_virtual:
-            await self._user_calls.in_thread(plan.nodes.open)  # Sources may ask them.
-        topics = plan.topics.first = await plan.topics.ask(self._user_calls)
-        plan.handlers.check(topics)
-        member = plan.new_member(topics, self.environment)
-        if plan.or_classic is not None and await self._is_of_classic_group(member):
+        if setup.nodes is not None and not self.environment.is_virtual:
+            await self._user_calls.in_thread(setup.nodes.open)  # Sources may ask them.
+        topics = setup.topics.first = await setup.topics.ask(self._user_calls)
+        setup.handlers.check(topics)
+        member = setup.new_member(topics, self.environment)
+        if setup.or_classic is not None and await self._is_of_classic_group(member):
             self._log(
                 logging.INFO,
                 "the group is one of classic members, so this worker is one too; to move it, stop "
                 "them all, and start workers with protocol='session'",
             )
-            member = plan.or_classic(topics, self.environment)
+            member = setup.or_classic(topics, self.environment)
         return member, topics
 
     async def _is_of_classic_group(self, member: Member) -> bool:
@@ -259,48 +257,48 @@ class WorkerRun:
 
     def _carry_out(self, action: actions.WorkerAction) -> None:
         match action:
-            case actions.Locate(scopes):
-                self._keep(self._locate(scopes))
-            case actions.StartHandler(run):
-                self._runs.start(run)
-            case actions.NotifyRevoking(scope):
-                self._runs.notify_revoking(scope)
-                self._set_revoked(scope)
-            case actions.CancelRun(run):
-                self._set_revoked(run.scope)
-                self._runs.cancel(run)
+            case actions.Locate(held_partitions):
+                self._keep(self._locate(held_partitions))
+            case actions.StartHandler(call):
+                self._executor.start(call)
+            case actions.NotifyRevoking(held):
+                self._executor.notify_revoking(held)
+                self._set_revoked(held)
+            case actions.CancelRun(call):
+                self._set_revoked(call.held)
+                self._executor.cancel(call)
             case actions.GiveBack() | actions.Ready() if (
-                self._plan.is_lent and self.core.stopping_because
+                self._setup.is_lent and self.core.stopping_because
             ):
                 pass  # The member's owner goes on with what it holds.
-            case actions.GiveBack(scope, "") if self.member is not None:
+            case actions.GiveBack(held, "") if self.member is not None:
                 # A join that is replaced in the same turn is never sent: all share the last one.
-                position = scope.committed if scope.is_located else -1
-                self.member.released(scope.holding, position)
-            case actions.Ready(scope, "") if self.member is not None:
-                self.member.ready(scope.holding)
-            case actions.GiveBack(scope, refused) | actions.Ready(scope, refused) if (
+                position = held.committed if held.is_located else -1
+                self.member.released(held.holding, position)
+            case actions.Ready(held, "") if self.member is not None:
+                self.member.ready(held.holding)
+            case actions.GiveBack(held, refused) | actions.Ready(held, refused) if (
                 self.member is not None
             ):
-                self.member.refuse(scope.holding, refused)
+                self.member.refuse(held.holding, refused)
             case actions.StartDrain(reason, within_ms, leave):
                 self._drain(reason, within_ms, leave=leave)
             case actions.LeaveMember(reason):
                 self._reason = reason
                 if self._left is not None:
                     self._left.set()
-            case actions.Say(level, text, error, run):
-                stack = "" if run is None else self._runs.stack_of(run)
+            case actions.Say(level, text, error, call):
+                stack = "" if call is None else self._executor.stack_of(call)
                 self._log(level, text + stack, error)
 
     def _drain(self, reason: str, within_ms: int, *, leave: bool) -> None:
         by_order = False
-        if self.member is not None and not self._plan.is_lent:
+        if self.member is not None and not self._setup.is_lent:
             by_order = self.member.drain(max(1, within_ms), reason, leave=leave)
         self.core.draining(self.environment.now_ms(), by_order=by_order)
 
     def _log(self, level: int, text: str, error: BaseException | None = None) -> None:
-        group_id = self._plan.group_id
+        group_id = self._setup.group_id
         member_id = self.member.member_id if self.member is not None else ""
         name = member_name(group_id, member_id)
         fields = {"group": group_id, "member": member_id}
@@ -316,42 +314,42 @@ class WorkerRun:
 
     # --- Asked by handlers ---
 
-    def lasts_until_ms(self, scope: Scope) -> int:
+    def lasts_until_ms(self, held: HeldPartition) -> int:
         """See `Calls`."""
-        return FOREVER_MS if self.member is None else self.member.ends_ms(scope.holding)
+        return FOREVER_MS if self.member is None else self.member.ends_ms(held.holding)
 
-    def tell(self, run: Run, subject: str, offset: int = -1) -> None:
+    def tell(self, call: HandlerCall, subject: str, offset: int = -1) -> None:
         """See `Calls`."""
-        self.environment.post(self._told, run, subject, offset)
+        self.environment.post(self._told, call, subject, offset)
 
-    def _told(self, run: Run, subject: str, offset: int) -> None:
-        scope, now_ms = run.scope, self.environment.now_ms()
-        if scope.has_ended or run.is_cancelled:
+    def _told(self, call: HandlerCall, subject: str, offset: int) -> None:
+        held, now_ms = call.held, self.environment.now_ms()
+        if held.has_ended or call.is_cancelled:
             return
         match subject:
             case "alive":
-                self.core.alive(scope, now_ms)
+                self.core.alive(held, now_ms)
                 self._show_progress()
             case "done":
-                self.core.done(scope)
+                self.core.done(held)
             case "forgotten":
-                self.core.forgot_await(scope)
+                self.core.forgot_await(held)
                 self._wake()
             case "log_end":
-                self.core.log_end(scope, offset, now_ms)
+                self.core.log_end(held, offset, now_ms)
                 self._wake()
 
-    def ended(self, run: Run, error: BaseException | None) -> None:
-        """A run has ended; from any thread."""
+    def ended(self, call: HandlerCall, error: BaseException | None) -> None:
+        """A call has ended; from any thread."""
         if error is not None:
-            self.environment.failed(run.name, error)
-        self.environment.post(self._run_ended, run, error)
+            self.environment.failed(call.name, error)
+        self.environment.post(self._run_ended, call, error)
 
-    def _run_ended(self, run: Run, error: BaseException | None) -> None:
-        self._runs.forget(run)
+    def _run_ended(self, call: HandlerCall, error: BaseException | None) -> None:
+        self._executor.forget(call)
         if error is None:  # So does a handler that finds no rows, each time it has looked.
             self._show_progress()
-        self.core.ended(run, error, self.environment.now_ms())
+        self.core.ended(call, error, self.environment.now_ms())
         self._wake()
 
     def _show_progress(self) -> None:
@@ -361,7 +359,7 @@ class WorkerRun:
     async def commit(self, commits: Sequence[OneCommit], *, atomic: bool, manifest: bytes) -> None:
         """See `Calls`."""
         await self._crossing(self._commit(commits, atomic=atomic, manifest=manifest))
-        self._runs.end_if_revoked(commits)
+        self._executor.end_if_revoked(commits)
 
     async def _crossing(self, work: Coroutine[Any, Any, T]) -> T:
         """Run a coroutine on the protocol's loop, for a handler on another loop."""
@@ -382,42 +380,42 @@ class WorkerRun:
         try:
             self._wait(work)
         except StaleMember as error:
-            if any(commit.run.scope.ends_ms == 0 for commit in commits):
+            if any(commit.call.held.ends_ms == 0 for commit in commits):
                 raise PartitionRevoked(str(error)) from error
             raise
-        self._runs.end_if_revoked(commits)
+        self._executor.end_if_revoked(commits)
 
-    async def until_may_begin(self, run: Run) -> None:
+    async def until_may_begin(self, call: HandlerCall) -> None:
         """See `Calls`."""
-        if not self.core.may_begin(run.scope):
-            await self._crossing(self._until_may_begin(run))
+        if not self.core.may_begin(call.held):
+            await self._crossing(self._until_may_begin(call))
 
-    def until_may_begin_blocking(self, run: Run) -> None:
+    def until_may_begin_blocking(self, call: HandlerCall) -> None:
         """See `Calls`."""
-        if not self.core.may_begin(run.scope):
-            self._wait(self._until_may_begin(run))
+        if not self.core.may_begin(call.held):
+            self._wait(self._until_may_begin(call))
 
-    async def _until_may_begin(self, run: Run) -> None:
+    async def _until_may_begin(self, call: HandlerCall) -> None:
         """Return when new work may be begun, or the holding has ended: the next call tells so."""
-        while not (run.scope.has_ended or run.is_cancelled or self.core.may_begin(run.scope)):
+        while not (call.held.has_ended or call.is_cancelled or self.core.may_begin(call.held)):
             await self._next_step.wait()
 
-    def wait_revoking(self, scope: Scope, timeout_s: float | None) -> bool:
+    def wait_revoking(self, held: HeldPartition, timeout_s: float | None) -> bool:
         """See `Calls`."""
-        return self._wait(self._until_revoked(scope, timeout_s))
+        return self._wait(self._until_revoked(held, timeout_s))
 
-    async def _until_revoked(self, scope: Scope, timeout_s: float | None) -> bool:
-        if scope.is_revoking or scope.has_ended:
+    async def _until_revoked(self, held: HeldPartition, timeout_s: float | None) -> bool:
+        if held.is_revoking or held.has_ended:
             return True
-        event = self._revoked.setdefault(scope, asyncio.Event())
+        event = self._revoked.setdefault(held, asyncio.Event())
         try:
             async with asyncio.timeout(timeout_s):
                 return await event.wait()
         except TimeoutError:
             return False
 
-    def _set_revoked(self, scope: Scope) -> None:
-        event = self._revoked.pop(scope, None)
+    def _set_revoked(self, held: HeldPartition) -> None:
+        event = self._revoked.pop(held, None)
         if event is not None:
             event.set()
 
@@ -425,16 +423,16 @@ class WorkerRun:
         member = self.member
         assert member is not None
         await member.commit(
-            {c.run.scope.key: OffsetAndMetadata(c.offset, c.metadata) for c in commits},
-            expected={c.run.scope.key: c.expected for c in commits if c.expected is not None},
+            {c.call.held.key: OffsetAndMetadata(c.offset, c.metadata) for c in commits},
+            expected={c.call.held.key: c.expected for c in commits if c.expected is not None},
             atomic=atomic,
             manifest=manifest,
-            holdings=[commit.run.scope.holding for commit in commits],
+            holdings=[commit.call.held.holding for commit in commits],
             waits=True,
         )
         now_ms, deadline_ms = self.environment.now_ms(), self.core.next_deadline()
         for commit in commits:
-            self.core.committed(commit.run.scope, commit.offset, commit.metadata, now_ms)
+            self.core.committed(commit.call.held, commit.offset, commit.metadata, now_ms)
         if self.core.next_deadline() != deadline_ms:
             self._wake()
 
@@ -467,26 +465,26 @@ class WorkerRun:
         task.add_done_callback(self._tasks.discard)
         return task
 
-    async def _locate(self, scopes: Sequence[Scope]) -> None:
-        """Find out where each scope begins, and tell the core."""
-        plan, member = self._plan, self.member
+    async def _locate(self, held_partitions: Sequence[HeldPartition]) -> None:
+        """Find out where each partition begins, and tell the core."""
+        setup, member = self._setup, self.member
         assert member is not None
-        committed: dict[Scope, OffsetAndMetadata] = {}
-        begins: dict[Scope, int] = {}
+        committed: dict[HeldPartition, OffsetAndMetadata] = {}
+        begins: dict[HeldPartition, int] = {}
         error: Exception | None = None
         try:
-            stored = await member.committed_with_metadata([scope.key for scope in scopes])
-            committed = {scope: stored[scope.key] for scope in scopes}
-            begins = await plan.start.begins(self._user_calls, plan.topics.first, committed)
+            stored = await member.committed_with_metadata([held.key for held in held_partitions])
+            committed = {held: stored[held.key] for held in held_partitions}
+            begins = await setup.start.begins(self._user_calls, setup.topics.first, committed)
         except Exception as failure:  # noqa: BLE001  # The error policy decides.
             error = failure
         now_ms = self.environment.now_ms()
-        for scope in scopes:
+        for held in held_partitions:
             if error is not None:
-                self.core.not_located(scope, error, now_ms)
+                self.core.not_located(held, error, now_ms)
             else:
-                commit = committed[scope]
-                self.core.located(scope, commit.offset, begins[scope], commit.metadata, now_ms)
+                commit = committed[held]
+                self.core.located(held, commit.offset, begins[held], commit.metadata, now_ms)
         self._wake()
 
     async def _watch_handlers(self) -> None:
@@ -496,14 +494,14 @@ class WorkerRun:
 
     async def _follow_topics(self) -> None:
         """Ask for the topics again and again; a change has the member join again."""
-        topics, member = self._plan.topics, self.member
+        topics, member = self._setup.topics, self.member
         assert member is not None
         while topics.is_asked_again:
             await asyncio.sleep(topics.refresh_ms / 1000)
             before = topics.known
             try:
                 now = await topics.ask(self._user_calls)
-                self._plan.handlers.check(now)
+                self._setup.handlers.check(now)
             except Exception as error:  # noqa: BLE001  # The user's function may raise anything.
                 topics.known = before
                 self._log(logging.WARNING, f"the topics cannot be asked for: {error!r}")
@@ -514,25 +512,27 @@ class WorkerRun:
 
     async def _follow_log_ends(self) -> None:
         """Ask where the logs end, and report it for lag, again and again."""
-        plan, member = self._plan, self.member
+        setup, member = self._setup, self.member
         assert member is not None
         while True:
-            await asyncio.sleep(plan.log_ends_interval_s)
-            scopes = dict(self.core.scopes)
-            if plan.log_ends is not None and scopes:
+            await asyncio.sleep(setup.log_ends_interval_s)
+            held_partitions = dict(self.core.held_partitions)
+            if setup.log_ends is not None and held_partitions:
                 try:
-                    changed = await self._user_calls.in_thread(plan.log_ends, frozenset(scopes))
+                    changed = await self._user_calls.in_thread(
+                        setup.log_ends, frozenset(held_partitions)
+                    )
                     logs = log_ends_returned("log_ends", changed)
                 except Exception as error:  # noqa: BLE001  # Sources may raise anything.
                     self._log(logging.WARNING, f"where the logs end cannot be asked: {error!r}")
                     continue
                 now_ms = self.environment.now_ms()
-                for key, scope in scopes.items():
-                    if key in logs and not scope.has_ended:
-                        scope.log_begin = max(scope.log_begin, logs[key].start)
-                        self.core.log_end(scope, logs[key].stop, now_ms)
+                for key, held in held_partitions.items():
+                    if key in logs and not held.has_ended:
+                        held.log_begin = max(held.log_begin, logs[key].start)
+                        self.core.log_end(held, logs[key].stop, now_ms)
                 self._wake()
-            known = [scope for scope in self.core.scopes.values() if scope.log_end >= 0]
+            known = [held for held in self.core.held_partitions.values() if held.log_end >= 0]
             if known:
                 await member.report(
                     {ends.key: range(ends.log_begin, ends.log_end) for ends in known}

@@ -1,4 +1,4 @@
-"""Interface of a worker to the log whose rows it handles; `coordinator.sources` implements it."""
+"""What a worker needs of a source of rows, and what adapters of handlers need of a partition."""
 
 from __future__ import annotations
 
@@ -7,11 +7,9 @@ from typing import Any, Protocol
 
 from coordinator.client.group_address import GroupAddress
 from coordinator.client.log_ends import LogEnds
-from coordinator.client.worker.handlers import TopicHandler
-from coordinator.client.worker.partition import BlockingPartition, Partition
-from coordinator.client.worker.policy import ErrorPolicy
-from coordinator.client.worker.positions import BeginOffsets
-from coordinator.client.worker.topics import TopicsFunction
+from coordinator.client.worker.handlers import ErrorPolicy, TopicHandler
+from coordinator.client.worker.partition import BlockingPartition, Partition, PartitionView
+from coordinator.client.worker.user_functions import BeginOffsets, TopicsFunction
 
 RowsFunction = (
     Callable[[list[Any]], object]  # Any: rows are dictionaries by column.
@@ -59,3 +57,23 @@ class GroupSource(Protocol):
     def on_virtual_time(self) -> None:
         """Ask the coordinator for nothing: calls of threads would stop virtual time."""
         ...
+
+
+async def until_may_begin(p: Partition) -> None:
+    """Wait before rows are handed out while the lease of a partition is in doubt."""
+    await p._worker.until_may_begin(p._call)
+
+
+def until_may_begin_blocking(p: BlockingPartition) -> None:
+    """Do the same in a thread."""
+    p._worker.until_may_begin_blocking(p._call)
+
+
+def check_held(p: PartitionView) -> None:
+    """Check that the handler may go on. Raises StaleMember: the holding has ended."""
+    p._check()
+
+
+def report_log_end(p: PartitionView, offset: int) -> None:
+    """Tell where the log ends; from any thread. Raises as `check_held`."""
+    p._tell("log_end", offset)

@@ -1,23 +1,53 @@
-"""Factories of the members of workers, in either protocol."""
+"""What a driver is made from: settings and functions of a worker, and the maker of its members."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from coordinator.client.log_ends import LogEnds
 from coordinator.client.member.face import Member
 from coordinator.client.settings.reading import OF_WORKERS, config_of
 from coordinator.client.settings.setting import GroupProtocol
 from coordinator.client.transport.driver import Link
 from coordinator.client.worker.environment import Environment
-from coordinator.client.worker.plan import NewMember
-from coordinator.client.worker.topics import TopicCounts
+from coordinator.client.worker.handlers import Handlers, Limits
+from coordinator.client.worker.user_functions import StartPolicy, TopicCounts, WorkerTopics
 from coordinator.dial import Credentials
 from coordinator.node_source import Bootstrap
 
 if TYPE_CHECKING:
-    from coordinator.client.settings.typed import WorkerSettings
+    from coordinator.client.embedding.nodes import Embedded
+NewMember = Callable[[Mapping[str, int], Environment], Member]
+"""Makes the member of a worker, or lends one; called on the protocol's loop, with the topics."""
 
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerSetup:
+    """Settings and functions of a worker."""
+
+    group_id: str
+    new_member: NewMember
+    handlers: Handlers
+    limits: Limits
+    topics: WorkerTopics
+    start: StartPolicy
+    log_ends: LogEnds | None
+    log_ends_interval_s: float
+    or_classic: NewMember | None = None
+    """Makes a member in the place of the first, if the group turns out to be a classic one."""
+    is_lent: bool = False
+    """True if the caller has started the member, and closes it. Nobody else polls it meanwhile, and
+    what it holds when the worker stops it holds on to."""
+    nodes: Embedded | None = None
+    """Nodes that are there as long as the worker runs."""
+    blocks_loop: bool = False
+    """True if handlers are meant to block their loop, which is not watched then."""
+
+
+if TYPE_CHECKING:
+    from coordinator.client.settings.typed import WorkerSettings
 DEFAULT_ASSIGNOR = "cooperative-sticky"
 FALLBACK_ASSIGNOR = "range"
 

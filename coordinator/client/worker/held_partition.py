@@ -1,8 +1,8 @@
-"""State of one holding in a worker, and of the runs of its handler. Decided by `core.py`.
+"""State of a partition that a worker holds, and of the calls of its handler. `core.py` decides.
 
-One scope per holding: it begins when the partition is assigned and ends when it is given back,
-released or lost. Its runs are calls of the handler and of hooks. A run that does not end with its
-scope is left over: nothing else may run for its partition in this process until it has ended.
+One for each holding: it begins when the partition is assigned, and ends when it is given back,
+released or lost. A call of its handler or of a hook that does not end with it is left over: nothing
+else may run for its partition in this process until that has ended.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from enum import StrEnum
 
 from coordinator.assignors import TopicPartition
 from coordinator.client.member.ledger import FOREVER_MS, Holding
-from coordinator.client.worker.handlers import RunKind, TopicHandler
+from coordinator.client.worker.handlers import CallKind, TopicHandler
 
 
 class Stage(StrEnum):
-    """Activity of a scope, or what it waits for; shown in `worker.state`."""
+    """Activity of a held partition, or what it waits for; shown in `worker.state`."""
 
     WARMING = "warming"
     """It is prepared for this process, and belongs to another member still."""
@@ -35,7 +35,7 @@ class Stage(StrEnum):
 
 
 @dataclass(slots=True, eq=False)
-class Scope:
+class HeldPartition:
     """One holding. Compared by identity.
 
     Attributes:
@@ -73,7 +73,7 @@ class Scope:
     failures: int = 0
     last_error: str = ""
     due_ms: int | None = None
-    runs: list[Run] = field(default_factory=list)
+    calls: list[HandlerCall] = field(default_factory=list)
 
     @property
     def has_ended(self) -> bool:
@@ -86,7 +86,7 @@ class Scope:
 
 
 @dataclass(slots=True, eq=False)
-class Run:
+class HandlerCall:
     """One call of a handler or a hook. Compared by identity.
 
     Attributes:
@@ -97,8 +97,8 @@ class Run:
         is_watched: a timer will look whether it has stalled.
     """
 
-    scope: Scope
-    kind: RunKind
+    held: HeldPartition
+    kind: CallKind
     is_async: bool
     since_ms: int
     name: str = ""
