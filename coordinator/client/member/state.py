@@ -1,8 +1,14 @@
-"""The state of a member in a word, as its owner and operator see it."""
+"""The name and the state of a member, as its owner and operator see them."""
 
 from __future__ import annotations
 
 from datetime import UTC, datetime
+
+
+def member_name(group_id: str, *ids: str | None) -> str:
+    """A member and its group as log lines begin with them, by the first id that there is."""
+    who = next(filter(None, ids), "without an id yet")
+    return f"member {who} of group {group_id}"
 
 
 class MemberState(str):

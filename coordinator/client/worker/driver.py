@@ -20,7 +20,7 @@ from coordinator.client.member.calls import Code
 from coordinator.client.member.events import Granted, Stopping
 from coordinator.client.member.face import Member
 from coordinator.client.member.ledger import FOREVER_MS
-from coordinator.client.member.naming import member_name
+from coordinator.client.member.state import member_name
 from coordinator.client.offsets import OffsetAndMetadata
 from coordinator.client.transport.process_environment import follow
 from coordinator.client.validation import log_ends_returned

@@ -16,7 +16,7 @@ from coordinator.core.classic import rebalance
 from coordinator.core.classic.group import ClassicGroup
 from coordinator.core.classic.member import ClassicMember, Protocols
 from coordinator.core.classic.membership import excuse
-from coordinator.core.classic.subscriptions import subscribed_topics
+from coordinator.core.classic.protocols import subscribed_topics
 from coordinator.core.group import GroupState
 from coordinator.core.step import Step
 from coordinator.core.values.events import GroupActivated, RebalanceCause

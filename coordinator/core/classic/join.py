@@ -13,9 +13,14 @@ from __future__ import annotations
 from coordinator.core import request_checks
 from coordinator.core.classic import protocols, rebalance, static_members
 from coordinator.core.classic.group import ClassicGroup
-from coordinator.core.classic.identity import check_not_replaced, identify
 from coordinator.core.classic.member import ClassicMember
-from coordinator.core.classic.membership import evict, fail_join, note_joined
+from coordinator.core.classic.membership import (
+    check_not_replaced,
+    evict,
+    fail_join,
+    identify,
+    note_joined,
+)
 from coordinator.core.config import NEW_MEMBER_JOIN_TIMEOUT_MS, GroupConfig
 from coordinator.core.group import GroupState
 from coordinator.core.step import Step

@@ -11,9 +11,8 @@ from __future__ import annotations
 from coordinator.core import request_checks
 from coordinator.core.classic import rebalance
 from coordinator.core.classic.group import ClassicGroup
-from coordinator.core.classic.identity import check_not_replaced, identify
 from coordinator.core.classic.member import ClassicMember
-from coordinator.core.classic.membership import evict, remove
+from coordinator.core.classic.membership import check_not_replaced, evict, identify, remove
 from coordinator.core.step import Step
 from coordinator.core.values.effects import JoinKey, MemberKey
 from coordinator.core.values.errors import ErrorCode, Refused

@@ -18,9 +18,14 @@ from collections.abc import Sequence
 from coordinator.core import request_checks
 from coordinator.core.classic import rebalance
 from coordinator.core.classic.group import ClassicGroup
-from coordinator.core.classic.identity import check_generation, identify
 from coordinator.core.classic.member import SILENCE_MIN_MS, ClassicMember
-from coordinator.core.classic.membership import evict, note_seen, reset_session
+from coordinator.core.classic.membership import (
+    check_generation,
+    evict,
+    identify,
+    note_seen,
+    reset_session,
+)
 from coordinator.core.group import GroupState
 from coordinator.core.pauses import Pause, paused_since
 from coordinator.core.step import Step

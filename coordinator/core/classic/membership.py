@@ -1,4 +1,4 @@
-"""Steps shared by several rules: refuse parked calls, extend a session, remove a member."""
+"""Steps shared by several rules: identify a member, refuse parked calls, extend its session."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from coordinator.core.classic.member import ClassicMember
 from coordinator.core.group import GroupState
 from coordinator.core.step import Step
 from coordinator.core.values.effects import DeferHeartbeat, MemberKey
-from coordinator.core.values.errors import ErrorCode, advice
+from coordinator.core.values.errors import ErrorCode, MustWait, Refused, advice
 from coordinator.core.values.events import (
     EvictionCause,
     MemberEvicted,
@@ -17,6 +17,53 @@ from coordinator.core.values.events import (
 from coordinator.core.values.ids import NO_TIME
 from coordinator.core.values.rebalance_journal import StoppedPartition
 from coordinator.core.values.replies import JoinReply, SyncReply
+
+
+def identify(group: ClassicGroup, member_id: str, instance_id: str | None) -> ClassicMember:
+    """Return the member that sends a request.
+
+    Without an instance id a static member is identified by its member id alone.
+
+    Raises:
+        Refused: UNKNOWN_MEMBER_ID; FENCED_INSTANCE_ID for a process whose instance id
+            another process has taken.
+    Source: KIP-345; Kafka `ClassicGroup.validateMember`.
+    """
+    if instance_id is not None:
+        owner = group.static_members.get(instance_id)
+        if owner is None:
+            raise Refused(ErrorCode.UNKNOWN_MEMBER_ID)
+        if owner != member_id:
+            raise Refused(ErrorCode.FENCED_INSTANCE_ID)
+    member = group.members.get(member_id)
+    if member is None:
+        raise Refused(ErrorCode.UNKNOWN_MEMBER_ID)
+    return member
+
+
+def check_not_replaced(group: ClassicGroup, member: ClassicMember) -> None:
+    """Wait if a restarted process is taking the member's place.
+
+    Raises:
+        MustWait: the result of that write decides whether the caller is fenced.
+    """
+    for replacement in group.replacements:
+        if replacement.deadline_ms is not None:
+            if replacement.command.instance_id == member.instance_id:
+                raise MustWait(replacement.deadline_ms)
+
+
+def check_generation(group: ClassicGroup, generation: int) -> None:
+    """Refuse a generation that is not the current one.
+
+    Raises:
+        Refused: ILLEGAL_GENERATION.
+    """
+    if generation != group.generation:
+        raise Refused(
+            ErrorCode.ILLEGAL_GENERATION,
+            f"the group is in generation {group.generation}, not {generation}; join again",
+        )
 
 
 def note_seen(group: ClassicGroup, member: ClassicMember, step: Step, *, beats: bool) -> None:

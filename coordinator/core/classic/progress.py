@@ -4,9 +4,14 @@ from __future__ import annotations
 
 from coordinator.core import log_ends, offsets, request_checks
 from coordinator.core.classic.group import ClassicGroup
-from coordinator.core.classic.identity import check_generation, check_not_replaced, identify
 from coordinator.core.classic.member import ClassicMember
-from coordinator.core.classic.membership import note_seen, reset_session
+from coordinator.core.classic.membership import (
+    check_generation,
+    check_not_replaced,
+    identify,
+    note_seen,
+    reset_session,
+)
 from coordinator.core.group import GroupState
 from coordinator.core.step import Step
 from coordinator.core.values.errors import ErrorCode, Refused

@@ -24,7 +24,7 @@ from coordinator.core.classic import protocols
 from coordinator.core.classic.group import ClassicGroup
 from coordinator.core.classic.member import ClassicMember
 from coordinator.core.classic.membership import evict, excuse, fail_sync, reset_session
-from coordinator.core.classic.subscriptions import subscribed_topics
+from coordinator.core.classic.protocols import subscribed_topics
 from coordinator.core.classic.takeover import take_over_early
 from coordinator.core.group import GroupState
 from coordinator.core.step import Step

@@ -16,9 +16,8 @@ from __future__ import annotations
 from coordinator.core import request_checks
 from coordinator.core.classic import rebalance
 from coordinator.core.classic.group import ClassicGroup
-from coordinator.core.classic.identity import check_generation, identify
 from coordinator.core.classic.member import ClassicMember
-from coordinator.core.classic.membership import fail_sync, reset_session
+from coordinator.core.classic.membership import check_generation, fail_sync, identify, reset_session
 from coordinator.core.group import GroupState
 from coordinator.core.step import Step
 from coordinator.core.values.effects import SyncKey

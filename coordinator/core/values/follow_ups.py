@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from coordinator.core.values.errors import ErrorCode
 from coordinator.core.values.ids import CallId, TopicPartition
@@ -17,11 +17,20 @@ from coordinator.core.values.session_messages import Attach, StreamEnd
 
 
 @dataclass(frozen=True, slots=True)
-class AnswerSyncs:
+class _FollowUp:
+    error: ErrorCode = field(default=ErrorCode.NONE, kw_only=True)
+
+
+@dataclass(frozen=True, slots=True)
+class _GroupFollowUp(_FollowUp):
+    group_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerSyncs(_FollowUp):
     """Answer the SyncGroups that wait for an assignment, or rebalance again."""
 
     record: GroupMetadata
-    error: ErrorCode = ErrorCode.NONE
 
     @property
     def group_id(self) -> str:
@@ -29,84 +38,71 @@ class AnswerSyncs:
 
 
 @dataclass(frozen=True, slots=True)
-class AnswerReplacement:
+class AnswerReplacement(_GroupFollowUp):
     """Answer a static member whose new id is written, or whose write has timed out."""
 
-    group_id: str
     call_id: CallId
     instance_id: str
     generation: int
     previous_member_id: str
     supports_skip_assignment: bool
-    error: ErrorCode = ErrorCode.NONE
 
 
 @dataclass(frozen=True, slots=True)
-class FinishReplacement:
+class FinishReplacement(_GroupFollowUp):
     """Give a static member its place under its new id once that is written, however late."""
 
-    group_id: str
     member_id: str
     previous_member_id: str
-    error: ErrorCode = ErrorCode.NONE
 
 
 @dataclass(frozen=True, slots=True)
-class RefuseReplacement:
+class RefuseReplacement(_GroupFollowUp):
     """Refuse a static member that has waited too long for an earlier replacement, by an error."""
 
-    group_id: str
     call_id: CallId
-    error: ErrorCode = ErrorCode.NONE
 
 
 @dataclass(frozen=True, slots=True)
-class AnswerCommit:
+class AnswerCommit(_FollowUp):
     """Answer a commit. `results` are those of a success; `written`: the partitions stored by it."""
 
     call_id: CallId
     group_id: str
     results: tuple[CommitResult, ...]
     written: tuple[tuple[str, int], ...]
-    error: ErrorCode = ErrorCode.NONE
 
 
 @dataclass(frozen=True, slots=True)
-class AnswerRequest:
+class AnswerRequest(_FollowUp):
     """Answer `request` with `reply` once its records are durable, or refuse it."""
 
     request: Request
     reply: Reply
-    error: ErrorCode = ErrorCode.NONE
 
 
 @dataclass(frozen=True, slots=True)
-class NoFollowUp:
+class NoFollowUp(_GroupFollowUp):
     """Nobody waits for the write: an empty group, a generation floor, expired offsets."""
 
-    group_id: str
-    error: ErrorCode = ErrorCode.NONE
-
 
 @dataclass(frozen=True, slots=True)
-class AnnounceRebalance:
+class AnnounceRebalance(_FollowUp):
     """Emit the event of a rebalance that is in the journal."""
 
     record: RebalanceRecord
-    error: ErrorCode = ErrorCode.NONE
 
 
 @dataclass(frozen=True, slots=True)
-class AnswerJoin:
+class AnswerJoin(_FollowUp):
     """Answer a JoinGroup once all earlier writes are durable, or refuse it."""
 
     call_id: CallId
     reply: JoinReply
-    error: ErrorCode = ErrorCode.NONE
 
 
 @dataclass(frozen=True, slots=True)
-class HandleAgain:
+class HandleAgain(_FollowUp):
     """Handle `request` again after the results of earlier writes; with an error, refuse it.
 
     `deadline_ms` bounds all its waits together.
@@ -114,63 +110,52 @@ class HandleAgain:
 
     request: Request
     deadline_ms: int
-    error: ErrorCode = ErrorCode.NONE
 
 
 @dataclass(frozen=True, slots=True)
-class ReviewPartitions:
+class ReviewPartitions(_GroupFollowUp):
     """Check partitions again whose write is resolved, and notify members.
 
     reserved_name: what was reserved for this name is now free, or has a holder. queued_id: the
     process that waited for the name, and is now a member. leaver: the member that leaves by it.
     """
 
-    group_id: str
     partitions: tuple[TopicPartition, ...] = ()
     reserved_name: str = ""
     queued_id: str = ""
     leaver: str = ""
-    error: ErrorCode = ErrorCode.NONE
 
 
 @dataclass(frozen=True, slots=True)
-class ApplyPolicy:
+class ApplyPolicy(_GroupFollowUp):
     """Have what is open follow the policy that was written, or refused."""
 
-    group_id: str
-    error: ErrorCode = ErrorCode.NONE
-
 
 @dataclass(frozen=True, slots=True)
-class AnswerAttach:
+class AnswerAttach(_GroupFollowUp):
     """Answer an Attach whose admission is written, or refused."""
 
-    group_id: str
     command: Attach
     member_id: str
     partitions: tuple[TopicPartition, ...] = ()
     is_new: bool = False
-    error: ErrorCode = ErrorCode.NONE
 
 
 @dataclass(frozen=True, slots=True)
-class ResumeExpiry:
+class ResumeExpiry(_GroupFollowUp):
     """End leases that ran out while the log was unavailable; the write only asked whether it is."""
 
-    group_id: str
     asked_ms: int
-    error: ErrorCode = ErrorCode.NONE
 
 
 @dataclass(frozen=True, slots=True)
-class CloseSession:
+class CloseSession(_GroupFollowUp):
     """Free what a session held whose end is written, and end its stream.
 
     `reserved_name`: what it held is reserved for this name, for `keep_ms`. `queued_id`: the process
     that waited for its name, and is a member by the same write.
     """
 
-    group_id: str
     member_id: str
     cause: EndCause
     partitions: tuple[TopicPartition, ...] = ()
@@ -179,7 +164,6 @@ class CloseSession:
     reserved_name: str = ""
     keep_ms: int = 0
     queued_id: str = ""
-    error: ErrorCode = ErrorCode.NONE
 
 
 WriteFollowUp = (

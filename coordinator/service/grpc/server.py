@@ -18,11 +18,10 @@ from coordinator.runtime.loop_probe import LAGS_S
 from coordinator.runtime.node import Node
 from coordinator.security.loading import Security
 from coordinator.service.grpc.accept_queue import QUEUE_LIMIT_S, AcceptQueue, newest_server
-from coordinator.service.grpc.admin_service import AdminService
 from coordinator.service.grpc.calls import HEARTBEAT
 from coordinator.service.grpc.checked_server import CheckedServer
 from coordinator.service.grpc.cluster_service import ClusterService
-from coordinator.service.grpc.group_service import GroupService
+from coordinator.service.grpc.group_service import AdminService, GroupService
 from coordinator.service.grpc.health_service import HealthService
 from coordinator.service.grpc.replica_service import ReplicaService
 from coordinator.service.grpc.session_service import SessionService

@@ -14,10 +14,9 @@ from coordinator.kafka.codec import Answer
 from coordinator.runtime.payloads import assignment_of
 from coordinator.runtime.slices import PART, Slices, Work, in_slices
 from coordinator.security.rules import Operation
-from coordinator.service.kafka.asking import ask
 from coordinator.service.kafka.batches import check_groups
 from coordinator.service.kafka.calls import NewKafkaCallId
-from coordinator.service.kafka.requests import KafkaRequest
+from coordinator.service.kafka.requests import KafkaRequest, ask
 from coordinator.service.refusals import Denied
 from coordinator.service.validation.fields import GROUP_ID
 

@@ -19,9 +19,8 @@ from coordinator.core.values.replies import JoinReply, LeaveReply, SyncReply
 from coordinator.kafka.codec import Answer, Body
 from coordinator.kafka.schema import MILLISECOND
 from coordinator.runtime.slices import PART, Work
-from coordinator.service.kafka.asking import ask
 from coordinator.service.kafka.calls import NewKafkaCallId
-from coordinator.service.kafka.requests import KafkaRequest
+from coordinator.service.kafka.requests import KafkaRequest, ask
 
 NAMED_MEMBER_FROM = 4
 """JoinGroup: a member has to come back with the id that it was given (KIP-394)."""

@@ -26,9 +26,8 @@ from coordinator.core.values.replies import (
 from coordinator.kafka.codec import Answer, Body
 from coordinator.runtime.slices import PART, Work, in_slices
 from coordinator.service.kafka import refusals
-from coordinator.service.kafka.asking import ask
 from coordinator.service.kafka.batches import answer_each
-from coordinator.service.kafka.requests import KafkaRequest
+from coordinator.service.kafka.requests import KafkaRequest, ask
 from coordinator.service.refusals import CallRefused
 from coordinator.service.validation.fields import TOPIC
 

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
+from coordinator.core.values import requests as c
 from coordinator.core.values.errors import ErrorCode
+from coordinator.core.values.ids import CallId
+from coordinator.core.values.replies import Reply
 from coordinator.kafka.codec import Answer, Body
 from coordinator.kafka.errors import wire_code
 from coordinator.kafka.headers import RequestHeader
 from coordinator.runtime.fetch_waits import FetchWaits
+from coordinator.runtime.slices import Work
 from coordinator.service.kafka.addresses import BrokerAddresses
 from coordinator.service.kafka.calls import KafkaCall
 from coordinator.service.pipeline import Pipeline
@@ -102,3 +107,18 @@ class KafkaRequest:
         if error is ErrorCode.COORDINATOR_NOT_AVAILABLE and self.context.is_leaving:
             error = ErrorCode.NOT_COORDINATOR
         return wire_code(error, self.header.api, self.header.version)
+
+
+Translate = Callable[[KafkaRequest, CallId], Work[list[c.Request]]]
+
+
+async def ask(request: KafkaRequest, translate: Translate) -> Reply:
+    """Return the reply to the command of a request.
+
+    Raises:
+        CallRefused: see `Pipeline.answer`.
+    """
+    replies = await request.context.pipeline.answer(
+        request.call, lambda new_call_id: translate(request, new_call_id())
+    )
+    return replies[0]

@@ -40,8 +40,8 @@ from coordinator.client.member.classic.assignor_choice import AssignorChoice
 from coordinator.client.member.classic.revocations import Revocations
 from coordinator.client.member.events import Granted, Lost, MemberEvent, Revoking, Stopping
 from coordinator.client.member.ledger import MEMBERSHIP, Holding, Ledger
-from coordinator.client.member.naming import member_name
 from coordinator.client.member.part import ProtocolPart
+from coordinator.client.member.state import member_name
 from coordinator.client.settings.configs import ClassicConfig
 
 _NOTHING: frozenset[TopicPartition] = frozenset()

@@ -32,10 +32,10 @@ from coordinator.client.member.events import (
     Suspended,
 )
 from coordinator.client.member.ledger import MEMBERSHIP, UNKNOWN_OFFSET, Holding
-from coordinator.client.member.naming import member_name
 from coordinator.client.member.part import Leaving, PartContext, ProtocolPart
 from coordinator.client.member.retry import MOST_S
 from coordinator.client.member.session.stream import SessionStream
+from coordinator.client.member.state import member_name
 from coordinator.client.settings.configs import GroupWishes, SessionConfig
 from coordinator.v1 import session_pb2 as pb
 
