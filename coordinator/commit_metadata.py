@@ -35,17 +35,17 @@ def of_reader(mark: str, id: str | None = None) -> str:
         mark: of the rows before the offset.
         id: shared by the attempts of several processes at one commit; None: a new one.
     """
-    return _told({"log": mark} if mark else {}, id or new_id())
+    return _as_json({"log": mark} if mark else {}, id or new_id())
 
 
 def of_reset(when: datetime) -> str:
     """Metadata of an offset that an operator sets."""
-    return _told({"reset": when.isoformat(timespec="seconds")}, new_id())
+    return _as_json({"reset": when.isoformat(timespec="seconds")}, new_id())
 
 
 def of_outsider() -> str:
     """Metadata of an offset that is neither read up to nor reset: a script sets it."""
-    return _told({}, new_id())
+    return _as_json({}, new_id())
 
 
 def new_id() -> str:
@@ -72,5 +72,5 @@ def fingerprint(metadata: str) -> str:
     return hashlib.blake2b(metadata.encode(errors="replace"), digest_size=8).hexdigest()
 
 
-def _told(content: dict[str, str], id: str) -> str:
+def _as_json(content: dict[str, str], id: str) -> str:
     return json.dumps({**content, "id": id}, separators=(",", ":"))

@@ -100,7 +100,7 @@ def _check(sources: Sources) -> Output:
     if not errors:
         settings, origins = load(sources)
         warnings, remarks = _warnings(settings), _remarks(settings)
-        _look_at_database(settings, warnings, remarks)
+        _check_database(settings, warnings, remarks)
         set_count = sum(origin != "default" for origin in origins.values())
         summary = (
             f"{set_count} settings are given, {len(origins) - set_count} have their defaults: "
@@ -139,7 +139,7 @@ def _warnings(settings: Settings) -> list[str]:
     return warnings
 
 
-def _look_at_database(settings: Settings, warnings: list[str], remarks: list[str]) -> None:
+def _check_database(settings: Settings, warnings: list[str], remarks: list[str]) -> None:
     """Note how PostgreSQL replicates what nodes write there; or that it cannot be asked."""
     from coordinator.runtime.stores import postgres_store
     from coordinator.storage.log import CannotOpen, LogError

@@ -41,9 +41,9 @@ class RefusalLog:
 
     def _rest(self, method: str) -> None:
         self._unsent[method] = 0, "", "", copy_context()
-        asyncio.get_running_loop().call_later(LOG_EVERY_S, self._tell, method)
+        asyncio.get_running_loop().call_later(LOG_EVERY_S, self._forward, method)
 
-    def _tell(self, method: str) -> None:
+    def _forward(self, method: str) -> None:
         count, peer, reason, context = self._unsent.pop(method)
         if count:
             about = {"method": method, "peer": peer, "what": reason, "refused": count}

@@ -127,7 +127,7 @@ def partition_rows(admin: GroupAdmin, seen: GroupView, logs: LogOffsets) -> list
             state=group.group_state,
             rebalancing_since_ms=seen.since_ms,
             waited_for=awaited is not None,
-            last_seen_ms=_heard(awaited),
+            last_seen_ms=_last_seen(awaited),
             **(known.get(key, {}) if key is not None else {}),
         )
 
@@ -161,7 +161,7 @@ def summary_row(admin: GroupAdmin, seen: GroupView, logs: LogOffsets) -> rows.Gr
                 consumer_id=member.member_id,
                 client_id=member.client_id or None,
                 host=member.client_host or None,
-                last_seen_ms=_heard(member),
+                last_seen_ms=_last_seen(member),
             )
             for member in seen.awaited.values()
         ),
@@ -192,7 +192,7 @@ def member_rows(seen: GroupView) -> Iterator[rows.MemberRow]:
             state=group.group_state,
             rebalancing_since_ms=seen.since_ms,
             waited_for=awaited is not None,
-            last_seen_ms=_heard(awaited),
+            last_seen_ms=_last_seen(awaited),
         )
 
 
@@ -234,7 +234,7 @@ def _instance(member: MemberDescription) -> str | None:
     return member.group_instance_id if member.HasField("group_instance_id") else None
 
 
-def _heard(awaited: Phase.Member | None) -> int | None:
+def _last_seen(awaited: Phase.Member | None) -> int | None:
     """Time of the last sign of an awaited member, epoch ms; None for one that has not joined."""
     return awaited.last_seen_ms if awaited is not None and awaited.client_host else None
 

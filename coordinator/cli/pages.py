@@ -68,11 +68,11 @@ class Pages:
         if guard is None:
             return None
 
-        def tell(refusal: Refusal) -> None:
+        def log_refusal(refusal: Refusal) -> None:
             with contextlib.suppress(RuntimeError):  # The event loop is closed.
-                self._loop.call_soon_threadsafe(guard.tell, refusal)
+                self._loop.call_soon_threadsafe(guard.log_refusal, refusal)
 
-        return Doorkeeper(guard, page, operations, needs_token=needs_token, tell=tell)
+        return Doorkeeper(guard, page, operations, needs_token=needs_token, log_refusal=log_refusal)
 
 
 def own_names(config: ServingConfig) -> frozenset[str]:

@@ -176,7 +176,7 @@ async def _announce(stores: Stores, server: GrpcServer, security: Security) -> N
     """Have clients that know the store find this node. Raises `LogError`."""
     stores.announce(server.advertised, security.token)
     if stores.reservations is not None:
-        await asyncio.to_thread(stores.reservations.tell)
+        await asyncio.to_thread(stores.reservations.notify)
 
 
 def _end(why: str, logger: Any, *events: asyncio.Event) -> None:

@@ -90,7 +90,7 @@ def _explain(options: argparse.Namespace) -> int:
             text="\n\n".join(explanations),
         )
 
-    return _ask(options, explain)
+    return _show(options, explain)
 
 
 def _timeline(options: argparse.Namespace) -> int:
@@ -110,7 +110,7 @@ def _timeline(options: argparse.Namespace) -> int:
             text = printable(str(options.file), None)
         return Output(LaneRow, [row for entry in chosen for row in lane_rows(entry)], text=text)
 
-    return _ask(options, draw)
+    return _show(options, draw)
 
 
 def _handoffs(options: argparse.Namespace, journal: Any, chosen: list[Any]) -> Output:
@@ -175,13 +175,13 @@ def _who_blocks(options: argparse.Namespace) -> int:
             text = f"{who} and waits for {blocker}, until {ends:%H:%M:%S} UTC at the latest."
         return Output(Blocking, rows, text=text)
 
-    return _ask(options, ask)
+    return _show(options, ask)
 
 
 # --- Inside -------------------------------------------------------------------------------------
 
 
-def _ask(options: argparse.Namespace, action: Callable[[GroupAdmin], Output]) -> int:
+def _show(options: argparse.Namespace, action: Callable[[GroupAdmin], Output]) -> int:
     """Show the output of an action that asks nodes."""
     from coordinator.cli.connection import credentials_of
     from coordinator.operator.admin import GroupAdmin

@@ -219,7 +219,7 @@ class ClusterRunner:
                 await self._coordination.leave(session)
         await self._coordination.close()
 
-    async def look(self) -> None:
+    async def read_and_act(self) -> None:
         """Read the cluster's state and act on it, once; after `start` it is called automatically.
 
         Raises:
@@ -281,7 +281,7 @@ class ClusterRunner:
         """Look whenever something may have changed, and at intervals."""
         while True:
             try:
-                await self.look()
+                await self.read_and_act()
                 self._told.clear()
                 assert self._session is not None
                 # A controller that has not decided for a session must differ from one that waits.
@@ -310,7 +310,7 @@ class ClusterRunner:
         """Take, release and follow shards as the view says."""
         here = view.nodes.get(self.node.node_id)
         if here is None or here.incarnation != self.node.incarnation:
-            return  # The session has ended; `look` finds out.
+            return  # The session has ended; `read_and_act` finds out.
         wanted = {
             s.shard: s.leader_epoch for s in view.shards.values() if s.leader == self.node.node_id
         }

@@ -45,7 +45,7 @@ def check_join(group: SessionGroup, _: JoinGroup, step: Step) -> None:
         MustWait: a member's admission is being written.
     """
     _check_nobody_arrives(group, step)
-    if not group.is_deserted or group.written_partitions:
+    if not group.has_no_members or group.written_partitions:
         raise IS_OF_SESSIONS.refused
 
 

@@ -54,7 +54,7 @@ def _is_left_with_nothing(group: Group, expired: int, now_ms: int, config: Group
     empty_ms = now_ms - group.state_changed_at_ms
     return (
         group.state is GroupState.EMPTY
-        and group.is_deserted
+        and group.has_no_members
         and not group.is_awaited
         and not group.deletions
         and not group.pending_offsets

@@ -122,7 +122,7 @@ class Group(ABC):
 
     @property
     @abstractmethod
-    def is_deserted(self) -> bool:
+    def has_no_members(self) -> bool:
         """True if there are no members and no pending member ids."""
 
     @property
@@ -131,10 +131,10 @@ class Group(ABC):
         return self.policy_writes > 0 or self.document_writes > 0
 
     @property
-    def is_vacant(self) -> bool:
+    def can_be_deleted(self) -> bool:
         """True if the group has no members, offsets, documents or writes of those in flight."""
         in_use = self.offsets or self.documents or self.pending_offsets or self.is_awaited
-        return self.is_deserted and not in_use
+        return self.has_no_members and not in_use
 
     def lag(self) -> int:
         """Rows behind the reported ends of logs, in sum; UNKNOWN_LAG if no end is known."""
@@ -160,14 +160,14 @@ class Group(ABC):
         match record:
             case OffsetCommitted():
                 self.offsets[(record.topic, record.partition)] = record
-                self.settle_offset((record.topic, record.partition))
+                self.resolve_offset((record.topic, record.partition))
             case ManifestStored():
                 self.manifest = record.manifest
             case DocumentStored():
                 self.documents.pop(record.name, None)
                 if record.content:
                     self.documents[record.name] = record
-                self._document_settled()
+                self._document_resolved()
             case OffsetDeleted():
                 self.offsets.pop((record.topic, record.partition), None)
                 if self.log_ends:
@@ -179,10 +179,10 @@ class Group(ABC):
                 self.manifest = b""
                 self.documents.clear()
                 self.policy, self.is_policy_stored = Policy(), False
-                self._deletion_settled()
+                self._deletion_resolved()
                 self._apply_own(record)
             case _:
-                self._journal_settled(record)
+                self._journal_resolved(record)
                 self._apply_own(record)
 
     @abstractmethod
@@ -192,15 +192,15 @@ class Group(ABC):
     def drop(self, record: Record) -> None:
         """Roll back a record that the log has refused."""
         if isinstance(record, OffsetCommitted):
-            self.settle_offset((record.topic, record.partition))
+            self.resolve_offset((record.topic, record.partition))
         elif isinstance(record, DocumentStored):
-            self._document_settled()
+            self._document_resolved()
         elif isinstance(record, GroupDeleted):
-            self._deletion_settled()
+            self._deletion_resolved()
         else:
-            self._journal_settled(record)
+            self._journal_resolved(record)
 
-    def _journal_settled(self, record: Record) -> None:
+    def _journal_resolved(self, record: Record) -> None:
         if isinstance(record, RebalanceRecord | PlanRecord):
             self.journal_writes = max(0, self.journal_writes - 1)  # At load there are none.
 
@@ -213,10 +213,10 @@ class Group(ABC):
         if self.journal_writes and not has_waited:
             raise MustWait(now_ms + JOURNAL_WAIT_MS)
 
-    def _deletion_settled(self) -> None:
+    def _deletion_resolved(self) -> None:
         self.deletions = max(0, self.deletions - 1)  # It may be of a group before this one.
 
-    def _document_settled(self) -> None:
+    def _document_resolved(self) -> None:
         self.document_writes = max(0, self.document_writes - 1)  # At load there are none.
 
     def policy_records(self) -> list[Record]:
@@ -243,7 +243,7 @@ class Group(ABC):
         count, _ = self.pending_offsets.get(partition, (0, 0))
         self.pending_offsets[partition] = (count + 1, deadline_ms)
 
-    def settle_offset(self, partition: tuple[str, int]) -> None:
+    def resolve_offset(self, partition: tuple[str, int]) -> None:
         """Note that a commit is durable or refused. At load none is in flight."""
         count, deadline_ms = self.pending_offsets.pop(partition, (0, 0))
         if count > 1:

@@ -98,7 +98,7 @@ class GroupTable:
         group.apply(record)
         if isinstance(record, GroupDeleted) and group.state is GroupState.EMPTY:
             # A group that was joined while its deletion was in flight stays.
-            if group.is_vacant:
+            if group.can_be_deleted:
                 del self.groups[record.group_id]
 
     def _count_host(self, group: SessionGroup, record: Record) -> None:
@@ -219,7 +219,7 @@ class GroupTable:
 
 
 def _is_in_use(group: Group | None) -> bool:
-    return isinstance(group, ClassicGroup) and (group.generation > 0 or not group.is_deserted)
+    return isinstance(group, ClassicGroup) and (group.generation > 0 or not group.has_no_members)
 
 
 def _take_over(new: Group, old: Group) -> None:

@@ -143,7 +143,7 @@ class GroupMachine(GroupTable):
             row.missing.check(None, command, step)
             group = self._new_group(row.missing.kind, command.group_id, step.now_ms)
             self._apply_rule(row, group, command, step)
-            if not group.is_vacant:
+            if not group.can_be_deleted:
                 self.groups[group.group_id] = group
                 step.out.note(GroupCreated(group.group_id))
         elif row.missing is not None:
@@ -163,12 +163,12 @@ class GroupMachine(GroupTable):
             try:
                 reconciling.handle(rule, group, command, step)
             finally:
-                self._drop_unused(group)
+                self._drop_never_used(group)
         elif rule is not None:
             rule(group, command, step)
 
-    def _drop_unused(self, group: AnyGroup) -> None:
-        if group.is_unused and self.groups.get(group.group_id) is group:
+    def _drop_never_used(self, group: AnyGroup) -> None:
+        if group.was_never_used and self.groups.get(group.group_id) is group:
             del self.groups[group.group_id]
 
     # --- Commands that concern the table, or requests that wait ---
@@ -200,7 +200,7 @@ class GroupMachine(GroupTable):
         offsets.answer_commit(command, step)
         group = self.groups.get(command.group_id)
         if isinstance(group, ClassicGroup) and group.state is not GroupState.DEAD:
-            self._drop_unused(group)
+            self._drop_never_used(group)
 
     def _cancel_call(self, command: c.CallCancelled, step: Step) -> None:
         """A client does not await its call any more."""

@@ -171,7 +171,7 @@ class GroupAdmin(SessionGroupAdmin):
             ],
             reason=reason,
         )
-        response = self._ask(self._admin(group_id).RemoveMembers, request)
+        response = self._request(self._admin(group_id).RemoveMembers, request)
         return [code_name(member.error_code) for member in response.members]
 
     def commit(
@@ -231,7 +231,7 @@ class GroupAdmin(SessionGroupAdmin):
             group_id=group_id,
             topics=request_topics(pb.OffsetDeleteRequest, {key: {} for key in partitions}),
         )
-        return _codes(self._ask(self._admin(group_id).OffsetDelete, request))
+        return _codes(self._request(self._admin(group_id).OffsetDelete, request))
 
     def offsets(self, group_id: str) -> dict[TopicPartition, int]:
         """All committed offsets of a group."""
@@ -294,7 +294,7 @@ class GroupAdmin(SessionGroupAdmin):
         request = group_pb2.FetchDocumentsRequest(
             group_id=group_id, prefix=prefix, after_version=after_version
         )
-        response = self._ask(self._group(group_id).FetchDocuments, request)
+        response = self._request(self._group(group_id).FetchDocuments, request)
         documents = [
             Document(document.name, document.content, document.version)
             for document in response.documents
@@ -316,7 +316,7 @@ class GroupAdmin(SessionGroupAdmin):
             GroupNotFound: there is no such group.
         """
         request = pb.ListRebalancesRequest(group_id=group_id, limit=limit)
-        return self._ask(self._admin(group_id).ListRebalances, request)
+        return self._request(self._admin(group_id).ListRebalances, request)
 
     def phase(self, group_id: str) -> pb.DescribePhaseResponse:
         """Members that the group's current join or sync phase waits for.
@@ -325,7 +325,7 @@ class GroupAdmin(SessionGroupAdmin):
             GroupNotFound: there is no such group.
         """
         request = pb.DescribePhaseRequest(group_id=group_id)
-        return self._ask(self._admin(group_id).DescribePhase, request)
+        return self._request(self._admin(group_id).DescribePhase, request)
 
     def watch_rebalances(self, group_ids: Collection[str] = ()) -> Iterator[pb.Rebalance]:
         """Stream the rebalances of these groups, or of all, from every current node as they end.
@@ -365,7 +365,7 @@ class GroupAdmin(SessionGroupAdmin):
     ) -> tuple[dict[TopicPartition, OffsetAndMetadata], bytes]:
         """Offsets, and the manifest."""
         request = fetch_request(group_id, partitions)
-        response = self._ask(self._group(group_id).OffsetFetch, request)
+        response = self._request(self._group(group_id).OffsetFetch, request)
         return fetched_offsets(response), response.manifest
 
     def _group(self, group_id: str) -> group_pb2_grpc.GroupCoordinatorStub:

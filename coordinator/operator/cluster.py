@@ -18,12 +18,12 @@ class ClusterAdmin(Nodes):
 
     def elect(self, shards: Sequence[int] = ()) -> None:
         """Elect the preferred leaders that are in sync; of all shards, if none is named."""
-        self._ask(self._controller().ElectLeaders, pb.ElectLeadersRequest(shards=shards))
+        self._request(self._controller().ElectLeaders, pb.ElectLeadersRequest(shards=shards))
 
     def move(self, shard: int, replicas: Sequence[int]) -> None:
         """Assign other replicas to a shard, the preferred leader first."""
         request = pb.MoveShardRequest(shard=shard, replicas=replicas)
-        self._ask(self._controller().MoveShard, request)
+        self._request(self._controller().MoveShard, request)
 
     def drain(self, node: int, *, undo: bool = False) -> None:
         """Drain a node: move its shards away and keep it running; `undo` lets it lead again."""
@@ -31,7 +31,7 @@ class ClusterAdmin(Nodes):
         if node not in addresses:
             raise LookupError(f"there is no node {node}")
         request = pb.DrainNodeRequest(node_id=node, undo=undo)
-        self._ask(self._cluster(addresses[node]).DrainNode, request)
+        self._request(self._cluster(addresses[node]).DrainNode, request)
 
     def _controller(self) -> cluster_pb2_grpc.ClusterAdminStub:
         cluster = self.describe()

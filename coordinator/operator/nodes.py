@@ -115,7 +115,7 @@ class Nodes:
                 continue
         return ask(last)
 
-    def _ask(self, method: grpc.UnaryUnaryMultiCallable[Q, T], request: Q) -> T:
+    def _request(self, method: grpc.UnaryUnaryMultiCallable[Q, T], request: Q) -> T:
         """The response of a method, which may refuse. Raises what `_refusal` makes of that."""
         return self._accepted(request, method(request, timeout=TIMEOUT_S))
 

@@ -36,7 +36,7 @@ class SessionGroupAdmin(Nodes):
             LookupError: the group is classic, or it is being loaded.
         """
         request = pb.DescribeSessionGroupRequest(group_id=group_id)
-        return self._ask(self._admin(group_id).DescribeSessionGroup, request)
+        return self._request(self._admin(group_id).DescribeSessionGroup, request)
 
     def set_group_policy(
         self, group_id: str, changes: GroupPolicy, defaults: Collection[str] = ()
@@ -52,7 +52,7 @@ class SessionGroupAdmin(Nodes):
             LookupError: a value is out of bounds, or the group is classic.
         """
         request = pb.SetGroupPolicyRequest(group_id=group_id, policy=changes, defaults=defaults)
-        return self._ask(self._admin(group_id).SetGroupPolicy, request).policy
+        return self._request(self._admin(group_id).SetGroupPolicy, request).policy
 
     def evict_member(
         self,
@@ -83,7 +83,7 @@ class SessionGroupAdmin(Nodes):
             gone=gone,
             dry_run=dry_run,
         )
-        return self._ask(self._admin(group_id).EvictMember, request)
+        return self._request(self._admin(group_id).EvictMember, request)
 
     def _admin(self, group_id: str) -> admin_pb2_grpc.GroupAdminStub:
         return admin_pb2_grpc.GroupAdminStub(self.channel(self.coordinator_of(group_id)))

@@ -35,7 +35,7 @@ class TopicAdmin(Nodes):
         request = pb.ListTopicsRequest()
         nodes = self.addresses().values()
         listed = self._first(
-            nodes, lambda topic: self._ask(self._topics(topic).ListTopics, request)
+            nodes, lambda topic: self._request(self._topics(topic).ListTopics, request)
         )
         return list(listed.topics)
 
@@ -50,7 +50,7 @@ class TopicAdmin(Nodes):
             TopicRefused: the name or the number is not allowed.
         """
         request = pb.SetTopicRequest(topic=topic, partitions=partitions, may_shrink=may_shrink)
-        return self._ask(self._leader().SetTopic, request).partitions_before
+        return self._request(self._leader().SetTopic, request).partitions_before
 
     def delete_topic(self, topic: str) -> int:
         """Delete the number that was set for a topic.
@@ -61,7 +61,7 @@ class TopicAdmin(Nodes):
             TopicRefused: none is set.
         """
         request = pb.DeleteTopicRequest(topic=topic)
-        return self._ask(self._leader().DeleteTopic, request).reported_partitions
+        return self._request(self._leader().DeleteTopic, request).reported_partitions
 
     def _leader(self) -> topics_pb2_grpc.TopicAdminStub:
         return self._topics(self.coordinator_of(TOPICS_GROUP))

@@ -92,9 +92,9 @@ class _Frozen:
         """Freeze imported modules. They stay, and do not count."""
         gc.freeze()
         self._modules = gc.get_freeze_count()
-        self.look()
+        self.note_frozen()
 
-    def look(self) -> None:
+    def note_frozen(self) -> None:
         """Note that everything has just been looked at, and is frozen."""
         self._objects = max(LOOKED_AT, gc.get_freeze_count() - self._modules)
         self._since = 0
@@ -131,7 +131,7 @@ def collect_and_freeze() -> None:
     gc.collect()
     if _loading == 0:
         gc.freeze()
-        _FROZEN.look()
+        _FROZEN.note_frozen()
 
 
 class ShortPauses:

@@ -58,7 +58,7 @@ class LocalPauses:
         last = self._pauses[-1]
         return self._over_ms + min(self._looked_ms, last.to_ms) - last.from_ms
 
-    def look(self, now_ms: int, queue_age_ms: int | None = None) -> tuple[Pause, ...]:
+    def measure(self, now_ms: int, queue_age_ms: int | None = None) -> tuple[Pause, ...]:
         """Note the time, and return the remembered pauses in order; the last may end in the future.
 
         Args:

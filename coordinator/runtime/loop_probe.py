@@ -60,7 +60,7 @@ class LoopProbe:
 
     def pauses(self, now_ms: int) -> tuple[Pause, ...]:
         """Pauses as of now; counts as a look, see `local_pauses`."""
-        return self._local_pauses.look(now_ms)
+        return self._local_pauses.measure(now_ms)
 
     @property
     def is_paused(self) -> bool:
@@ -95,5 +95,5 @@ class LoopProbe:
             await asyncio.sleep(PROBE_S)
             self.measured(max(0.0, loop.time() - due))
             self.queue_age_s = self.queue_age(loop.time())
-            self._local_pauses.look(self._clock.now_ms(), round(1000 * self.queue_age_s))
+            self._local_pauses.measure(self._clock.now_ms(), round(1000 * self.queue_age_s))
             self.memory_bytes = self.memory()

@@ -80,7 +80,7 @@ class Node:
         self._shard_count = settings.storage.shards
         self._incarnation = incarnation or uuid.uuid4().hex
         self._listeners = [watchers.events]
-        self._watchers = replace(watchers, events=self._tell)
+        self._watchers = replace(watchers, events=self._publish)
         self._log = log or MemoryLog()
         self._coordination = coordination
         self._clock = clock = clock or AnchoredClock()
@@ -382,7 +382,7 @@ class Node:
     def _shards(self) -> list[Shard]:
         return list(self.loaded_shards().values())
 
-    def _tell(self, events: Sequence[Event], now_ms: int) -> None:
+    def _publish(self, events: Sequence[Event], now_ms: int) -> None:
         for listener in self._listeners:
             listener(events, now_ms)
 

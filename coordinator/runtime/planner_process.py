@@ -49,7 +49,7 @@ class PlannerProcess:
         async with self._one_at_a_time:
             try:
                 async with asyncio.timeout(self._timeout_s):
-                    answer = await self._ask(state)
+                    answer = await self._request(state)
             except BaseException:
                 # It may be in the middle of a plan: its next words would be taken for another's.
                 await self.close()
@@ -65,7 +65,7 @@ class PlannerProcess:
             process.kill()
             await process.wait()
 
-    async def _ask(self, state: PlanInput) -> Plan | str:
+    async def _request(self, state: PlanInput) -> Plan | str:
         process = self._process
         if process is None or process.returncode is not None:
             process = self._process = await _start()

@@ -315,7 +315,7 @@ class ShardRunner:
             self._on_in_sync(in_sync)
         if effects.events:
             events, effects.events = effects.events, []
-            self._tell(events)
+            self._publish(events)
         if effects.notices:
             notices, effects.notices = effects.notices, []
             self._report(notices)
@@ -391,7 +391,7 @@ class ShardRunner:
             if not future.done():
                 future.set_exception(error)
 
-    def _tell(self, events: Sequence[Event]) -> None:
+    def _publish(self, events: Sequence[Event]) -> None:
         try:
             self._watchers.events(events, self._clock.now_ms())
         except Exception as error:  # noqa: BLE001  # An observer stops no group. Told once.

@@ -50,7 +50,7 @@ class SilentLeaders:
     _since: dict[str, tuple[int, int]] = field(default_factory=dict, init=False)
     """Start of the silence and time of the next report, by the leader's incarnation."""
 
-    def heard(self, leader: NodeInfo) -> None:
+    def answered(self, leader: NodeInfo) -> None:
         """A leader has answered."""
         self._since.pop(leader.incarnation, None)
 
@@ -129,7 +129,7 @@ class Standby:
                     MIN_BYTES,
                     MAX_WAIT_MS,
                 )
-                self.silent.heard(leader)
+                self.silent.answered(leader)
                 if fetched.error is not ErrorCode.NONE:
                     await asyncio.sleep(RETRY_S)
                 elif fetched.is_gone:

@@ -155,7 +155,7 @@ async def _open_postgres(
 
     def renew_reservation() -> None:
         with contextlib.suppress(LogError):  # Then the next node that starts tells it.
-            reservations.tell()
+            reservations.notify()
 
     def report(event: str, reason: str) -> None:
         on_failure(event, reason)

@@ -16,8 +16,6 @@ from coordinator.security.guard import DENIED, UNAUTHENTICATED, UNKNOWN, Guard, 
 from coordinator.security.rules import Operation
 from coordinator.web.messages import Handler, HttpRequest, Response, text
 
-Tell = Callable[[Refusal], None]
-
 
 @dataclass(frozen=True, slots=True)
 class Doorkeeper:
@@ -27,7 +25,7 @@ class Doorkeeper:
         page: its name in refusals.
         operations: the caller needs one of them on all groups; empty: authentication is enough.
         needs_token: do not accept client certificates.
-        tell: called with each refusal, from any thread.
+        log_refusal: called with each refusal, from any thread.
     """
 
     guard: Guard
@@ -35,14 +33,16 @@ class Doorkeeper:
     operations: tuple[Operation, ...]
     _: KW_ONLY
     needs_token: bool
-    tell: Tell
+    log_refusal: Callable[[Refusal], None]
 
     def refusal(self, request: HttpRequest) -> Response | None:
         """Return the response that refuses a request; None if it is allowed."""
         try:
             caller = self._caller(request)
         except Unauthenticated as error:
-            self.tell(Refusal(UNAUTHENTICATED, self.page, UNKNOWN, request.peer, rule=str(error)))
+            self.log_refusal(
+                Refusal(UNAUTHENTICATED, self.page, UNKNOWN, request.peer, rule=str(error))
+            )
             return unauthorized(str(error))
         except KeysUnavailable as error:
             return text(HTTPStatus.SERVICE_UNAVAILABLE, str(error))
@@ -50,7 +50,7 @@ class Doorkeeper:
         if decision.is_allowed:
             return None
         operation = " or ".join(self.operations)
-        self.tell(
+        self.log_refusal(
             Refusal(
                 DENIED,
                 self.page,

@@ -47,7 +47,7 @@ def shown(name: str) -> str:
 
 
 class Guard:
-    """Decides by the rules what principals may do. All but `tell` is thread-safe.
+    """Decides by the rules what principals may do. All but `log_refusal` is thread-safe.
 
     Args:
         rules: None: every authenticated caller may do everything.
@@ -102,7 +102,7 @@ class Guard:
         """True if no group has to be hidden from a principal."""
         return self._rules is None or self._rules.is_unlimited(principal, Operation.READ)
 
-    def tell(self, refusal: Refusal) -> None:
+    def log_refusal(self, refusal: Refusal) -> None:
         """Count and log a refusal."""
         self.refusals[refusal.reason] += 1
         self.on_refusal(refusal)

@@ -43,7 +43,7 @@ class Access:
             caller.identity = await self._identify(caller)
         except errors.Unauthenticated as error:
             reason = str(error)
-            self._guard.tell(
+            self._guard.log_refusal(
                 Refusal(UNAUTHENTICATED, call.where, UNKNOWN, caller.peer, rule=reason)
             )
             raise UnauthenticatedCall(reason) from error
@@ -60,7 +60,7 @@ class Access:
         principal = call.caller.principal
         if call.kind.is_closed:
             rule = "none: no such line"
-            self._guard.tell(Refusal(DENIED, call.where, principal, peer, rule=rule))
+            self._guard.log_refusal(Refusal(DENIED, call.where, principal, peer, rule=rule))
             raise Denied(f"{call.where} is open to nobody")
         slices = Slices()
         for number, group in enumerate(call.groups, 1):
@@ -71,7 +71,7 @@ class Access:
                 continue
             operation = " or ".join(operations)
             who, which = shown(principal), None if group is None else shown(group)
-            self._guard.tell(
+            self._guard.log_refusal(
                 Refusal(DENIED, call.where, who, peer, operation, which, decision.rule)
             )
             where = "groups '*'" if which is None else f"group '{which}'"

@@ -183,7 +183,7 @@ class Call:
         """True if a rebalance waits for it."""
         return self.kind.is_awaited and bool(self.member_id)
 
-    def asks(self, requests: Sequence[c.Request]) -> bool:
+    def covers(self, requests: Sequence[c.Request]) -> bool:
         """True if the commands are of its kind, and for the groups that it names."""
         kind, groups = self.kind.command, self.groups
         named = groups if len(groups) == 1 else frozenset(groups)

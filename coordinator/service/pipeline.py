@@ -181,7 +181,7 @@ class Pipeline:
             requests = await in_slices(self._checked(call, translate(self.node.new_call_id)))
             for request in requests:
                 self.quotas.check(request)
-            replies = await self._ask(call, requests)
+            replies = await self._request(call, requests)
         self.calls[(call.kind.name, OK)] += 1
         return replies
 
@@ -343,12 +343,12 @@ class Pipeline:
         self, call: Call, translation: Work[Sequence[c.Request]]
     ) -> Work[Sequence[c.Request]]:
         requests = yield from translation
-        assert call.asks(requests), f"a {call.kind.name} names other groups than it asks for"
+        assert call.covers(requests), f"a {call.kind.name} names other groups than it asks for"
         if not call.kind.changes_reserved:
             _check_reserved(requests)
         return (yield from self.validator.check(requests))
 
-    async def _ask(self, call: Call, requests: Sequence[c.Request]) -> list[Reply]:
+    async def _request(self, call: Call, requests: Sequence[c.Request]) -> list[Reply]:
         first = requests[0] if requests else None
         is_shown = self._filter(call)
         if isinstance(first, c.ListGroups):

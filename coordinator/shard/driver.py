@@ -363,7 +363,7 @@ class ShardDriver:
             self._write(append)
         self._whole = effects.mark()
         if effects.unloaded and self._phase is not DriverPhase.ENDED:
-            self._tell(Problem("the log has refused this node"))
+            self._notify(Problem("the log has refused this node"))
             self._let_go(ErrorCode.NOT_COORDINATOR)
             self._load_again()
 
@@ -397,7 +397,7 @@ class ShardDriver:
     def _no_snapshot(self, trouble: Problem) -> None:
         self._snapshot = None
         self._policy.end(0)
-        self._tell(trouble)
+        self._notify(trouble)
 
     # --- Without a shard ---
 
@@ -424,7 +424,7 @@ class ShardDriver:
         """Drop the shard after an internal error and load it again from the log."""
         if self.shard is not None:
             self._bugs.forgive(self._now_ms - self._serves_since_ms)
-        self._tell(self._bugs.add(error))
+        self._notify(self._bugs.add(error))
         if self._phase is DriverPhase.STARTING:
             self._phase = DriverPhase.STARTED
         self._standby = None
@@ -467,17 +467,17 @@ class ShardDriver:
             self._job = job
             self._effects.jobs.append(job)
 
-    def _tell(self, notice: Problem | Recovery) -> None:
+    def _notify(self, notice: Problem | Recovery) -> None:
         self._effects.notices.append(notice)
 
     def _report(self, reason: str) -> None:
         if reason != self._problem:
             self._problem = reason
-            self._tell(Problem(reason))
+            self._notify(Problem(reason))
 
     def _recovered(self) -> None:
         if self._problem:
-            self._tell(Recovery(f"no longer: {self._problem}"))
+            self._notify(Recovery(f"no longer: {self._problem}"))
             self._problem = ""
 
     def _next_wake_ms(self) -> int | None:

@@ -175,7 +175,7 @@ class Followers:
         self._expected: frozenset[int] | None = None  # None: any node.
 
     def expect(self, nodes: Iterable[int]) -> None:
-        """Restrict the followers to these nodes; call `look` afterwards."""
+        """Restrict the followers to these nodes; call `update_in_sync` afterwards."""
         self._expected = frozenset(nodes)
         for node in self._followers.keys() - self._expected:
             del self._followers[node]
@@ -197,7 +197,7 @@ class Followers:
             known.caught_up_ms = max(known.caught_up_ms, known.asked_ms)
         known.end_offset, known.asked_ms, known.end_when_asked = offset, now_ms, end_offset
 
-    def look(self, high_watermark: int, now_ms: int) -> bool:
+    def update_in_sync(self, high_watermark: int, now_ms: int) -> bool:
         """Update the in-sync set; True if it has changed.
 
         A node joins the set once it has everything up to the high watermark.

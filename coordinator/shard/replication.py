@@ -74,7 +74,9 @@ class Replication:
         self._now_ms = now_ms
         self._waits = waits
         self._fetched: deque[FetchEntries] = deque()
-        self._lag_check = Recurring(timer, max(1, followers.policy.lag_time_max_ms // 2), self.look)
+        self._lag_check = Recurring(
+            timer, max(1, followers.policy.lag_time_max_ms // 2), self.update_in_sync
+        )
         self._in_sync_changed = False
 
     def appended(self, event: Appended) -> None:
@@ -90,7 +92,7 @@ class Replication:
         """Answer a follower in this step, or park its fetch."""
         now_ms, followers = self._now_ms(), self._followers
         followers.fetched(fetch.follower, fetch.offset, self._writes.end_offset, now_ms)
-        self.look()
+        self.update_in_sync()
         if not self._lag_check.is_pending:
             self._lag_check.arm(now_ms)
         if not followers.tail.has(fetch.offset):
@@ -103,11 +105,11 @@ class Replication:
     def expect(self, event: FollowersChanged) -> None:
         """Handle a change of the nodes that may follow."""
         self._followers.expect(event.nodes)
-        self.look()
+        self.update_in_sync()
 
-    def look(self) -> None:
+    def update_in_sync(self) -> None:
         """Update the in-sync set, and then the high watermark."""
-        if self._followers.look(self._writes.high_watermark, self._now_ms()):
+        if self._followers.update_in_sync(self._writes.high_watermark, self._now_ms()):
             self._in_sync_changed = True
         self._advance()
 

@@ -38,7 +38,7 @@ class Store(Protocol):
     """Files and folders by path on one file system; methods as those of `StorePath`."""
 
     def entries(self, path: str) -> list[StoreEntry]: ...
-    def look(self, path: str) -> StoreEntry | None: ...
+    def stat(self, path: str) -> StoreEntry | None: ...
     def open(self, path: str) -> Any: ...
     def write(self, path: str, content: bytes) -> None: ...
     def writer(self, path: str) -> Any: ...
@@ -62,7 +62,7 @@ class LocalStore:
                         raise  # It leads nowhere: rows that should be here are not.
         return entries
 
-    def look(self, path: str) -> StoreEntry | None:
+    def stat(self, path: str) -> StoreEntry | None:
         try:
             return _entry(os.path.basename(path), os.stat(path))
         except (FileNotFoundError, NotADirectoryError):
@@ -153,14 +153,14 @@ class RemoteStore:
     def entries(self, path: str) -> list[StoreEntry]:
         from pyarrow.fs import FileSelector
 
-        self._look_anew()
+        self._forget_listing()
         with _named(self._base, path):
             return [_entry_of(i) for i in self.files.get_file_info(FileSelector(self.at(path)))]
 
-    def look(self, path: str) -> StoreEntry | None:
+    def stat(self, path: str) -> StoreEntry | None:
         from pyarrow.fs import FileType
 
-        self._look_anew()
+        self._forget_listing()
         with _named(self._base, path):
             info = self.files.get_file_info(self.at(path))
         return None if info.type == FileType.NotFound else _entry_of(info)
@@ -189,14 +189,14 @@ class RemoteStore:
             return self.files.open_output_stream(self.at(path))
 
     def delete(self, path: str) -> None:
-        if self.look(path) is not None:
+        if self.stat(path) is not None:
             with _named(self._base, path):
                 self.files.delete_file(self.at(path))
 
     def delete_folder(self, path: str) -> None:
         with _named(self._base, path):
             self.files.delete_dir_contents(self.at(path), missing_dir_ok=True)
-            if self.look(path) is not None:
+            if self.stat(path) is not None:
                 self.files.delete_dir(self.at(path))
 
     def move(self, path: str, to: str) -> None:
@@ -205,7 +205,7 @@ class RemoteStore:
                 self.files.create_dir(self.at(to.rpartition("/")[0]), recursive=True)
             self.files.move(self.at(path), self.at(to))
 
-    def _look_anew(self) -> None:
+    def _forget_listing(self) -> None:
         if self._fresh is not None:
             self._fresh.invalidate_cache()
 

@@ -123,9 +123,9 @@ class StorePath:
             else:
                 yield self / entry.name, entry
 
-    def look(self) -> StoreEntry | None:
+    def stat(self) -> StoreEntry | None:
         """The file or folder as it is now; None if it is not there."""
-        return self._store().look(self.path)
+        return self._store().stat(self.path)
 
     def open(self) -> IO[bytes] | Any:  # Any: a pyarrow.NativeFile, which is like a file.
         """Open a file for reading at any position."""

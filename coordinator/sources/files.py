@@ -211,10 +211,10 @@ class FileLog(GroupReadable):
     def _in_order(
         self, rule: str, partitions: Collection[int] | None = None
     ) -> dict[int, OrderedFiles]:
-        look = partial(self._look, rule, partitions)
+        look = partial(self._files_now, rule, partitions)
         return in_order(look, rule, self.topic, self.format, self.order)
 
-    def _look(self, rule: str, partitions: Collection[int] | None) -> Files:
+    def _files_now(self, rule: str, partitions: Collection[int] | None) -> Files:
         """The files of partitions as they are now; of all, if the rule needs that."""
         if rule == NUMBERS:
             folders = numbered_folders(self.root, self._is_data)
@@ -330,7 +330,7 @@ class FileLog(GroupReadable):
         return schema
 
     def _all_files(self) -> list[ListedFile]:
-        return [one for listed in self._look(self._rule(), None).values() for one in listed]
+        return [one for listed in self._files_now(self._rule(), None).values() for one in listed]
 
     def _schema_of(self, files: list[ListedFile]) -> Any:
         """Schema of the first file with rows, and what the last one with rows adds to it."""
@@ -471,7 +471,7 @@ class FileSnapshot:
 
     def _check(self, path: StorePath, segment: Segment) -> None:
         """Compare a file with what was listed."""
-        entry = path.look()
+        entry = path.stat()
         if entry is None:
             raise LogChanged(f"{path} is gone since it was listed", rows_are_gone=True)
         if segment.grows:

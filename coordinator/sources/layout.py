@@ -142,7 +142,7 @@ def numbered_files(name: str, folder: StorePath, is_data: IsData) -> list[Listed
     try:
         entries = folder.entries()
     except NotADirectoryError:
-        entry = folder.look()
+        entry = folder.stat()
         return [] if entry is None else [ListedFile(name, folder, entry)]
     return [
         ListedFile(f"{name}/{e.name}", folder / e.name, e)
@@ -222,11 +222,11 @@ def refuse_table(directory: StorePath) -> None:
 
 def _refuse_mark(path: StorePath) -> None:
     """Refuse a folder that marks a table, if it is one."""
-    entry = path.look()
+    entry = path.stat()
     if entry is None or not entry.is_folder:
         return
     suffix, beside = _CONTENT.get(path.name), _FILES_IN.get(path.name)
-    if beside is not None and (path.parent / beside).look() is None:
+    if beside is not None and (path.parent / beside).stat() is None:
         return
     if suffix is None or any(inner.name.endswith(suffix) for inner in path.entries()):
         reason, reader = TABLES[path.name]

@@ -10,7 +10,7 @@ _TELL: ContextVar[Callable[[], None] | None] = ContextVar("tell", default=None)
 
 
 @contextmanager
-def told_to(alive: Callable[[], None]) -> Iterator[None]:
+def reporting_progress_to(alive: Callable[[], None]) -> Iterator[None]:
     """Call a function for each file that is looked at, in this thread and meanwhile."""
     before = _TELL.set(alive)
     try:

@@ -26,7 +26,7 @@ from coordinator.sources.base import LogChanged, Snapshot, snapshots_of
 from coordinator.sources.files import PARTS, FileLog, FileRange, FileSnapshot
 from coordinator.sources.group.commits import commit_to_group
 from coordinator.sources.group.measures import topics_of_source
-from coordinator.sources.progress import told_to
+from coordinator.sources.progress import reporting_progress_to
 from coordinator.spark.options import FAIL, WAIT, StreamOptions
 from coordinator.spark.progress import Share
 from coordinator.spark.ranges import (
@@ -118,7 +118,7 @@ class BatchPlanner:
         member = self._joined()
         held = _held(member)
         owned = sorted(p.partition for p in held)
-        snapshots = self._look(owned)
+        snapshots = self._snapshots(owned)
         if self._is_warm:
             self._say_ready(member)
         self._begin_new(member, held, snapshots)
@@ -143,7 +143,7 @@ class BatchPlanner:
         if not ranges:
             if not self._warming:
                 return None
-            snapshots = self._look([p.partition for p in self._warming])
+            snapshots = self._snapshots([p.partition for p in self._warming])
         batch = BatchRanges(
             number,
             ranges,
@@ -456,15 +456,15 @@ class BatchPlanner:
         """Tell that the next batch may have the partitions that are prepared, after a look."""
         warming, self._warming = self._warming, {}
         if warming:
-            self._look([p.partition for p in warming])
+            self._snapshots([p.partition for p in warming])
             member.ready(warming.values())
 
-    def _look(self, owned: Sequence[int]) -> Mapping[int, Snapshot]:
+    def _snapshots(self, owned: Sequence[int]) -> Mapping[int, Snapshot]:
         looked, self._looked = self._looked, {}
         if looked.keys() >= set(owned):
             return {p: looked[p] for p in owned}
         assert self.member is not None
-        with told_to(self.member.alive):
+        with reporting_progress_to(self.member.alive):
             return snapshots_of(self.options.source, owned)
 
     def _begin_new(

@@ -73,7 +73,7 @@ def options_of_read(settings: Mapping[str, Any]) -> tuple[dict[str, str], Stream
             "tables (sql:), for a group, such as parquet:/logs/flights"
             f"{_ADVICE.get(getattr(log, 'format', ''), '')}"
         )
-    entry = log.root.look()
+    entry = log.root.stat()
     if entry is None and not options.allow_empty:
         is_pattern = not set("*?[{").isdisjoint(log.directory)
         advice = ": name the directory itself, without a pattern" if is_pattern else ""

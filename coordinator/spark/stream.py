@@ -114,7 +114,7 @@ class GroupStreamReader(
         self._planning().read_until_now()
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
-        with self._told_with_address():
+        with self._errors_with_address():
             planner = self._planning()
             planner.begin(may_store=not start["number"])
             # The batch that ends at `start` is done; of the last one Spark says so in no other way.
@@ -146,7 +146,7 @@ class GroupStreamReader(
         return read(partition)
 
     def commit(self, end: dict[str, Any]) -> None:
-        with self._told_with_address():
+        with self._errors_with_address():
             self._planning().finish(BatchRanges.from_offset(end))
 
     def stop(self) -> None:
@@ -168,7 +168,7 @@ class GroupStreamReader(
         return self._planner
 
     @contextlib.contextmanager
-    def _told_with_address(self) -> Iterator[None]:
+    def _errors_with_address(self) -> Iterator[None]:
         """Errors as `with_plain_errors`; that the coordinator does not answer, with its address."""
         address = self._options.coordinator
         with with_plain_errors():

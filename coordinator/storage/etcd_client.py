@@ -116,7 +116,7 @@ class EtcdClient:
             Ambiguous: it may have been carried out. Unavailable, TooLarge: it was not.
         """
         try:
-            response: pb.TxnResponse = await self._ask_around("KV", "Txn", request)
+            response: pb.TxnResponse = await self._request_any("KV", "Txn", request)
         except _NoAnswer as error:
             raise error.verdict() from error
         return response
@@ -193,11 +193,11 @@ class EtcdClient:
     async def _repeat(self, service: str, method: str, request: Any) -> Any:
         """Call a method that is idempotent."""
         try:
-            return await self._ask_around(service, method, request)
+            return await self._request_any(service, method, request)
         except _NoAnswer as error:
             raise LogUnavailable(f"etcd: {error.failures[-1].details()}") from error
 
-    async def _ask_around(self, service: str, method: str, request: Any) -> Any:
+    async def _request_any(self, service: str, method: str, request: Any) -> Any:
         """Return the first answer of any endpoint; `_NoAnswer` after two failures of each."""
         calls: set[asyncio.Task[Any]] = set()
         made: list[asyncio.Task[Any]] = []

@@ -78,7 +78,7 @@ class EtcdCoordination:
             kvs = (await self._client.range(pb.RangeRequest(key=key))).kvs
             if kvs and _incarnation(kvs[0].value) != node.incarnation:
                 beat = kvs[0].mod_revision
-                await outlive(node.node_id, beat, self._timeout_s, partial(self._beat_of, key))
+                await outlive(node.node_id, beat, self._timeout_s, partial(self._heartbeat_of, key))
             # This overwrites the keys of an earlier session, which notices and is lost.
             response = await self._client.resolvable(
                 pb.TxnRequest(
@@ -94,8 +94,8 @@ class EtcdCoordination:
                 break
         renewal = pb.TxnRequest(compare=[self._holds(session)], success=[put(key, session.token)])
         work = (
-            renew(session, partial(self._beat, renewal)),
-            judge_others(session, self._beats, self._take_out_silent),
+            renew(session, partial(self._send_heartbeat, renewal)),
+            judge_others(session, self._heartbeats, self._take_out_silent),
         )
         self._work[session] = [asyncio.create_task(part) for part in work]
         return session
@@ -236,15 +236,15 @@ class EtcdCoordination:
                     )
         return known
 
-    async def _beat(self, renewal: pb.TxnRequest) -> bool:
+    async def _send_heartbeat(self, renewal: pb.TxnRequest) -> bool:
         return (await self._client.resolvable(renewal)).succeeded
 
-    async def _beat_of(self, key: bytes) -> tuple[int | None, str]:
+    async def _heartbeat_of(self, key: bytes) -> tuple[int | None, str]:
         """Revision of a node's key, and the incarnation in it."""
         kvs = (await self._client.range(pb.RangeRequest(key=key))).kvs
         return (kvs[0].mod_revision, _incarnation(kvs[0].value)) if kvs else (None, "")
 
-    async def _beats(self) -> dict[int, tuple[int, bytes]]:
+    async def _heartbeats(self) -> dict[int, tuple[int, bytes]]:
         """Revision and token of all nodes' keys."""
         response = await self._client.range(_all_below(self._alive))
         return {_number(kv.key): (kv.mod_revision, kv.value) for kv in response.kvs}

@@ -54,7 +54,7 @@ class GroupCommit:
         self._thread = threading.Thread(target=self._run, name="log-writer", daemon=True)
         self._thread.start()
 
-    def ask(self, job: Any) -> asyncio.Future[Any]:
+    def submit(self, job: Any) -> asyncio.Future[Any]:
         """Have a job carried out; the future is done when what it wrote is durable."""
         future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         self._jobs.put(Asked(future, job))

@@ -184,7 +184,7 @@ class PostgresLog:
             return int(epoch)
 
         # An epoch whose answer was lost has no owner, and does no harm.
-        return Fence(shard, await self._writer.ask(take_over), token)
+        return Fence(shard, await self._writer.submit(take_over), token)
 
     async def append(self, fence: Fence, entry: Entry) -> None:
         frame = frames.encode(fence.shard, entry)
@@ -193,7 +193,7 @@ class PostgresLog:
         until = time.monotonic() + self._store.server.target.session_s / 3
         while True:
             try:
-                await self._writer.ask(_Append(fence, entry.sequence, frame))
+                await self._writer.submit(_Append(fence, entry.sequence, frame))
                 return
             except _Locked as locked:  # Mostly for a moment, by a snapshot.
                 if time.monotonic() >= until:
@@ -228,7 +228,7 @@ class PostgresLog:
         except _NoConnection:
             if self._connection is None:
                 raise
-            result: T = await self._writer.ask(partial(_read_from, read))
+            result: T = await self._writer.submit(partial(_read_from, read))
             return result
 
     async def _in_thread(self, function: Callable[..., T], *arguments: object) -> T:

@@ -96,11 +96,11 @@ class PostgresCoordination:
         while True:
             sent_at = loop_time_s()
             token = f"{node.incarnation}.{next(self._joins)}"
-            beat = await self._ask(partial(self._beat_of, node.node_id))
+            beat = await self._run_job(partial(self._heartbeat_of, node.node_id))
             if beat is not None and _incarnation(beat[0]) != node.incarnation:
-                check_node = partial(self._look_at, node.node_id)
+                check_node = partial(self._read_node, node.node_id)
                 await outlive(node.node_id, beat, self._timeout_s, check_node)
-            if await self._ask(partial(self._join, node, token, beat)):
+            if await self._run_job(partial(self._join, node, token, beat)):
                 break
         assert self._store.lineage is not None
         session = _Session(
@@ -108,7 +108,7 @@ class PostgresCoordination:
         )
         work = (
             renew(session, partial(self._renew, session)),
-            judge_others(session, partial(self._ask, self._beats), self._take_out_silent),
+            judge_others(session, partial(self._run_job, self._heartbeats), self._take_out_silent),
             self._survey(),
         )
         self._work[session] = [asyncio.create_task(part) for part in work]
@@ -124,7 +124,7 @@ class PostgresCoordination:
                 agreed.is_changed = changed.rowcount == 1
             return agreed.is_changed
 
-        if await self._ask(announce):
+        if await self._run_job(announce):
             session.node = node
         else:
             session.lost.set()
@@ -144,7 +144,7 @@ class PostgresCoordination:
                 agreed.is_changed = True
                 return True, agreed.controller_epoch
 
-        is_living, epoch = await self._ask(campaign)
+        is_living, epoch = await self._run_job(campaign)
         if not is_living:
             session.lost.set()
         return epoch
@@ -155,7 +155,7 @@ class PostgresCoordination:
                 if agreed.controller == _signature(session):
                     agreed.controller, agreed.is_changed = None, True
 
-        await self._ask(resign)
+        await self._run_job(resign)
 
     async def read(self) -> ClusterView:
         def read(connection: PostgresConnection) -> tuple[Any, ...]:
@@ -163,7 +163,7 @@ class PostgresCoordination:
             assert row is not None
             return row
 
-        lineage, number, epoch, controller, nodes, shards = await self._ask(read)
+        lineage, number, epoch, controller, nodes, shards = await self._run_job(read)
         living = {number: session for number, session, _ in nodes or ()}
         return ClusterView(
             {number: NodeInfo.from_bytes(info.encode()) for number, _, info in nodes or ()},
@@ -203,13 +203,13 @@ class PostgresCoordination:
                 agreed.is_changed = bool(written)
             return written
 
-        return await self._ask(write)
+        return await self._run_job(write)
 
     def changes(self) -> AsyncIterator[None]:
         changed = asyncio.Event()
         self._listeners[changed] = None
         if self._listening is None:
-            tell = partial(asyncio.get_running_loop().call_soon_threadsafe, self._tell)
+            tell = partial(asyncio.get_running_loop().call_soon_threadsafe, self._notify)
             self._listening = threading.Thread(
                 target=self._listen, args=(tell,), name="store-listener", daemon=True
             )
@@ -221,7 +221,9 @@ class PostgresCoordination:
             task.cancel()
         session.lost.set()
         with contextlib.suppress(LogUnavailable, Ambiguous):  # Then it ends by itself.
-            await self._ask(partial(self._take_out, session.node.node_id, _token(session), None))
+            await self._run_job(
+                partial(self._take_out, session.node.node_id, _token(session), None)
+            )
 
     async def close(self) -> None:
         for tasks in self._work.values():
@@ -235,7 +237,7 @@ class PostgresCoordination:
 
     # --- On the loop ---
 
-    async def _ask(self, job: Callable[[PostgresConnection], T]) -> T:
+    async def _run_job(self, job: Callable[[PostgresConnection], T]) -> T:
         """Run a job on the connection, in its thread.
 
         Raises:
@@ -244,7 +246,7 @@ class PostgresCoordination:
         return await asyncio.get_running_loop().run_in_executor(self._thread, self._carry_out, job)
 
     async def _renew(self, session: _Session) -> bool:
-        row = await self._ask(partial(self._beat, session))
+        row = await self._run_job(partial(self._send_heartbeat, session))
         if row is None:
             return False
         version, lineage_id = row
@@ -252,15 +254,15 @@ class PostgresCoordination:
             return False
         if version != self._version:
             self._version = version
-            self._tell()
+            self._notify()
         return True
 
-    async def _look_at(self, number: int) -> tuple[tuple[str, int] | None, str]:
-        row = await self._ask(partial(self._beat_of, number))
+    async def _read_node(self, number: int) -> tuple[tuple[str, int] | None, str]:
+        row = await self._run_job(partial(self._heartbeat_of, number))
         return row, "" if row is None else _incarnation(row[0])
 
     async def _take_out_silent(self, number: int, beat: tuple[str, int]) -> None:
-        await self._ask(partial(self._take_out, number, *beat))
+        await self._run_job(partial(self._take_out, number, *beat))
 
     async def _survey(self) -> None:
         """Ask all hosts from time to time; nothing to ask if there is one."""
@@ -269,7 +271,7 @@ class PostgresCoordination:
             with contextlib.suppress(LogError, psycopg.Error):
                 await asyncio.to_thread(self._store.survey)
 
-    def _tell(self) -> None:
+    def _notify(self) -> None:
         for changed in self._listeners:
             changed.set()
 
@@ -322,18 +324,20 @@ class PostgresCoordination:
         return dict(connection.execute("SELECT id, session FROM node").fetchall())
 
     @staticmethod
-    def _beats(connection: PostgresConnection) -> dict[int, tuple[str, int]]:
+    def _heartbeats(connection: PostgresConnection) -> dict[int, tuple[str, int]]:
         rows = connection.execute("SELECT id, session, beat FROM node").fetchall()
         return {number: (session, beat) for number, session, beat in rows}
 
     @staticmethod
-    def _beat_of(number: int, connection: PostgresConnection) -> tuple[str, int] | None:
+    def _heartbeat_of(number: int, connection: PostgresConnection) -> tuple[str, int] | None:
         """Token and beat of a node."""
         rows = connection.execute("SELECT session, beat FROM node WHERE id = %s", (number,))
         row = rows.fetchone()
         return None if row is None else (row[0], row[1])
 
-    def _beat(self, session: Session, connection: PostgresConnection) -> tuple[int, int] | None:
+    def _send_heartbeat(
+        self, session: Session, connection: PostgresConnection
+    ) -> tuple[int, int] | None:
         row = connection.execute(RENEW, (session.node.node_id, _token(session))).fetchone()
         if row is None:
             return None
@@ -355,7 +359,7 @@ class PostgresCoordination:
     ) -> bool:
         """Begin a session, if the node is still as it was read; or is one of this process."""
         with self._change(connection) as agreed:
-            beat = self._beat_of(node.node_id, connection)
+            beat = self._heartbeat_of(node.node_id, connection)
             if beat != instead and beat is not None:
                 if _incarnation(beat[0]) != node.incarnation:
                     return False

@@ -95,7 +95,7 @@ class Reservations:
                     time.sleep(timeout_s)
         return None
 
-    def tell(self) -> None:
+    def notify(self) -> None:
         """Note that the node serves, if a place was reserved: it is kept as long as it lives."""
         if self._mine is not None:
             with self._connected() as connection:

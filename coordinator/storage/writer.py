@@ -88,11 +88,11 @@ class Writer:
             LogError: raised by the job; `LogUnavailable` or `Ambiguous` if SQLite failed.
             Damaged: the file is not what was written.
         """
-        return await self._jobs.ask(job)
+        return await self._jobs.submit(job)
 
     def add(self, row: AddedRow) -> asyncio.Future[Any]:
         """Add a row; the future is done when it is durable, and fails as `run` does."""
-        return self._jobs.ask(row)
+        return self._jobs.submit(row)
 
     async def close(self) -> None:
         """Finish all jobs, and close the connection."""

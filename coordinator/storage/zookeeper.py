@@ -96,7 +96,7 @@ class ZooKeeperLog:
             data, stat = await self._client.read(path)
             fence_epoch = next_fence_epoch(int(data or b"0"), leader_epoch)
             try:
-                stat = await self._client.ask(
+                stat = await self._client.request(
                     "set", path, b"%d" % fence_epoch, version=stat.version
                 )
             except BadVersionError:
@@ -197,7 +197,7 @@ class ZooKeeperLog:
         contents = []
         for start in range(0, len(names), READ_AT_ONCE):
             some = names[start : start + READ_AT_ONCE]
-            asked = (self._client.ask("get", f"{folder}/{name}") for name in some)
+            asked = (self._client.request("get", f"{folder}/{name}") for name in some)
             try:
                 answers = await asyncio.gather(*asked)
             except Ambiguous as error:
@@ -246,7 +246,7 @@ class ZooKeeperLog:
         folder = self._path("entry", shard)
         where = f"ZooKeeper, {self._prefix}: shard {shard}"
         chain = Chain(where, await self._load_snapshot(shard, after), after)
-        names = sorted(await self._client.ask("get_children", folder))
+        names = sorted(await self._client.request("get_children", folder))
         # Entries that an interrupted trim has left are not read.
         names = [name for name in names if int(name) > chain.last]
         for sequence, frame in await self._read_all(folder, names):
@@ -283,7 +283,7 @@ class ZooKeeperLog:
         """Delete the entries that the snapshot covers, and the slices of older snapshots."""
         for kind in ("entry", "chunk"):
             folder = self._path(kind, fence.shard)
-            names = await self._client.ask("get_children", folder)
+            names = await self._client.request("get_children", folder)
             old = sorted(name for name in names if int(name.partition("-")[0]) < sequence)
             for start in range(0, len(old), DELETE_AT_ONCE):
                 some = old[start : start + DELETE_AT_ONCE]

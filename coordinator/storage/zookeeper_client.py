@@ -100,7 +100,7 @@ class ZooKeeperClient:
         await asyncio.to_thread(self.kazoo.stop)
         await asyncio.to_thread(self.kazoo.close)
 
-    async def ask(self, method: str, *arguments: Any, **more: Any) -> Any:
+    async def request(self, method: str, *arguments: Any, **more: Any) -> Any:
         """Call a method of the client, such as `get` or `create`, and return its answer.
 
         Raises:
@@ -113,7 +113,7 @@ class ZooKeeperClient:
         """Commit a transaction, and return a result or an exception for each of its parts.
 
         Raises:
-            Unavailable, Ambiguous: as `ask`.
+            Unavailable, Ambiguous: as `request`.
         """
         results: list[Any] = await self._answer_of(transaction.commit_async)
         return results
@@ -125,14 +125,14 @@ class ZooKeeperClient:
             LogUnavailable: there is no answer. KazooException: ZooKeeper refused it.
         """
         try:
-            result: tuple[bytes, Any] = await self.ask_behind_sync("get", path)
+            result: tuple[bytes, Any] = await self.request_after_sync("get", path)
         except Ambiguous as error:
             raise LogUnavailable(str(error)) from error  # A read has changed nothing.
         return result
 
-    async def ask_behind_sync(self, method: str, path: str) -> Any:
-        """`ask` after a `sync`. A session's requests are answered in order, so both go at once."""
-        _, answer = await asyncio.gather(self.ask("sync", path), self.ask(method, path))
+    async def request_after_sync(self, method: str, path: str) -> Any:
+        """`request` after a `sync`. A session's requests are answered in order: both go at once."""
+        _, answer = await asyncio.gather(self.request("sync", path), self.request(method, path))
         return answer
 
     def _note_what_is_granted(self) -> None:

@@ -89,7 +89,7 @@ class ZooKeeperCoordination:
         self._root = "/" + prefix.strip("/") + "/cluster"
         self._controller = f"{self._root}/controller"
         self._controller_epoch = f"{self._root}/epoch"
-        self._watched = WatchedReads(self._client, self._tell)
+        self._watched = WatchedReads(self._client, self._notify)
         self._starting: asyncio.Task[None] | None = None
         self._listeners: set[asyncio.Event] = set()
         self._renewing: dict[Session, asyncio.Task[None]] = {}
@@ -116,12 +116,12 @@ class ZooKeeperCoordination:
 
     async def announce(self, session: Session, node: NodeInfo) -> None:
         path = self._path_of(node.node_id)
-        stat = await self._client.ask_behind_sync("exists", path)
+        stat = await self._client.request_after_sync("exists", path)
         if not self._is_ours(stat):
             session.lost.set()
             return
         try:
-            await self._client.ask("set", path, node.to_bytes(), version=stat.version)
+            await self._client.request("set", path, node.to_bytes(), version=stat.version)
         except (NoNodeError, BadVersionError):
             session.lost.set()
         else:
@@ -154,12 +154,12 @@ class ZooKeeperCoordination:
         with contextlib.suppress(NoNodeError):
             _, stat = await self._client.read(self._controller)
             if self._is_ours(stat):
-                await self._client.ask("delete", self._controller, version=stat.version)
+                await self._client.request("delete", self._controller, version=stat.version)
 
     async def read(self) -> ClusterView:
         await self._start()
         # Reads what is known to have changed at once, and then what the sync has brought.
-        await asyncio.gather(self._client.ask("sync", self._root), self._read_all())
+        await asyncio.gather(self._client.request("sync", self._root), self._read_all())
         nodes, shards, named, epoch = await self._read_all()
         controller = NOBODY
         if named is not None and (number := _number(named[0])) in nodes:
@@ -205,7 +205,7 @@ class ZooKeeperCoordination:
                 path = self._path_of(session.node.node_id)
                 data, _ = await self._client.read(path)
                 if data == session.node.to_bytes():
-                    await self._client.ask("delete", path)
+                    await self._client.request("delete", path)
         session.lost.set()
 
     async def close(self) -> None:
@@ -224,7 +224,7 @@ class ZooKeeperCoordination:
                 for kind in ("node", "shard", "epoch"):
                     kazoo.ensure_path(f"{self._root}/{kind}")
                 # Watches are set again by the next read, so it has to come.
-                kazoo.add_listener(lambda state: self._tell())
+                kazoo.add_listener(lambda state: self._notify())
 
             self._loop = loop
             self._starting = asyncio.create_task(self._client.start(prepare))
@@ -242,7 +242,7 @@ class ZooKeeperCoordination:
         path = self._path_of(number)
         until = loop_time_s() + EXPIRES_WITHIN * self._client.granted_s
         while True:
-            stat = await self._client.ask_behind_sync("exists", path)
+            stat = await self._client.request_after_sync("exists", path)
             if stat is None or self._is_ours(stat):
                 return
             if loop_time_s() >= until:
@@ -251,7 +251,7 @@ class ZooKeeperCoordination:
 
     async def _stat(self, path: str) -> Any:
         """Stat of a node as of the last `sync`; None: it does not exist."""
-        return await self._client.ask("exists", path)
+        return await self._client.request("exists", path)
 
     def _is_ours(self, stat: Any) -> bool:
         """True if the node exists, and belongs to the session of this connection."""
@@ -265,7 +265,7 @@ class ZooKeeperCoordination:
     async def _named(self) -> _Named | None:
         """Read /controller; None: it does not exist."""
         try:
-            data, stat = await self._client.ask("get", self._controller)
+            data, stat = await self._client.request("get", self._controller)
         except NoNodeError:
             return None
         return _Named(_number(data), stat)
@@ -287,12 +287,12 @@ class ZooKeeperCoordination:
         shards = await self._watched.read(*(("get", f"{shard}/{name}") for name in shard_names))
         return _folder(node_names, nodes), _folder(shard_names, shards), named, epoch
 
-    def _tell(self) -> None:
+    def _notify(self) -> None:
         """Called in kazoo's thread when a watch has fired, or the connection has changed."""
         with contextlib.suppress(RuntimeError):  # The loop has been closed.
-            self._loop.call_soon_threadsafe(self._tell_all)
+            self._loop.call_soon_threadsafe(self._notify_all)
 
-    def _tell_all(self) -> None:
+    def _notify_all(self) -> None:
         for changed in self._listeners:
             changed.set()
 

@@ -55,17 +55,17 @@ class WatchedReads:
         """
         due = [call for call in wanted if call not in self._reads or self._reads[call].has_changed]
         if due:
-            answers = await asyncio.gather(*(self._ask(*call) for call in due))
+            answers = await asyncio.gather(*(self._request(*call) for call in due))
             self._reads.update(zip(due, answers, strict=True))
         return [self._reads[call].answer for call in wanted]
 
-    async def _ask(self, method: str, path: str) -> _Read:
+    async def _request(self, method: str, path: str) -> _Read:
         while True:
             read = _Read(self._on_change)
             try:
-                read.answer = await self._client.ask(method, path, watch=read.changed)
+                read.answer = await self._client.request(method, path, watch=read.changed)
             except NoNodeError:
                 # "exists" sets a watch even on a znode that does not exist.
-                if await self._client.ask("exists", path, watch=read.changed) is not None:
+                if await self._client.request("exists", path, watch=read.changed) is not None:
                     continue
             return read

@@ -63,7 +63,7 @@ class GroupCoordinator:
     async def _live(self, process: Process, life: str) -> None:
         node = self._node = Node(
             self._settings,
-            watchers=Watchers(events=self._tell, failure=self._failed, recovery=self._say),
+            watchers=Watchers(events=self._publish, failure=self._failed, recovery=self._say),
             log=self._log,
             clock=ProcessClock(process),
             ids=NumberedIds(life),
@@ -105,13 +105,13 @@ class GroupCoordinator:
 
     def members(self, group_id: str) -> tuple[DescribedMember, ...]:
         """The members of a group."""
-        reply = self._ask(DescribeGroup(call_id=self._call_id(), group_id=group_id))
+        reply = self._request(DescribeGroup(call_id=self._call_id(), group_id=group_id))
         assert isinstance(reply, DescribeReply)
         return reply.members
 
     def committed(self, group_id: str) -> dict[TopicPartition, int]:
         """The committed offset of each partition of a group that has one."""
-        reply = self._ask(FetchOffsets(call_id=self._call_id(), group_id=group_id))
+        reply = self._request(FetchOffsets(call_id=self._call_id(), group_id=group_id))
         assert isinstance(reply, FetchReply)
         offsets = {TopicPartition(one.topic, one.partition): one.offset for one in reply.offsets}
         return dict(sorted(offsets.items()))
@@ -129,7 +129,7 @@ class GroupCoordinator:
     def _call_id(self) -> CallId:
         return self._running.new_call_id()
 
-    def _ask(self, request: Request) -> Reply:
+    def _request(self, request: Request) -> Reply:
         """Answer a request that is never parked, without a turn of the loop."""
         asking = self._running.ask([request])
         try:
@@ -143,7 +143,7 @@ class GroupCoordinator:
             raise CoordinatorIsDown(f"{reply.error.name}: {reply.message}")
         return reply
 
-    def _tell(self, events: Sequence[Event], now_ms: int) -> None:
+    def _publish(self, events: Sequence[Event], now_ms: int) -> None:
         for event in events:
             self._addresses.story.tell(HOST, f"  {event}")
 

@@ -96,9 +96,9 @@ class VirtualLoop(SimulatedLoop):
         finally:
             timer.cancel()
             del self._passing[arrived]
-        await self._settle()
+        await self._run_until_idle()
 
-    async def _settle(self) -> None:
+    async def _run_until_idle(self) -> None:
         """Wait until everything of this virtual moment has happened."""
         self._settling += 1
         try:

@@ -167,7 +167,7 @@ class Page:
                     reason = "the node's log has the reason"
                     response = text(HTTPStatus.INTERNAL_SERVER_ERROR, reason)
                 with contextlib.suppress(RuntimeError):  # The page was closed meanwhile.
-                    self._loop.call_soon_threadsafe(_settle, answered, response)
+                    self._loop.call_soon_threadsafe(_resolve, answered, response)
 
             # A daemon thread, which `close` does not join: its handler may ask a node that hangs.
             name = f"coordinator-{self._name}-handler"
@@ -175,6 +175,6 @@ class Page:
             return await answered
 
 
-def _settle(answered: asyncio.Future[Response], response: Response) -> None:
+def _resolve(answered: asyncio.Future[Response], response: Response) -> None:
     if not answered.done():
         answered.set_result(response)

@@ -210,7 +210,7 @@ async def _bare_appends(file: Path, *, is_fenced: bool) -> float:
     took: list[float] = []
 
     def append(number: int, sequence: int, record: bytes) -> Awaitable[None]:
-        return jobs.ask((number, 0, sequence, record) if is_fenced else (number, record))
+        return jobs.submit((number, 0, sequence, record) if is_fenced else (number, record))
 
     await _write(append, SECONDS, took)
     await jobs.close()

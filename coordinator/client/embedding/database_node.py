@@ -43,10 +43,10 @@ class DatabaseNode(OwnNode):
         self._asking = threading.Lock()  # Turns are of processes.
         self._stays: threading.Timer | None = None
 
-    def look(self) -> FoundNode | None:
+    def probe(self) -> FoundNode | None:
         """See `OwnNode`."""
         reached = self._reached()
-        if reached is None and self._ask():
+        if reached is None and self._request_nodes():
             reached = self._reached()
         return reached
 
@@ -62,7 +62,7 @@ class DatabaseNode(OwnNode):
         if not self._users:
             return
         try:
-            is_answered = self._ask()
+            is_answered = self._request_nodes()
             if is_answered and len(self._known) < self._most:
                 self.run()
         except (CoordinatorError, OSError) as error:
@@ -85,7 +85,7 @@ class DatabaseNode(OwnNode):
             return FoundNode(address, self._token, is_insecure=bool(self.settings.get("insecure")))
         return None
 
-    def _ask(self) -> bool:
+    def _request_nodes(self) -> bool:
         """Ask which nodes there are; False: another process is asking.
 
         Raises:

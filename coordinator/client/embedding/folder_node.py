@@ -21,7 +21,7 @@ class FolderNode(OwnNode):
         super().__init__(str(folder), url, settings)
         self._folder = folder
 
-    def look(self) -> FoundNode | None:
+    def probe(self) -> FoundNode | None:
         """See `OwnNode`."""
         holder = last_holder(self._folder) if is_held(self._folder) else None
         if holder is None or not holder.address:

@@ -77,7 +77,7 @@ class Embedded:
         until_s = time.monotonic() + timeout_s
         while (node := self._node) is not None:
             try:
-                if (reached := node.look()) is not None:
+                if (reached := node.probe()) is not None:
                     return reached
                 if self._serves:
                     node.run()

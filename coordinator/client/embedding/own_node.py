@@ -94,7 +94,7 @@ class OwnNode(ABC):
                 return
             try:
                 if self._is_needed():
-                    if node is not None and not node.address and (reason := _told(node)):
+                    if node is not None and not node.address and (reason := _last_words(node)):
                         raise CannotEmbed(f"no node can serve {self.url}: {reason}")
                     self._node = self._start()
             finally:
@@ -116,7 +116,7 @@ class OwnNode(ABC):
             self._neighbours.give_start()
 
     @abstractmethod
-    def look(self) -> FoundNode | None:
+    def probe(self) -> FoundNode | None:
         """A node that serves; None: there is none, or it loads.
 
         Raises:
@@ -136,7 +136,7 @@ class OwnNode(ABC):
         """Variables that tell the node its store."""
 
 
-def _told(node: NodeProcess) -> str:
+def _last_words(node: NodeProcess) -> str:
     """Why a node has ended, in its own words; empty: it was not needed."""
     errors = [
         line.get("what", line["event"]) for line in node.last_lines if line["level"] == "error"

@@ -275,14 +275,14 @@ class MemberCall:
     """Make one attempt, and hand in its `Answer`. Compared by identity.
 
     A FindCoordinator goes to the address that it names, and connects the driver to the coordinator
-    found. Every other request uses the current connection, whose number is `connection`. `asker`
-    is the part of the machine that receives the answer.
+    found. Every other request uses the current connection, whose number is `connection`.
+    `requester` is the part of the machine that receives the answer.
     """
 
     request: Request
     timeout_ms: int
     connection: int
-    asker: object
+    requester: object
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,7 +29,7 @@ class Discovery:
         """Ask an address first, once: the last coordinator has named it. Empty: none."""
         self._hint = address
 
-    def look(self) -> FindCoordinator:
+    def next_search(self) -> FindCoordinator:
         """Request to the next address."""
         self.is_looking = True
         return FindCoordinator(self._group_id, self._hint or self.addresses[0])

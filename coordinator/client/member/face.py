@@ -270,7 +270,7 @@ class Member(MemberView):
         for level, text in self._remarks:
             self._machine.log(level, text)
         self._machine.start(self._clock())
-        self._driver.turn()
+        self._driver.step()
         process = self._process
         if process.log_ends is not None:
             reports = report_log_ends(
@@ -343,7 +343,7 @@ class Member(MemberView):
         self._check_loop()
         within_ms = validation.milliseconds_of("within_ms", within_ms)
         is_asked = self._machine.part.drain(within_ms, reason, self._clock(), leave=leave)
-        self._driver.turn()
+        self._driver.step()
         return is_asked
 
     # --- Events ---
@@ -376,13 +376,13 @@ class Member(MemberView):
         seconds = None if timeout is None else validation.timeout_ms_of(timeout) / 1000
         part = self._machine.part
         part.poll_begins(self._clock(), gives_back=self._process.give_back == "poll")
-        self._driver.turn()
+        self._driver.step()
         try:
             await self._wait_for_news(seconds)
         finally:
             part.poll_ends(self._clock())
         events = self.take_events()
-        self._driver.turn()
+        self._driver.step()
         failure = self._machine.failure
         if failure is None:
             return events
@@ -437,13 +437,13 @@ class Member(MemberView):
         self._check_loop()
         for one_holding in _several(holding):
             self._machine.part.ready(one_holding)
-        self._driver.turn()
+        self._driver.step()
 
     def set_ready(self, ready: bool) -> None:  # As `ready=` of the Attach.
         """Be given partitions, or no more; what is held stays. In session groups."""
         self._check_loop()
         self._machine.part.set_ready(ready, self._clock())
-        self._driver.turn()
+        self._driver.step()
 
     def set_unwanted(self, unwanted: Callable[[], Collection[TopicPartition]]) -> None:
         """Have a classic group give partitions to others if there are some: each join asks for
@@ -464,7 +464,7 @@ class Member(MemberView):
         """
         self._check_loop()
         self._machine.part.subscribe(validation.topics_of(topics), self._clock())
-        self._driver.turn()
+        self._driver.step()
 
     async def report(self, ends: Mapping[TopicPartition, int | range]) -> bool:
         """Report log end offsets, or the ranges of offsets that logs have, for lag.
@@ -531,7 +531,7 @@ class Member(MemberView):
                 waits=waits, handed_out=self._owners.handed_out,
             )  # fmt: skip
         except StaleMember:
-            self._driver.turn()  # It is logged.
+            self._driver.step()  # It is logged.
             raise
         await self._driver.result_of(begun)
 
@@ -599,19 +599,19 @@ class Member(MemberView):
         part, now_ms = self._machine.part, self._clock()
         part.poll_begins(now_ms, gives_back=False)
         part.poll_ends(now_ms)
-        self._driver.turn()
+        self._driver.step()
 
     # --- Inside ---
 
     def _connect(
         self, credentials: Credentials, interval_s: float, random: Callable[[], float]
     ) -> Link:
-        return CoordinatorConnection(credentials, interval_s, self._beat_now, random)
+        return CoordinatorConnection(credentials, interval_s, self._send_heartbeat_now, random)
 
     def _give_back(self, holding: Holding | Iterable[Holding], **more: Any) -> None:
         self._check_loop()
         self._machine.give_back(_several(holding), self._clock(), **more)
-        self._driver.turn()
+        self._driver.step()
 
     def _check_loop(self) -> None:
         check_process(self.pid)
@@ -626,9 +626,9 @@ class Member(MemberView):
             self._has_news.set()
         self.on_change()
 
-    def _beat_now(self) -> None:
-        self._machine.part.beat_now(self._clock())
-        self._driver.turn()
+    def _send_heartbeat_now(self) -> None:
+        self._machine.part.send_heartbeat_now(self._clock())
+        self._driver.step()
 
 
 def _several(holdings: Holding | Iterable[Holding]) -> Collection[Holding]:

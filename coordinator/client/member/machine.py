@@ -49,7 +49,7 @@ from coordinator.client.member.operations import (
     MemberOperation,
     ReportOperation,
 )
-from coordinator.client.member.part import Asker, Leaving, ProtocolPart
+from coordinator.client.member.part import Leaving, ProtocolPart, Requester
 from coordinator.client.member.reachability import Reachability
 from coordinator.client.member.state import MemberState
 from coordinator.client.offsets import Commit
@@ -86,8 +86,8 @@ class MemberMachine:
         self._failure: Exception | None = None
         self._reachability = Reachability()
         self._operations: list[MemberOperation] = []
-        # Askers with a request to make, in order: each waits until there is a connection.
-        self._queue: deque[Asker] = deque()
+        # Requesters with a request to make, in order: each waits until there is a connection.
+        self._queue: deque[Requester] = deque()
         self._out: dict[
             calls.MemberCall, calls.MemberCall
         ] = {}  # A dict keeps their order; a set does not.
@@ -242,7 +242,7 @@ class MemberMachine:
     def next_action(self, now_ms: int) -> calls.MemberAction | None:
         """The next action to carry out; None: none before the next input or `next_deadline`."""
         if self.is_started or self.leaving is not None:
-            self.part.turn(now_ms)
+            self.part.pass_time(now_ms)
             self._note_silence(now_ms)
             while not self._actions and self._take_step(now_ms):
                 pass
@@ -257,7 +257,7 @@ class MemberMachine:
             return None
         ends: list[int | None] = [one.next_deadline() for one in self._operations]
         ends += [self.part.next_deadline(), self._leave_by_ms]
-        if self._asks:
+        if self._wants_coordinator:
             ends.append(self._reachability.next_deadline())
         return min((end for end in ends if end is not None), default=None)
 
@@ -269,13 +269,13 @@ class MemberMachine:
         self._log_if(Level.INFO, self._reachability.take_in(result, now_ms, is_beat=is_beat))
         if isinstance(result, calls.CallUnanswered):
             self.hang_up(call.connection)
-        asker = cast("Asker | Discovery", call.asker)
-        if isinstance(asker, Discovery):
-            failure = asker.handle(result)
+        requester = cast("Requester | Discovery", call.requester)
+        if isinstance(requester, Discovery):
+            failure = requester.handle(result)
             if failure is not None and self._queue:
                 # The others in the queue begin a new search.
                 self._queue.popleft().handle(None, failure, now_ms)
-        elif asker.handle(call.request, result, now_ms) is Next.REDISCOVER:
+        elif requester.handle(call.request, result, now_ms) is Next.REDISCOVER:
             self.hang_up(call.connection)
 
     def received(self, message: calls.Received | calls.StreamClosed, now_ms: int) -> None:
@@ -294,19 +294,19 @@ class MemberMachine:
 
     # --- What the part asks for ---
 
-    def ask(self, asker: Asker) -> None:
-        self._queue.append(asker)
+    def enqueue(self, requester: Requester) -> None:
+        self._queue.append(requester)
 
-    def call(self, request: calls.Request, asker: Asker | Discovery) -> None:
+    def call(self, request: calls.Request, requester: Requester | Discovery) -> None:
         """Make a call over the connection that there is."""
         timeout_ms = self.part.timeout_ms(request)
-        call = calls.MemberCall(request, timeout_ms, self.discovery.connection, asker)
+        call = calls.MemberCall(request, timeout_ms, self.discovery.connection, requester)
         self._out[call] = call
         self._actions.append(call)
 
-    def cancel(self, asker: Asker | Discovery) -> None:
-        self._queue = deque(other for other in self._queue if other is not asker)
-        for call in [call for call in self._out if call.asker is asker]:
+    def cancel(self, requester: Requester | Discovery) -> None:
+        self._queue = deque(other for other in self._queue if other is not requester)
+        for call in [call for call in self._out if call.requester is requester]:
             del self._out[call]
             self._actions.append(calls.Cancel(call))
 
@@ -371,7 +371,7 @@ class MemberMachine:
 
     def _queue_operations(self, now_ms: int) -> None:
         for operation in self._operations:
-            operation.look(now_ms)
+            operation.check_deadline(now_ms)
             if operation.due_ms is not None and now_ms >= operation.due_ms:
                 operation.due_ms = None
                 self._queue.append(operation)
@@ -384,14 +384,14 @@ class MemberMachine:
         if not self._queue:
             return False
         if self.discovery.is_connected:
-            asker = self._queue.popleft()
-            request = asker.attempt(now_ms)
+            requester = self._queue.popleft()
+            request = requester.attempt(now_ms)
             if request is not None:
-                self.call(request, asker)
+                self.call(request, requester)
         elif self.discovery.is_looking:
             return False
         else:
-            self.call(self.discovery.look(), self.discovery)
+            self.call(self.discovery.next_search(), self.discovery)
         return True
 
     # --- The log and the state ---
@@ -413,11 +413,11 @@ class MemberMachine:
             self.log(level, text)
 
     @property
-    def _asks(self) -> bool:
+    def _wants_coordinator(self) -> bool:
         return self.is_started and self.part.wants_coordinator
 
     def _note_silence(self, now_ms: int) -> None:
-        if self._asks:
+        if self._wants_coordinator:
             silence = self._reachability.pass_deadlines(self.discovery.addresses, now_ms)
             self._log_if(Level.WARNING, silence)
         else:

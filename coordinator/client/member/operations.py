@@ -71,16 +71,16 @@ class MemberOperation(ABC):
         """Time of the next attempt; None: one is under way, or it waits."""
         self.repeated = False
         """True if an attempt without an answer may have been carried out."""
-        self.ask_anew(now_ms)
+        self.retry_now(now_ms)
 
-    def ask_anew(self, now_ms: int) -> None:
+    def retry_now(self, now_ms: int) -> None:
         """Make an attempt now, and restart the back-off."""
         self.due_ms = now_ms
         self._back_off = BackOff(self._random, most_s=self._most_s)
 
     def attempt(self, now_ms: int) -> calls.Request | None:
         """The request of an attempt; None: the operation has ended instead."""
-        self.look(now_ms)
+        self.check_deadline(now_ms)
         if self.is_done:
             return None
         self.is_out = True
@@ -105,10 +105,10 @@ class MemberOperation(ABC):
                 self._try_again(detail, now_ms)
                 return Next.PAUSE if isinstance(result, calls.Dropped) else Next.REDISCOVER
             case calls.Committed() | calls.Acknowledged():
-                return self._heard(result, now_ms)
+                return self._received(result, now_ms)
         return Next.GO_ON
 
-    def look(self, now_ms: int) -> None:
+    def check_deadline(self, now_ms: int) -> None:
         """Take in the time, and changes of the member since the last call."""
         if now_ms >= self._until_ms and not self.is_done:
             self.end(self._timed_out())
@@ -122,7 +122,7 @@ class MemberOperation(ABC):
 
     # --- Inside ---
 
-    def _heard(self, reply: calls.Committed | calls.Acknowledged, now_ms: int) -> Next:
+    def _received(self, reply: calls.Committed | calls.Acknowledged, now_ms: int) -> Next:
         codes = set(reply.codes if isinstance(reply, calls.Committed) else (reply.code,))
         if not codes & _RETRIABLE:
             try:
@@ -199,7 +199,7 @@ class CommitOperation(MemberOperation):
         self._suspended_ms: int | None = None
         """Since when it waits for a holding that is suspended."""
 
-    def look(self, now_ms: int) -> None:
+    def check_deadline(self, now_ms: int) -> None:
         """Take in the time, and what has become of the holdings.
 
         An attempt that is under way when a holding ends is left to the coordinator to judge.
@@ -211,11 +211,11 @@ class CommitOperation(MemberOperation):
                 self._member.ledger.check(
                     self.claimed, suspended=refused_for, repeated=self.repeated
                 )
-                self._look_at_pauses(now_ms, is_suspended=bool(suspended))
+                self._note_suspension(now_ms, is_suspended=bool(suspended))
             except StaleMember as error:
                 self.end(error)
         if self._suspended_ms is None:
-            super().look(now_ms)
+            super().check_deadline(now_ms)
 
     def next_deadline(self) -> int:
         """See `MemberOperation`; of one that is suspended, the member says when."""
@@ -227,16 +227,16 @@ class CommitOperation(MemberOperation):
         if isinstance(error, StaleMember):
             self._member.log_stale(error)
 
-    def _look_at_pauses(self, now_ms: int, *, is_suspended: bool) -> None:
+    def _note_suspension(self, now_ms: int, *, is_suspended: bool) -> None:
         if is_suspended and self._suspended_ms is None:
             self._suspended_ms, self.due_ms = now_ms, None
         elif self._suspended_ms is not None and not is_suspended:
             self._until_ms += now_ms - self._suspended_ms
             self._suspended_ms = None
-            self.ask_anew(now_ms)
+            self.retry_now(now_ms)
         elif self.is_waiting and not self._part.between_assignments():
             self.is_waiting = False
-            self.ask_anew(now_ms)
+            self.retry_now(now_ms)
 
     def _timed_out(self) -> CoordinatorError:
         if not self.is_waiting:
@@ -261,7 +261,7 @@ class CommitOperation(MemberOperation):
             if not moved or ledger.why_ended(self.claimed):
                 raise
             self.is_waiting = True
-            self.look(now_ms)
+            self.check_deadline(now_ms)
             return
         lost = ledger.why_ended(held for held in self.claimed if held.token)
         if lost:  # A sink of the next holder's may not count what is under this token.

@@ -25,7 +25,7 @@ from coordinator.client.member.retry import MOST_S
 from coordinator.client.settings.configs import MemberConfig
 
 
-class Asker(Protocol):
+class Requester(Protocol):
     """Part of a machine that makes requests. It waits in a queue for a connection."""
 
     def attempt(self, now_ms: int) -> calls.Request | None:
@@ -78,14 +78,14 @@ class PartContext(Protocol):
     def leaving(self) -> Leaving | None:
         """The owner's wish to close; None: there is none."""
 
-    def ask(self, asker: Asker) -> None:
+    def enqueue(self, requester: Requester) -> None:
         """Ask for a request as soon as there is a connection."""
 
-    def call(self, request: calls.Request, asker: Asker) -> None:
+    def call(self, request: calls.Request, requester: Requester) -> None:
         """Make a call over the connection that there is."""
 
-    def cancel(self, asker: Asker) -> None:
-        """Cancel what an asker waits for."""
+    def cancel(self, requester: Requester) -> None:
+        """Cancel what a requester waits for."""
 
     def act(self, action: calls.MemberAction) -> None:
         """Have the driver carry an action out."""
@@ -179,7 +179,7 @@ class ProtocolPart(ABC):
     # --- Time and messages ---
 
     @abstractmethod
-    def turn(self, now_ms: int) -> None:
+    def pass_time(self, now_ms: int) -> None:
         """Let time pass."""
 
     @abstractmethod
@@ -188,7 +188,7 @@ class ProtocolPart(ABC):
 
     @abstractmethod
     def next_deadline(self) -> int | None:
-        """Time at which `turn` or `take_step` has something to do; None: never."""
+        """Time at which `pass_time` or `take_step` has something to do; None: never."""
 
     @abstractmethod
     def timeout_ms(self, request: calls.Request) -> int:
@@ -264,7 +264,7 @@ class ProtocolPart(ABC):
             leave: as in `Leaving`.
         """
 
-    def beat_now(self, now_ms: int) -> None:
+    def send_heartbeat_now(self, now_ms: int) -> None:
         """Send the next heartbeat now, so that it is batched with those of others."""
 
     # --- Until when work may go on; from any thread ---
@@ -327,4 +327,4 @@ class ProtocolPart(ABC):
         """The time for leaving is over as well."""
 
 
-__all__ = ["FOREVER_MS", "Asker", "Leaving", "PartContext", "ProtocolPart"]
+__all__ = ["FOREVER_MS", "Leaving", "PartContext", "ProtocolPart", "Requester"]

@@ -174,7 +174,7 @@ class CoordinatorConnection:
             await channel.close()
             if isinstance(error, grpc.aio.AioRpcError):
                 if error.code() is grpc.StatusCode.UNAVAILABLE:
-                    self._look_into_tls(address)
+                    self._probe_tls(address)
             raise
         reply = decode(response, address)
         assert isinstance(reply, Found)
@@ -191,14 +191,14 @@ class CoordinatorConnection:
         through = self._credentials.through
         return self._tls_failure or (through and f"{error.details()},{through}")
 
-    def _look_into_tls(self, address: str) -> None:
+    def _probe_tls(self, address: str) -> None:
         """Log once what is wrong with TLS; in a thread, so that no call waits for it."""
         may_look = self._credentials.is_tls and not self._credentials.proxy
         if may_look and not self._tls_failure and not self._is_looking:
             self._is_looking = True
-            threading.Thread(target=self._look, args=(address,), daemon=True).start()
+            threading.Thread(target=self._probe, args=(address,), daemon=True).start()
 
-    def _look(self, address: str) -> None:
+    def _probe(self, address: str) -> None:
         from coordinator.handshake import tls_failure
 
         self._tls_failure = tls_failure(address, self._credentials)

@@ -71,7 +71,7 @@ class Driver:
         self._wakes_at_ms: int | None = None
         self._closed = asyncio.Event()
 
-    def turn(self, now_ms: int | None = None) -> None:
+    def step(self, now_ms: int | None = None) -> None:
         """Carry out all pending actions. To be called after each input of the machine."""
         now_ms = self._clock() if now_ms is None else now_ms
         try:
@@ -97,13 +97,13 @@ class Driver:
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting[operation] = future
         self._contexts[operation] = library_context()
-        self.turn()
+        self.step()
         try:
             await future
         except asyncio.CancelledError:
             self._waiting.pop(operation, None)
             self._machine.abandon(operation)
-            self.turn()
+            self.step()
             raise
         finally:
             del self._contexts[operation]
@@ -112,7 +112,7 @@ class Driver:
 
     async def until_closed(self) -> None:
         """Wait until the machine, which is closing, has nothing more to do."""
-        self.turn()
+        self.step()
         await self._closed.wait()
         ending = [task for task in self._calls.values() if task.cancelling()]
         ending += [stream.task for stream in self._streams.values() if stream.task is not None]
@@ -123,7 +123,7 @@ class Driver:
     def _carry_out(self, action: calls.MemberAction) -> None:
         match action:
             case calls.MemberCall():
-                context = self._contexts.get(action.asker, self._context)
+                context = self._contexts.get(action.requester, self._context)
                 task = self._calls[action] = self._create_task(self._call(action), context)
                 task.add_done_callback(lambda _: self._calls.pop(action))
             case calls.Cancel(call):
@@ -154,8 +154,10 @@ class Driver:
         began_ms = self._clock()
         result = await self._connection.carry_out(call)
         if LOGGER.isEnabledFor(logging.DEBUG):
-            reason, took_ms = _told(call.request), self._clock() - began_ms
-            LOGGER.debug("%s: %s in %d ms: %s", self._machine.name, reason, took_ms, _told(result))
+            reason, took_ms = _described(call.request), self._clock() - began_ms
+            LOGGER.debug(
+                "%s: %s in %d ms: %s", self._machine.name, reason, took_ms, _described(result)
+            )
         self._hand_in(self._machine.handle, calls.Answer(call, result))
 
     def _hand_in(self, handle: Callable[[T, int], None], value: T) -> None:
@@ -163,7 +165,7 @@ class Driver:
             handle(value, self._clock())
         except Exception as error:  # noqa: BLE001  # A bug: the owner is told.
             self._machine.fail(error)
-        self.turn()
+        self.step()
 
     def _open(self, action: calls.OpenStream) -> None:
         stream = _Stream()
@@ -199,7 +201,7 @@ class Driver:
         assert deadline_ms is not None
         self._timer = self._wakes_at_ms = None
         # Clocks round: never report a time before the deadline.
-        self.turn(max(self._clock(), deadline_ms))
+        self.step(max(self._clock(), deadline_ms))
 
 
 class _Stream:
@@ -223,7 +225,7 @@ class _Stream:
             yield message
 
 
-def _told(message: calls.Request | calls.Result) -> str:
+def _described(message: calls.Request | calls.Result) -> str:
     """A request, or the result of one, for the log: what it is, and how it went."""
     kind = type(message).__name__
     match message:

@@ -76,4 +76,4 @@ def check_held(p: PartitionView) -> None:
 
 def report_log_end(p: PartitionView, offset: int) -> None:
     """Tell where the log ends; from any thread. Raises as `check_held`."""
-    p._tell("log_end", offset)
+    p._report("log_end", offset)

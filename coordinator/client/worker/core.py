@@ -263,7 +263,7 @@ class WorkerCore:
         if stored < 0:
             held.log_begin = position  # Nobody will handle what is before.
         held.is_located = True
-        self._look_at_rows(held, now_ms)
+        self._check_rows(held, now_ms)
         self._queue_up(held, now_ms)
 
     def not_located(self, held: HeldPartition, error: BaseException, now_ms: int) -> None:
@@ -298,7 +298,7 @@ class WorkerCore:
         held.attempts = 0
         self._unwanted.pop(held.key, None)
         self.alive(held, now_ms)
-        self._look_at_rows(held, now_ms)
+        self._check_rows(held, now_ms)
 
     def alive(self, held: HeldPartition, now_ms: int) -> None:
         """A handler makes progress."""
@@ -317,7 +317,7 @@ class WorkerCore:
                 "committed: it was made anew or has lost rows, and rows below that offset are "
                 "not handled; 'coordinator groups reset-offsets' sets another",
             )
-        self._look_at_rows(held, now_ms)
+        self._check_rows(held, now_ms)
         if risen and held.stage is Stage.IDLE and held.waits_since_ms is not None:
             self._begin(held, now_ms)
 
@@ -389,7 +389,7 @@ class WorkerCore:
         held.enter(Stage.READY, now_ms)
         self._queue.append(held)
         if self._limits.concurrency is not None:
-            self._at(now_ms + STARVING_MS, partial(self._look_for_starvation, held, now_ms))
+            self._at(now_ms + STARVING_MS, partial(self._check_starvation, held, now_ms))
 
     def _fill_slots(self, now_ms: int) -> None:
         if not self._queue:
@@ -443,7 +443,7 @@ class WorkerCore:
         if held.due_ms is not None and now_ms >= held.due_ms:
             self._begin(held, now_ms)
 
-    def _look_for_starvation(self, held: HeldPartition, since_ms: int, now_ms: int) -> None:
+    def _check_starvation(self, held: HeldPartition, since_ms: int, now_ms: int) -> None:
         waits = held.stage is Stage.READY and held.stage_since_ms == since_ms
         if waits and not self._is_starving:
             self._is_starving = True
@@ -495,9 +495,9 @@ class WorkerCore:
     def _give_back(self, held: HeldPartition, refused: str = "") -> None:
         """Give a partition back once none of its calls is left or awaited."""
         self._owed[held] = refused
-        self._settle(held)
+        self._give_back_if_owed(held)
 
-    def _settle(self, held: HeldPartition) -> None:
+    def _give_back_if_owed(self, held: HeldPartition) -> None:
         calls = (call for call in self.left_over if call.held is held)
         if held in self._owed and all(
             call.is_overdue or call.kind is CallKind.LOST for call in calls
@@ -541,7 +541,7 @@ class WorkerCore:
         call.is_overdue = True
         if call.held.stage is Stage.STALLED:
             self._give_up_stalled(call, now_ms)
-        self._settle(call.held)
+        self._give_back_if_owed(call.held)
 
     def _still_run(self, now_ms: int) -> None:
         """Log the calls that did not end within `ENDING_MS`, one line for each reason."""
@@ -574,7 +574,7 @@ class WorkerCore:
     def _left_over_ended(self, call: HandlerCall, error: BaseException | None, now_ms: int) -> None:
         if call in self.left_over:
             self.left_over.remove(call)
-        self._settle(call.held)
+        self._give_back_if_owed(call.held)
         key = call.held.key
         if error is not None:
             self._say(ERROR, f"the {call.kind} of {key} failed after its holding", error)
@@ -739,7 +739,7 @@ class WorkerCore:
 
     # --- Progress ---
 
-    def _look_at_rows(self, held: HeldPartition, now_ms: int) -> None:
+    def _check_rows(self, held: HeldPartition, now_ms: int) -> None:
         """Note since when rows are known to wait."""
         if held.log_end <= held.committed or not held.is_located:
             held.waits_since_ms = None

@@ -175,7 +175,7 @@ class WorkerDriver:
         """The member, and the topics to begin with."""
         if setup.nodes is not None and not self.environment.is_virtual:
             await self._user_calls.in_thread(setup.nodes.open)  # Sources may ask them.
-        topics = setup.topics.first = await setup.topics.ask(self._user_calls)
+        topics = setup.topics.first = await setup.topics.request(self._user_calls)
         setup.handlers.check(topics)
         member = setup.new_member(topics, self.environment)
         if setup.or_classic is not None and await self._is_of_classic_group(member):
@@ -318,11 +318,11 @@ class WorkerDriver:
         """See `Calls`."""
         return FOREVER_MS if self.member is None else self.member.ends_ms(held.holding)
 
-    def tell(self, call: HandlerCall, subject: str, offset: int = -1) -> None:
+    def report(self, call: HandlerCall, subject: str, offset: int = -1) -> None:
         """See `Calls`."""
-        self.environment.post(self._told, call, subject, offset)
+        self.environment.post(self._reporting, call, subject, offset)
 
-    def _told(self, call: HandlerCall, subject: str, offset: int) -> None:
+    def _reporting(self, call: HandlerCall, subject: str, offset: int) -> None:
         held, now_ms = call.held, self.environment.now_ms()
         if held.has_ended or call.is_cancelled:
             return
@@ -500,7 +500,7 @@ class WorkerDriver:
             await asyncio.sleep(topics.refresh_ms / 1000)
             before = topics.known
             try:
-                now = await topics.ask(self._user_calls)
+                now = await topics.request(self._user_calls)
                 self._setup.handlers.check(now)
             except Exception as error:  # noqa: BLE001  # The user's function may raise anything.
                 topics.known = before

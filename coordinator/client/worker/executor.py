@@ -279,9 +279,9 @@ class LoopWatch:
                 except RuntimeError:
                     return  # It is closed.
             await asyncio.sleep(EVERY_S)
-            self._look()
+            self._check()
 
-    def _look(self) -> None:
+    def _check(self) -> None:
         waited_s = time.monotonic() - self._asked_at
         is_blocked = self._is_out and waited_s >= BLOCKED_S
         self.blocked_by = self._executor.current_on_loop() if is_blocked else ""

@@ -44,7 +44,7 @@ class WorkerRequests(Protocol):
     def lasts_until_ms(self, held: HeldPartition) -> int:
         """Time at which a holding ends unless the coordinator answers; from any thread."""
 
-    def tell(self, call: HandlerCall, subject: str, offset: int = -1) -> None:
+    def report(self, call: HandlerCall, subject: str, offset: int = -1) -> None:
         """Pass `alive`, `log_end`, `done` or a `forgotten` await on, from any thread."""
 
     async def until_may_begin(self, call: HandlerCall) -> None:
@@ -223,10 +223,10 @@ class PartitionView:
         key = self._worker.group_id, self.topic, self.number
         return offset_in(cursor, key, self._held.holding.token, offset, moves=moves)
 
-    def _tell(self, subject: str, offset: int = -1) -> None:
+    def _report(self, subject: str, offset: int = -1) -> None:
         if self._held.stage is not Stage.WARMING:
             self._check()
-        self._worker.tell(self._call, subject, offset)
+        self._worker.report(self._call, subject, offset)
 
     def _check(self) -> None:
         """Raise if the holding has ended, or the handler was told to end."""
@@ -313,19 +313,19 @@ class Partition(PartitionView):
 
     def alive(self) -> Coroutine[Any, Any, None]:
         """Show progress without a commit, during long work."""
-        return self._told("alive")
+        return self._reporting("alive")
 
     def log_end(self, offset: int) -> Coroutine[Any, Any, None]:
         """Tell where the log ends: the offset after the last row."""
-        return self._told("log_end", _end_of(offset))
+        return self._reporting("log_end", _end_of(offset))
 
     def done(self) -> Coroutine[Any, Any, None]:
         """Tell that there is nothing more to do: the handler is not called again once it returns,
         before the partition is handed out anew."""
-        return self._told("done")
+        return self._reporting("done")
 
-    def _told(self, subject: str, offset: int = -1) -> Coroutine[Any, Any, None]:
-        self._tell(subject, offset)
+    def _reporting(self, subject: str, offset: int = -1) -> Coroutine[Any, Any, None]:
+        self._report(subject, offset)
         awaited = _nothing()
         assert isinstance(awaited, CoroutineType)
         awaited.__qualname__ = f"Partition.{subject}"  # As a warning of a forgotten await names it.
@@ -351,7 +351,7 @@ def to_be_awaited(
     awaited = begin()
     assert isinstance(awaited, CoroutineType)
     awaited.__qualname__ = name
-    forgotten = weakref.finalize(awaited, worker.tell, call, "forgotten")
+    forgotten = weakref.finalize(awaited, worker.report, call, "forgotten")
     forgotten.atexit = False
     return awaited
 
@@ -407,16 +407,16 @@ class BlockingPartition(PartitionView):
 
     def alive(self) -> None:
         """Show progress without a commit, during long work."""
-        self._tell("alive")
+        self._report("alive")
 
     def log_end(self, offset: int) -> None:
         """Tell where the log ends: the offset after the last row."""
-        self._tell("log_end", _end_of(offset))
+        self._report("log_end", _end_of(offset))
 
     def done(self) -> None:
         """Tell that there is nothing more to do: the handler is not called again once it returns,
         before the partition is handed out anew."""
-        self._tell("done")
+        self._report("done")
 
     def _check(self) -> None:
         with _revoked_if_stale():

@@ -63,7 +63,7 @@ class _EnvironmentMember(Member):
     def _connect(
         self, credentials: Credentials, interval_s: float, random: Callable[[], float]
     ) -> Link:
-        return self._environment.connect(credentials, interval_s, self._beat_now)
+        return self._environment.connect(credentials, interval_s, self._send_heartbeat_now)
 
 
 NAMES = {"classic": "instance_id", "session": "member_name"}

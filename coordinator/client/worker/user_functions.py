@@ -53,10 +53,10 @@ class WorkerTopics:
         """True if it is a function."""
         return self._ask is not None
 
-    async def ask(self, calls: UserCalls) -> dict[str, int]:
+    async def request(self, calls: UserCalls) -> dict[str, int]:
         """The topics as they are now. Raises what the function raises, and as `checked`."""
         if self._ask is not None:
-            self.known = checked(await calls.ask(self._ask))
+            self.known = checked(await calls.request(self._ask))
         return self.known
 
 
@@ -126,17 +126,17 @@ class StartPolicy:
             return begins
         if callable(self._start):
             for key, held in new.items():
-                answer = await calls.ask(self._start, key)
+                answer = await calls.request(self._start, key)
                 begins[held] = offset_returned(f"start for {key}", answer)
             return begins
         is_latest = self._start == "latest"
         old = {key for key in new if is_latest and key.partition < first.get(key.topic, 0)}
-        ends = await _asked(calls, "log_ends", self._log_ends, old)
-        ends |= await _asked(calls, "begin_offsets", self._begin_offsets, new.keys() - old)
+        ends = await _offsets_from(calls, "log_ends", self._log_ends, old)
+        ends |= await _offsets_from(calls, "begin_offsets", self._begin_offsets, new.keys() - old)
         return begins | {held: ends[key] for key, held in new.items()}
 
 
-async def _asked(
+async def _offsets_from(
     calls: UserCalls, name: str, ask: LogEnds | None, keys: Collection[TopicPartition]
 ) -> dict[TopicPartition, int]:
     """Offsets that a function returns for partitions; 0 without a function."""
@@ -159,7 +159,7 @@ class UserCalls:
     def __init__(self, environment: Environment, loop: asyncio.AbstractEventLoop) -> None:
         self._environment, self._loop = environment, loop
 
-    async def ask(self, function: Callable[..., T | Awaitable[T]], *args: Any) -> T:
+    async def request(self, function: Callable[..., T | Awaitable[T]], *args: Any) -> T:
         """Call a user's function, which may be `async def`; any other is called in a thread."""
         if is_coroutine_function(function):
             result = function(*args)

@@ -203,12 +203,12 @@ class ClassicGroup(Group):
             self._account = None
 
     @property
-    def is_unused(self) -> bool:
+    def was_never_used(self) -> bool:
         """True if nothing came of the commit that made the group."""
-        return not self.generation and self.is_vacant and not self.records()
+        return not self.generation and self.can_be_deleted and not self.records()
 
     @property
-    def is_deserted(self) -> bool:
+    def has_no_members(self) -> bool:
         return not self.members and not self.pending_member_ids
 
     # --- Members ---

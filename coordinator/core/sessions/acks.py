@@ -27,7 +27,7 @@ def take_in(group: SessionGroup, member: SessionMember, ack: SessionAck, step: S
             if partition.kind is AckKind.RELEASED:
                 _forget_row(group, partition.topic_partition)
             if partition.kind is AckKind.REFUSED:
-                _tell(group, partition.topic_partition, step)
+                _note_refusals(group, partition.topic_partition, step)
                 scheduler.request_plan_now(group, step)
 
 
@@ -80,7 +80,7 @@ def _forget_row(group: SessionGroup, partition: TopicPartition) -> None:
         group.drop_if_empty(partition)
 
 
-def _tell(group: SessionGroup, partition: TopicPartition, step: Step) -> None:
+def _note_refusals(group: SessionGroup, partition: TopicPartition, step: Step) -> None:
     refusals = group.partition_state(partition).refusals
     if refusals is not None and not refusals.in_a_row and refusals.back_off is not None:
         # It was the last of a row.

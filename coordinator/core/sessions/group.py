@@ -128,7 +128,7 @@ class SessionGroup(Group):
         return self.planning.requested_at_ms
 
     @property
-    def is_deserted(self) -> bool:
+    def has_no_members(self) -> bool:
         return not self.members and not self.reserved_names
 
     @property
@@ -136,14 +136,14 @@ class SessionGroup(Group):
         return super().is_awaited or bool(self.arriving or self.waiting)
 
     @property
-    def is_unused(self) -> bool:
+    def was_never_used(self) -> bool:
         """True if nothing durable came of the Attach that made the group."""
         is_known = self.is_durable or self.is_policy_stored or bool(self.manifest)
-        return not is_known and self.is_vacant
+        return not is_known and self.can_be_deleted
 
     def current_state(self) -> GroupState:
         """The group's state, computed from members, plans and hand-offs."""
-        if self.state is GroupState.DEAD or self.is_deserted:
+        if self.state is GroupState.DEAD or self.has_no_members:
             return self.state if self.state is GroupState.DEAD else GroupState.EMPTY
         if self.planning.requested_at_ms != NO_TIME or self.planning.is_busy:
             return GroupState.ASSIGNING

@@ -109,7 +109,7 @@ def heartbeat(
     if beat.held is not None:
         lost = claims.compare(group, member, beat.held, beat.applied, step)
     stops.come_back(group, member, lost, seen_ms, step.now_ms)
-    scheduler.tell(group, step)
+    scheduler.journal_returns(group, step)
     if beat.log_ends:
         # Somebody else reads what it does not hold, and knows better.
         own = (end for end in beat.log_ends if group.holder(end[:2]) == member.member_id)

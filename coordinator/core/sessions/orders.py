@@ -83,7 +83,7 @@ def _part(group: SessionGroup, member: SessionMember, rest: Unsent, now_ms: int)
     orders = tuple(_ordered(group, member, partition, now_ms) for partition in partitions)
     why, is_part = why_empty(group, member), bool(rest.partitions)
     if why == WINDOW:
-        group.planning.asked_to_wait.add(member.member_id)
+        group.planning.wait_reply.add(member.member_id)
     return Orders(rest.version, rest.based_on, orders, rest.answers, why, is_part)
 
 
@@ -116,14 +116,14 @@ def notify_waiting(group: SessionGroup, step: Step) -> None:
     """Send empty orders to waiting members for which the plan had nothing."""
     planning = group.planning
     is_planned = planning.requested_at_ms == NO_TIME and not planning.is_busy
-    if not planning.asked_to_wait or not is_planned or group.written_partitions:
+    if not planning.wait_reply or not is_planned or group.written_partitions:
         return
-    for member_id in planning.asked_to_wait:
+    for member_id in planning.wait_reply:
         member = group.members.get(member_id)
         if member is not None and not member.mailbox.dirty and why_empty(group, member):
             member.mailbox.whole = True
             step.out.wake(member.stream_id)
-    planning.asked_to_wait.clear()
+    planning.wait_reply.clear()
 
 
 def _ordered(

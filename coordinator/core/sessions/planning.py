@@ -63,7 +63,7 @@ class Planning:
     planned_at_ms: the last plan. restored_at_ms: the group was read from the log, and no plan was
         made since. waits_until_ms: end of the next wait of a partition.
     draft: partitions that went on without a plan, since `returned_at_ms`; the record of the next
-        plan tells of them, or one of their own at `tell_at_ms`.
+        plan tells of them, or one of their own at `journal_at_ms`.
     last_record_ms: time of the newest record that the owner before has written; NO_TIME: none.
     failures: plans in a row that the planner has failed to make; the next is not made before
         `retry_at_ms`.
@@ -92,11 +92,11 @@ class Planning:
     all_by_ms: int = NO_TIME
     draft: Draft = field(default_factory=Draft)
     returned_at_ms: int = NO_TIME
-    tell_at_ms: int = NO_TIME
+    journal_at_ms: int = NO_TIME
     last_record_ms: int = NO_TIME
     failures: int = 0
     retry_at_ms: int = NO_TIME
-    asked_to_wait: set[str] = field(default_factory=set)
+    wait_reply: set[str] = field(default_factory=set)
 
     @property
     def is_busy(self) -> bool:
@@ -105,7 +105,7 @@ class Planning:
 
     def take_draft(self) -> Draft:
         """Take the draft of a journal entry about grants without a plan."""
-        taken, self.draft, self.tell_at_ms = self.draft, Draft(), NO_TIME
+        taken, self.draft, self.journal_at_ms = self.draft, Draft(), NO_TIME
         return taken
 
     def note_declared(self, topics: tuple[tuple[str, int], ...]) -> None:

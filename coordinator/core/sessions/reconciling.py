@@ -49,7 +49,7 @@ def reconcile(group: SessionGroup, step: Step) -> None:
             step.out.wake(member.stream_id)
     group.changed_since_sent.clear()
     group.choices = 0
-    scheduler.tell(group, step)
+    scheduler.journal_returns(group, step)
     scheduler.open_next(group, step)
     orders.notify_waiting(group, step)
     for member_id in list(group.leavers):

@@ -32,13 +32,15 @@ def release(
     """Note that a holder has given a partition up: its token counts no more."""
     group.state_to_change(partition).release = Release(group.token(partition), position)
     _note(
-        group, partition, WorkStop(StoppedBy.RELEASED, _told_ms(group, partition, now_ms), now_ms)
+        group,
+        partition,
+        WorkStop(StoppedBy.RELEASED, _ordered_ms(group, partition, now_ms), now_ms),
     )
 
 
 def stop_by_force(group: SessionGroup, partition: TopicPartition, now_ms: int) -> WorkStop:
     """The stop of a holder whose deadline has passed."""
-    stop = WorkStop(StoppedBy.FORCED, _told_ms(group, partition, now_ms), now_ms)
+    stop = WorkStop(StoppedBy.FORCED, _ordered_ms(group, partition, now_ms), now_ms)
     return _until_its_commit(group, partition, stop)
 
 
@@ -135,7 +137,7 @@ def _last_sign_ms(group: SessionGroup, member: SessionMember) -> int:
     return max(held_ms, max(commits, default=NO_TIME))
 
 
-def _told_ms(group: SessionGroup, partition: TopicPartition, now_ms: int) -> int:
+def _ordered_ms(group: SessionGroup, partition: TopicPartition, now_ms: int) -> int:
     """When a holder was ordered to stop or was suspended; without an order, its last commit.
 
     A partition that is given up without an order has failed, or stalled. With no commit of late,

@@ -116,7 +116,7 @@ class AcceptQueue(grpc.GenericRpcHandler):
         """Count a call; another handler serves it."""
         self._taken += 1
 
-    def look(self, now_s: float) -> float:
+    def oldest_s(self, now_s: float) -> float:
         """Return the estimated age of the oldest waiting call, in seconds.
 
         Takes a sample, unless the last one is recent for what it costs.

@@ -92,7 +92,7 @@ class Peers:
             max_wait_ms=max_wait_ms,
         )
         timeout_s = max_wait_ms / 1000 + GRACE_S
-        response = await self._ask(
+        response = await self._request(
             leader, replica_pb2_grpc.ShardReplicaStub, "Fetch", request, timeout_s
         )
         return FetchedEntries(
@@ -107,7 +107,7 @@ class Peers:
         """Ask for the topics of the shards that a node leads; see `TopicPeers`."""
         request = topics_pb2.FetchTopicsRequest()
         stub = topics_pb2_grpc.TopicReplicaStub
-        response = await self._ask(node, stub, "FetchTopics", request, GRACE_S)
+        response = await self._request(node, stub, "FetchTopics", request, GRACE_S)
         return await in_slices(_topics(response))
 
     async def fetch_log_ends(self, node: NodeInfo, wanted: Partitions) -> LogEnds:
@@ -116,7 +116,7 @@ class Peers:
         for name, partitions in wanted.items():
             request.topics.add(name=name, partitions=partitions)
         stub = topics_pb2_grpc.TopicReplicaStub
-        response = await self._ask(node, stub, "FetchLogEnds", request, GRACE_S)
+        response = await self._request(node, stub, "FetchLogEnds", request, GRACE_S)
         return {
             topic.name: {
                 partition: (end, committed)
@@ -135,7 +135,7 @@ class Peers:
             await channel.close()
 
     # Any: the stub of a service, and the messages of its method.
-    async def _ask(
+    async def _request(
         self, node: NodeInfo, stub: Callable[..., Any], method: str, request: Any, timeout_s: float
     ) -> Any:
         """Call a method of a node. Raises `LeaderUnreachable`."""

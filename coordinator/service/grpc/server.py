@@ -233,7 +233,7 @@ class GrpcServer:
         )
 
     def _queue_age_s(self, now_s: float) -> float:
-        return max(self.accept_queue.look(now_s), self.pipeline.turns.age_s())
+        return max(self.accept_queue.oldest_s(now_s), self.pipeline.turns.age_s())
 
     def _bind(self, server: grpc.aio.Server, address: str) -> int:
         tls = None if self._security is None else self._security.tls

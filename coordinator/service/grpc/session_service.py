@@ -140,9 +140,9 @@ class _Stream:
         slices = Slices(rest=let_others_be_answered)
         await self._write_all(self._member.answered(reply, runner.fence_epoch), slices)
         del attach, reply  # They would be kept as long as the stream.
-        await self._tell(runner, slices)
+        await self._write_pending(runner, slices)
 
-    async def _tell(self, runner: ShardRunner, slices: Slices) -> None:
+    async def _write_pending(self, runner: ShardRunner, slices: Slices) -> None:
         """Write pending messages whenever there are some."""
         while True:
             self._has_news = False

@@ -39,7 +39,7 @@ class TopicService:
     async def SetTopic(self, request: pb.SetTopicRequest, call: Call) -> pb.SetTopicResponse:
         done = await set_topic(
             self._topics,
-            partial(self._ask, call),
+            partial(self._request, call),
             request.topic,
             request.partitions,
             may_shrink=request.may_shrink,
@@ -53,7 +53,7 @@ class TopicService:
     async def DeleteTopic(
         self, request: pb.DeleteTopicRequest, call: Call
     ) -> pb.DeleteTopicResponse:
-        done = await delete_topic(self._topics, partial(self._ask, call), request.topic)
+        done = await delete_topic(self._topics, partial(self._request, call), request.topic)
         return pb.DeleteTopicResponse(
             error_code=translate.error_code(done.error),
             error_message=done.message,
@@ -63,7 +63,7 @@ class TopicService:
     async def FetchTopics(
         self, request: pb.FetchTopicsRequest, call: Call
     ) -> pb.FetchTopicsResponse:
-        return await in_slices(_told(await self._topics.here()))
+        return await in_slices(_reported(await self._topics.here()))
 
     async def FetchLogEnds(
         self, request: pb.FetchLogEndsRequest, call: Call
@@ -87,7 +87,7 @@ class TopicService:
             ]
         )
 
-    async def _ask(self, call: Call, command: Callable[[CallId], Request]) -> Reply:
+    async def _request(self, call: Call, command: Callable[[CallId], Request]) -> Reply:
         def translation(new_call_id: Callable[[], CallId]) -> Work[Sequence[Request]]:
             yield from ()
             return [command(new_call_id())]
@@ -113,7 +113,7 @@ def _listed(view: TopicView) -> Work[list[pb.ListTopicsResponse.Topic]]:
     return listed
 
 
-def _told(by_shard: Mapping[ShardId, ShardTopics]) -> Work[pb.FetchTopicsResponse]:
+def _reported(by_shard: Mapping[ShardId, ShardTopics]) -> Work[pb.FetchTopicsResponse]:
     answer = pb.FetchTopicsResponse()
     for shard, topics in by_shard.items():
         shard_message = answer.shards.add(shard=shard)

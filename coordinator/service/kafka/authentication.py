@@ -96,7 +96,7 @@ class ConnectionAuthentication:
         try:
             self._sasl.handshake(mechanism, version, offered)
         except SaslFailed as failed:
-            self._tell("SaslHandshake", failed)
+            self._log_failure("SaslHandshake", failed)
             code = failed.code
         return {"error_code": code, "mechanisms": offered}
 
@@ -136,7 +136,7 @@ class ConnectionAuthentication:
             await self._pipeline.admit(call)
             self._sasl.succeed(presented, caller.principal)
         except SaslFailed as failed:
-            self._tell(call.where, failed)
+            self._log_failure(call.where, failed)
             raise
         except UnauthenticatedCall as error:
             reason = str(error).replace(WHAT_TO_DO, WHAT_TO_GIVE)
@@ -152,6 +152,6 @@ class ConnectionAuthentication:
         # 0 is none: a token in its last second has to say something else.
         return 0 if lasts_s == math.inf else min(max(1, int(1000 * lasts_s)), LIFETIME_MS_MAX)
 
-    def _tell(self, where: str, failed: SaslFailed) -> None:
+    def _log_failure(self, where: str, failed: SaslFailed) -> None:
         peer = self._caller.peer
-        self._guard.tell(Refusal(UNAUTHENTICATED, where, UNKNOWN, peer, rule=str(failed)))
+        self._guard.log_refusal(Refusal(UNAUTHENTICATED, where, UNKNOWN, peer, rule=str(failed)))

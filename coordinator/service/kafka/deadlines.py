@@ -43,7 +43,7 @@ class Deadlines(Generic[Debtor]):
         loop = asyncio.get_running_loop()
         self._due[owed].setdefault(debtor, loop.time() + self._limit_s)
         if self._looking is None:
-            self._looking = loop.call_later(LOOK_S, self._look)
+            self._looking = loop.call_later(LOOK_S, self._check)
 
     def settle(self, debtor: Debtor, *settled: Owed) -> None:
         """Drop debts that were paid."""
@@ -60,7 +60,7 @@ class Deadlines(Generic[Debtor]):
             self._looking.cancel()
             self._looking = None
 
-    def _look(self) -> None:
+    def _check(self) -> None:
         self._looking = None
         loop = asyncio.get_running_loop()
         now_s = loop.time()
@@ -70,4 +70,4 @@ class Deadlines(Generic[Debtor]):
                 self.settle(debtor, *Owed)  # It ends for the first of them.
                 self._on_overdue(debtor, owed)
         if any(self._due.values()):
-            self._looking = loop.call_later(LOOK_S, self._look)
+            self._looking = loop.call_later(LOOK_S, self._check)

@@ -16,7 +16,7 @@ from coordinator.runtime.slices import PART, Slices, Work, in_slices
 from coordinator.security.rules import Operation
 from coordinator.service.kafka.batches import check_groups
 from coordinator.service.kafka.calls import NewKafkaCallId
-from coordinator.service.kafka.requests import KafkaRequest, ask
+from coordinator.service.kafka.requests import KafkaRequest, reply_to
 from coordinator.service.refusals import Denied
 from coordinator.service.validation.fields import GROUP_ID
 
@@ -39,7 +39,7 @@ OPERATIONS = {
 
 async def list_groups(request: KafkaRequest) -> Answer:
     """Answer a ListGroups: of this node's shards, as Kafka's tools expect."""
-    reply = await ask(request, _list)
+    reply = await reply_to(request, _list)
     assert isinstance(reply, ListReply)
     return {
         "error_code": request.code(reply.error),

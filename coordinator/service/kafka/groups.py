@@ -20,7 +20,7 @@ from coordinator.kafka.codec import Answer, Body
 from coordinator.kafka.schema import MILLISECOND
 from coordinator.runtime.slices import PART, Work
 from coordinator.service.kafka.calls import NewKafkaCallId
-from coordinator.service.kafka.requests import KafkaRequest, ask
+from coordinator.service.kafka.requests import KafkaRequest, reply_to
 
 NAMED_MEMBER_FROM = 4
 """JoinGroup: a member has to come back with the id that it was given (KIP-394)."""
@@ -38,7 +38,7 @@ BATCH_FROM = 3
 
 
 async def join_group(request: KafkaRequest) -> Answer:
-    reply = await ask(request, _join)
+    reply = await reply_to(request, _join)
     assert isinstance(reply, JoinReply)
     name = reply.protocol_name
     return {
@@ -110,7 +110,7 @@ async def sync_group(request: KafkaRequest) -> Answer:
         # As in Kafka, nothing else is looked at: not even the group has to exist.
         await request.context.pipeline.answer(request.call, _no_commands)
         return refuse(request, request.code(ErrorCode.INCONSISTENT_GROUP_PROTOCOL))
-    reply = await ask(request, _sync)
+    reply = await reply_to(request, _sync)
     assert isinstance(reply, SyncReply)
     return {
         "error_code": request.code(reply.error),
@@ -173,7 +173,7 @@ async def heartbeat(request: KafkaRequest) -> Answer:
 
 
 async def leave_group(request: KafkaRequest) -> Answer:
-    reply = await ask(request, _leave)
+    reply = await reply_to(request, _leave)
     assert isinstance(reply, LeaveReply)
     error = reply.error
     if request.version < BATCH_FROM and error is ErrorCode.NONE:

@@ -27,7 +27,7 @@ from coordinator.kafka.codec import Answer, Body
 from coordinator.runtime.slices import PART, Work, in_slices
 from coordinator.service.kafka import refusals
 from coordinator.service.kafka.batches import answer_each
-from coordinator.service.kafka.requests import KafkaRequest, ask
+from coordinator.service.kafka.requests import KafkaRequest, reply_to
 from coordinator.service.refusals import CallRefused
 from coordinator.service.validation.fields import TOPIC
 
@@ -42,7 +42,7 @@ GROUPS_FROM = 8
 
 async def offset_commit(request: KafkaRequest) -> Answer:
     wrong: dict[TopicPartition, ErrorCode] = {}
-    reply = await ask(request, partial(_commit, wrong=wrong))
+    reply = await reply_to(request, partial(_commit, wrong=wrong))
     assert isinstance(reply, CommitReply)
     errors = {(result.topic, result.partition): result.error for result in reply.results} | wrong
     codes = {partition: request.code(error) for partition, error in errors.items()}
@@ -142,7 +142,7 @@ async def _fetch(request: KafkaRequest, group: Body) -> Answer:
     if group.topics is None:
         return await in_slices(_all_offsets(reply.offsets))
     offsets = {(offset.topic, offset.partition): offset for offset in reply.offsets}
-    return await in_slices(_asked_offsets(request, group, offsets))
+    return await in_slices(_requested_offsets(request, group, offsets))
 
 
 def refuse_fetch(request: KafkaRequest, code: int) -> Answer:
@@ -209,7 +209,7 @@ def _all_offsets(offsets: Iterable[Any]) -> Work[Answer]:  # Any: OffsetCommitte
     return {"topics": topics}
 
 
-def _asked_offsets(
+def _requested_offsets(
     request: KafkaRequest,
     group: Body,
     offsets: Mapping[TopicPartition, OffsetCommitted | FetchedOffset],
@@ -246,7 +246,7 @@ def _offset(offset: Any, code: int) -> Answer:  # Any: OffsetCommitted or Fetche
 
 
 async def offset_delete(request: KafkaRequest) -> Answer:
-    reply = await ask(request, _delete)
+    reply = await reply_to(request, _delete)
     assert isinstance(reply, OffsetDeleteReply)
     if reply.error is not ErrorCode.NONE:
         return {"error_code": request.code(reply.error)}

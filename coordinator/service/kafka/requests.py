@@ -112,7 +112,7 @@ class KafkaRequest:
 Translate = Callable[[KafkaRequest, CallId], Work[list[c.Request]]]
 
 
-async def ask(request: KafkaRequest, translate: Translate) -> Reply:
+async def reply_to(request: KafkaRequest, translate: Translate) -> Reply:
     """Return the reply to the command of a request.
 
     Raises:

@@ -64,7 +64,7 @@ def opened(path: StorePath, format: str) -> RowFile:
         FileNotFoundError, PermissionError: it is gone, or may not be read.
         ValueError: it is not of this format, incomplete, or damaged.
     """
-    entry = path.look()
+    entry = path.stat()
     if entry is None:
         raise FileNotFoundError(2, os.strerror(2), str(path))
     with _lock:

@@ -39,7 +39,7 @@ class WholeFile(RowFile):
     def read(self, first: int, last: int, schema: Any) -> Iterator[tuple[int, Any]]:
         import pyarrow as pa
 
-        entry = self._path.look()
+        entry = self._path.stat()
         if entry is None:
             raise FileNotFoundError(f"{self._path} is gone")
         row = [[str(self._path)], [entry.modified_ns // 1_000], [entry.size]]

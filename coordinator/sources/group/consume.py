@@ -33,7 +33,7 @@ from coordinator.sources.group.commits import commit
 from coordinator.sources.group.measures import topics_of_source
 from coordinator.sources.group.reading import Chunk, Reading
 from coordinator.sources.group.record import in_group
-from coordinator.sources.progress import told_to
+from coordinator.sources.progress import reporting_progress_to
 
 LOOK_S = 0.5
 """Time between two looks whether all is done, or whether a log has grown."""
@@ -120,7 +120,7 @@ def consume(
     source = in_group(source, member.group_address)
     count = topics_of_source(source, allow_empty=allow_empty)
     topics = WorkerTopics(count, topics_refresh_ms)
-    with told_to(member.alive):
+    with reporting_progress_to(member.alive):
         numbers = range(count()[source.topic])
         ends = {n: snapshot.end() for n, snapshot in snapshots_of(source, numbers).items()}
     consumer = _Consumer(
@@ -231,7 +231,7 @@ class _Consumer:
         """Process and store the next chunk; it and its rows, or None if there is none now."""
         if not (self._forever or p.key in self._ends):
             self._ends[p.key] = self._source.end_offset(p.number)  # It has appeared since.
-        with told_to(self._member.alive):
+        with reporting_progress_to(self._member.alive):
             end = None if self._forever else self._ends[p.key]
             chunk = reading.next(self._rows_per_commit, end)
         if chunk is None:
@@ -256,7 +256,7 @@ class _Consumer:
         progress_at = clock()
         while self._worker.state.stopping_because is None:
             await asyncio.sleep(LOOK_S)
-            check = asyncio.run_coroutine_threadsafe(self._look(), self._loop)
+            check = asyncio.run_coroutine_threadsafe(self._committed_now(), self._loop)
             seen = await asyncio.wrap_future(check)
             if self._forever:
                 continue
@@ -268,7 +268,7 @@ class _Consumer:
             elif clock() - progress_at > progress_timeout_s:
                 raise Stalled(f"no commit in the group for {progress_timeout_s:.0f} s")
 
-    async def _look(self) -> dict[TopicPartition, int]:
+    async def _committed_now(self) -> dict[TopicPartition, int]:
         """Show progress, and read the committed offsets; on the protocol's loop."""
         self._inner.count_as_poll()
         return {} if self._forever else await self._inner.committed(self._awaited)

@@ -117,7 +117,7 @@ class Decider:
                 newest = self._newest
                 self._newest = None  # Looked up again, unless this decision succeeds.
                 if newest is None:
-                    newest, stored = self._look()
+                    newest, stored = self._recover()
                     if not proposal.is_due(stored):
                         return self._done_elsewhere(token, name, since, newest, proposal, stored)
                 decision = newest.decision.following(
@@ -146,7 +146,7 @@ class Decider:
         try:
             while True:
                 try:
-                    return self._look()[0].decision
+                    return self._recover()[0].decision
                 except (grpc.RpcError, NoAnswer) as error:
                     self.close()
                     if not _is_retriable(error) or time.monotonic() > give_up_at:
@@ -163,7 +163,7 @@ class Decider:
 
     # --- Inside ---
 
-    def _look(self) -> tuple[Newest, Mapping[TopicPartition, int]]:
+    def _recover(self) -> tuple[Newest, Mapping[TopicPartition, int]]:
         """Look at the group, and have the table follow its newest decision."""
         stored, count, decision = self._fetched()
         while True:

@@ -187,7 +187,7 @@ class DeltaSink:
         return table
 
     def _log_entry(self, version: int) -> StoreEntry | None:
-        return (self._folder / f"_delta_log/{version:020}.json").look()
+        return (self._folder / f"_delta_log/{version:020}.json").stat()
 
     def __getstate__(self) -> dict[str, Any]:  # Any: attributes.
         return {**self.__dict__, "_kept": None}

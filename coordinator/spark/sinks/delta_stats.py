@@ -60,12 +60,12 @@ def stats_of(path: StorePath) -> str:
 
 
 def _put(bounds: dict[str, Any], name: str, value: Any, *, is_upper: bool) -> None:
-    text = _told(value, is_upper=is_upper)
+    text = _bound_of(value, is_upper=is_upper)
     if text is not None:
         bounds[name] = text
 
 
-def _told(value: Any, *, is_upper: bool) -> Any:
+def _bound_of(value: Any, *, is_upper: bool) -> Any:
     """A bound as JSON; None: it is not told. Delta has times in milliseconds."""
     match value:
         case bool() | bytes():

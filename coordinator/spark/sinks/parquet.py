@@ -48,12 +48,12 @@ class ParquetSink:
 
     def commit(self, token: str, decision: Decision) -> None:
         manifest = self._manifests / file_name(decision.number, decision.name)
-        if manifest.look() is None:
+        if manifest.stat() is None:
             manifest.write(json.dumps(self._content(decision)).encode())
 
     def recover(self, newest: Decision) -> int:
         for number, name in ((newest.number, newest.name), _before(newest)):
-            if number == 0 or (self._manifests / file_name(number, name)).look() is not None:
+            if number == 0 or (self._manifests / file_name(number, name)).stat() is not None:
                 return number
         return 0
 
@@ -85,7 +85,7 @@ class ParquetSink:
         import pyarrow as pa
         import pyarrow.parquet as pq
 
-        files = [(path, path.look()) for path in self.files(newest)]
+        files = [(path, path.stat()) for path in self.files(newest)]
         small = [
             path for path, entry in files
             if entry is not None and not entry.is_folder and entry.size < small_bytes
@@ -122,7 +122,7 @@ class ParquetSink:
         until_ns = (time.time() - older_than_s) * 1e9
         dropped = []
         for base in (self._data, self._manifests):
-            if base.look() is None:
+            if base.stat() is None:
                 continue
             for path, entry in list(base.files_below()):
                 is_needed = not counting.isdisjoint((str(path), str(path.parent)))
@@ -170,7 +170,7 @@ class ParquetSink:
         if newest.number == 0:
             return EMPTY
         manifest = file_name(newest.number, newest.name)
-        is_there = (self._manifests / manifest).look() is not None
+        is_there = (self._manifests / manifest).stat() is not None
         return self._read(manifest) if is_there else self._content(newest)
 
     def _chain(self, newest: Decision) -> Iterable[str]:

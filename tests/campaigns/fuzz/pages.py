@@ -37,7 +37,7 @@ def _echo(request: HttpRequest) -> Response:
 def _guarded():
     tokens = Tokens([("prometheus", digest_of(TOKEN))])
     guard = Guard(Authenticator(tokens, VERIFIER), None)
-    keeper = Doorkeeper(guard, "metrics", (), needs_token=True, tell=guard.tell)
+    keeper = Doorkeeper(guard, "metrics", (), needs_token=True, log_refusal=guard.log_refusal)
     return behind(metrics_page(REGISTRY), keeper)
 
 

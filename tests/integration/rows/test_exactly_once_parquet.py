@@ -77,7 +77,7 @@ async def test_compaction_replaces_small_files_while_queries_run(server, place):
         new = committed_files(place.location(), server.address, GROUP)
         assert (len(old), len(new)) == (4, 3)
         assert place.rows(server.address) == count_up_to(12)
-        assert all(path.look() for path in old), "readers may still have them"
+        assert all(path.stat() for path in old), "readers may still have them"
         dropped = clean(place.location(), server.address, GROUP, older_than_s=-5.0)
         assert set(old) < set(dropped)
         assert place.rows(server.address) == count_up_to(12)

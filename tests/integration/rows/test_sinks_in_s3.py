@@ -57,7 +57,7 @@ def upto(rows: int) -> dict:
 def test_files_in_s3_are_written_listed_read_moved_and_deleted(s3, monkeypatch, tmp_path):
     monkeypatch.setenv("AWS_ENDPOINT_URL", s3.endpoint)
     folder = StorePath.of(f"s3a://{BUCKET}/{tmp_path.name}/logs")
-    assert folder.look() is None
+    assert folder.stat() is None
     with pytest.raises(FileNotFoundError, match=f"s3://{BUCKET}/.*/logs"):
         folder.entries()
     (folder / "a=1%2F2/x").write(b"later")
@@ -66,12 +66,12 @@ def test_files_in_s3_are_written_listed_read_moved_and_deleted(s3, monkeypatch, 
     assert [(e.name, e.is_folder) for e in folder.entries()] == [("a=1%2F2", True), ("b", False)]
     assert [(p.name, e.size) for p, e in folder.files_below()] == [("x", 5), ("b", 5)]
     (folder / "b").move(folder / "c/d")
-    assert (folder / "b").look() is None
+    assert (folder / "b").stat() is None
     assert (folder / "c/d").read() == b"other"
     (folder / "c/d").delete()
     (folder / "c/d").delete()
     folder.delete_folder()
-    assert folder.look() is None
+    assert folder.stat() is None
 
 
 async def test_a_query_that_dies_after_the_decision_is_finished_by_the_next(server, place):

@@ -150,7 +150,7 @@ class Chance:
 
 def check_that_its_holdings_last(letter: Letter) -> None:
     if isinstance(letter.request, CommitCall):
-        claimed = letter.call.asker.claimed
+        claimed = letter.call.requester.claimed
         assert {h.partition for h in claimed} == set(letter.request.commit.offsets) or {
             h.partition for h in claimed
         } == {MEMBERSHIP}

@@ -151,7 +151,7 @@ class Checker:
 
     def sent(self, call: calls.MemberCall) -> None:
         """A commit leaves the machine."""
-        claimed = self.claims[call.asker]
+        claimed = self.claims[call.requester]
         assert claimed <= self.ledger.lasting, f"ended: {claimed - self.ledger.lasting}"
         request = call.request
         assert set(request.commit.offsets) == {h.partition for h in claimed} - {MEMBERSHIP}

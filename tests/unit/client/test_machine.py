@@ -272,7 +272,7 @@ def test_a_machine_that_was_never_started_asks_nothing_and_closes():
 def test_others_that_beat_have_it_beat_and_its_next_is_an_interval_later(world):
     one = stable(world)
     world.advance(30)
-    one.machine.part.beat_now(world.now_ms)
+    one.machine.part.send_heartbeat_now(world.now_ms)
     one.hold(Beat)
     one.turn()
     assert one.letter(Beat).sent_at_ms == world.now_ms

@@ -106,11 +106,11 @@ class Process:
             await self.runner.join()
             self.has_joined = True
 
-    async def look(self) -> None:
+    async def read_and_act(self) -> None:
         """Look once, as its loop does, which survives all failures."""
         try:
             await self.join()
-            await self.runner.look()
+            await self.runner.read_and_act()
         except (LogUnavailable, Ambiguous):
             self.runner.begin_anew()
 
@@ -158,7 +158,7 @@ class Cluster:
             self.store.take_out(session)
         for other in others:
             other.wire.troubles.clear()
-            await other.look()
+            await other.read_and_act()
         process.is_overtaken = False
 
     async def calm_down(self) -> None:
@@ -171,7 +171,7 @@ class Cluster:
                 self.store.take_out(session)
         for _ in range(4):
             for process in self.processes.values():
-                await process.look()
+                await process.read_and_act()
 
     async def check_all_is_well(self) -> None:
         view = await self.store.read()
@@ -194,7 +194,7 @@ async def test_the_controller_killed_and_started_again_within_its_session_is_suc
     assert (await cluster.store.read()).controller == 1
     cluster.start(1)
     for number in (2, 1, 2):
-        await cluster.processes[number].look()
+        await cluster.processes[number].read_and_act()
     await cluster.check_all_is_well()
     assert (await cluster.store.read()).controller_epoch == 2
 
@@ -212,10 +212,10 @@ async def test_a_campaign_that_is_not_answered_leaves_no_cluster_without_a_contr
     cluster = Cluster()
     one = cluster.start(1)
     one.wire.troubles = deque(["none", "none", trouble])  # It joins, reads and campaigns.
-    await one.look()
+    await one.read_and_act()
     assert not one.runner.is_controller
     for _ in range(2):
-        await one.look()
+        await one.read_and_act()
     await cluster.check_all_is_well()
     assert (await cluster.store.read()).controller_epoch == 1
 
@@ -228,10 +228,10 @@ async def test_a_decision_that_is_not_answered_is_made_again(trouble):
     cluster.store.take_out(gone.session)
     one = cluster.processes[1]
     one.wire.troubles = deque(["none", *[trouble] * SHARDS])  # It reads, and writes.
-    await one.look()
+    await one.read_and_act()
     one.wire.troubles.clear()
     for _ in range(2):
-        await one.look()
+        await one.read_and_act()
     await cluster.check_all_is_well()
 
 
@@ -242,7 +242,7 @@ async def test_a_controller_that_stood_still_before_it_wrote_is_refused():
     cluster.store.take_out(gone.session)
     one, two = cluster.processes[1], cluster.processes[2]
     one.wire.troubles = deque(["none", "overtaken"])
-    await one.look()
+    await one.read_and_act()
     view = await cluster.store.read()
     assert (view.controller, view.controller_epoch) == (2, 2)
     assert {state.leader for state in view.shards.values()} == {2}, "the later epoch's word counts"
@@ -259,7 +259,7 @@ async def test_without_anybody_who_decides_a_node_says_for_how_long():
     assert before >= 0
     cluster.processes[1].wire.troubles = deque(["lost"] * 9)
     for _ in range(9):
-        await cluster.processes[1].look()
+        await cluster.processes[1].read_and_act()
     assert not one.is_controller
     assert one.undecided_s > before, "it has decided nothing since"
     assert (await cluster.store.read()).controller == 1 != NOBODY
@@ -273,10 +273,10 @@ async def test_a_leader_hears_which_of_its_followers_are_live():
     assert led
     assert {shard: one.followers[shard] for shard in led} == dict.fromkeys(led, (2,))
     cluster.store.take_out(two.session)
-    await one.look()
+    await one.read_and_act()
     assert {shard: one.followers[shard] for shard in led} == dict.fromkeys(led, ())
-    await cluster.start(2).look()
-    await one.look()
+    await cluster.start(2).read_and_act()
+    await one.read_and_act()
     assert {shard: one.followers[shard] for shard in led} == dict.fromkeys(led, (2,))
 
 
@@ -298,7 +298,7 @@ class AnyTrouble(RuleBasedStateMachine):
         process = self.cluster.processes.get(number)
         if process is not None:
             process.wire.troubles = deque(troubles)
-            self.run(process.look())
+            self.run(process.read_and_act())
 
     @rule(number=NUMBERS)
     def node_starts_or_is_killed_and_starts_again(self, number):

@@ -29,12 +29,12 @@ class Probe:
     def run(self, ms: int, queue_age_ms: int = 0) -> tuple[Pause, ...]:
         for _ in range(ms // PROBE_MS):
             self.now_ms += PROBE_MS
-            found = self.pauses.look(self.now_ms, queue_age_ms)
+            found = self.pauses.measure(self.now_ms, queue_age_ms)
         return found
 
     def stand_still(self, ms: int) -> tuple[Pause, ...]:
         self.now_ms += ms
-        return self.pauses.look(self.now_ms)
+        return self.pauses.measure(self.now_ms)
 
 
 @pytest.fixture

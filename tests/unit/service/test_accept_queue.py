@@ -120,7 +120,7 @@ class Counted:
         self.cpu_s += self.cost_s
         return self.begun
 
-    def look(self, seconds: float, *, every_s: float = 0.25, calls: int = 0) -> int:
+    def oldest_s(self, seconds: float, *, every_s: float = 0.25, calls: int = 0) -> int:
         """Look for so long; the number of counts. Each time so many calls were taken up."""
         before = len(self.counts)
         until_s = self.now_s + seconds
@@ -129,24 +129,24 @@ class Counted:
             self.begun += calls
             for _ in range(calls):
                 self.queue.service(None)
-            self.queue.look(self.now_s)
+            self.queue.oldest_s(self.now_s)
         return len(self.counts) - before
 
 
 def test_calls_are_counted_less_often_the_more_it_costs(monkeypatch):
-    assert Counted(monkeypatch, 0.000_15).look(60) == 240, "each time, with few connections"
+    assert Counted(monkeypatch, 0.000_15).oldest_s(60) == 240, "each time, with few connections"
     dear = Counted(monkeypatch, 0.054)
-    dear.look(1)
-    assert dear.look(110) == 10, "2,000 connections: half a percent of the loop's time"
+    dear.oldest_s(1)
+    assert dear.oldest_s(110) == 10, "2,000 connections: half a percent of the loop's time"
 
 
 def test_calls_are_counted_more_often_while_some_may_be_waiting(monkeypatch):
     dear = Counted(monkeypatch, 0.054)
-    dear.look(1)
-    assert dear.look(55, calls=100) == 44, "many calls come"
-    dear.look(11)
-    assert dear.look(55, every_s=0.5) == 37, "the loop is late"
-    dear.look(30)
+    dear.oldest_s(1)
+    assert dear.oldest_s(55, calls=100) == 44, "many calls come"
+    dear.oldest_s(11)
+    assert dear.oldest_s(55, every_s=0.5) == 37, "the loop is late"
+    dear.oldest_s(30)
     dear.begun += 7
-    assert dear.look(55) > 37, "some wait"
+    assert dear.oldest_s(55) > 37, "some wait"
     assert dear.queue.backlog.waiting == 7

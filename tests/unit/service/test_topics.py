@@ -355,9 +355,9 @@ def test_many_topics_are_counted_merged_and_told_in_slices():
     assert parts(service_topics._counts(told)) >= 1_000 / PART
     assert parts(service_topics._view(by_shard, 1)) >= 2 * 1_000 / PART
     assert parts(topic_service._listed(TopicView(by_shard[ShardId(0)]))) >= 1_000 / PART
-    assert parts(topic_service._told(by_shard)) >= 1_000 / PART
+    assert parts(topic_service._reported(by_shard)) >= 1_000 / PART
     assert parts(offered(TopicView(by_shard[ShardId(0)]))) >= 1_000 / PART
-    answer = at_once(topic_service._told(by_shard))
+    answer = at_once(topic_service._reported(by_shard))
     assert parts(replica_service._topics(answer)) >= 1_000 / PART
     assert at_once(replica_service._topics(answer)) == by_shard
 

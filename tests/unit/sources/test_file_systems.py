@@ -66,7 +66,7 @@ def folder(request, tmp_path):
 
 
 def test_files_are_written_listed_read_moved_and_deleted(folder):
-    assert folder.look() is None
+    assert folder.stat() is None
     (folder / "b=2/x").write(b"later")
     (folder / "a").write(b"one")
     (folder / "a").write(b"other")
@@ -77,8 +77,8 @@ def test_files_are_written_listed_read_moved_and_deleted(folder):
         file.seek(2)
         assert file.read(2) == b"he"
     (folder / "a").move(folder / "c/d")
-    assert (folder / "a").look() is None
-    assert (folder / "c/d").look().size == 5
+    assert (folder / "a").stat() is None
+    assert (folder / "c/d").stat().size == 5
     with (folder / "e/f").writer() as file:
         file.write(b"in ")
         file.write(b"pieces")
@@ -87,7 +87,7 @@ def test_files_are_written_listed_read_moved_and_deleted(folder):
     (folder / "e/f").delete()
     folder.delete_folder()
     folder.delete_folder()
-    assert folder.look() is None
+    assert folder.stat() is None
 
 
 def test_errors_name_the_location(folder):

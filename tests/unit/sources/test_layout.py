@@ -122,14 +122,14 @@ def test_a_table_is_recognised_from_inside(tmp_path, mark, what, inside):
 
 
 def test_folders_above_that_may_not_be_looked_at_are_no_error(tmp_path, monkeypatch):
-    log, look = lay_out(tmp_path / "log", PART), StorePath.look
+    log, look = lay_out(tmp_path / "log", PART), StorePath.stat
 
     def denied(path: StorePath):
         if Path(path.path).parent != tmp_path / "log":
             raise OSError(5, "AWS Error ACCESS_DENIED during HeadObject operation")
         return look(path)
 
-    monkeypatch.setattr(StorePath, "look", denied)
+    monkeypatch.setattr(StorePath, "stat", denied)
     assert log.partitions() == list(range(8))
 
 

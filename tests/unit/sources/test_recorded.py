@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from coordinator.sources import BadLayout, FileLog, LogChanged, open_source
 from coordinator.sources.group_files import GroupFiles
-from coordinator.sources.progress import told_to
+from coordinator.sources.progress import reporting_progress_to
 from tests.unit.sources.memory_documents import MemoryDocuments
 
 SCHEMA = pa.schema([("n", pa.int64())])
@@ -184,7 +184,7 @@ def test_each_file_of_a_look_counts_as_progress(tmp_path):
     log, told = flat(tmp_path, MemoryDocuments(), "2"), []
     for name in "abc":
         put(tmp_path / f"{name}.parquet", 1)
-    with told_to(lambda: told.append(1)):
+    with reporting_progress_to(lambda: told.append(1)):
         log.snapshots(log.partitions())
         assert len(told) == 3
         log.snapshots(log.partitions())

@@ -95,7 +95,7 @@ async def polling_member(notes: Notes, who: str, slow: dict[str, float]) -> None
 def journal(group) -> tuple[RebalanceRecord, ...]:
     """Newest first."""
     asked = ListRebalances(call_id=group.coordinator._call_id(), group_id="g")
-    return group.coordinator._ask(asked).rebalances
+    return group.coordinator._request(asked).rebalances
 
 
 def check(group, notes: Notes, record: RebalanceRecord) -> list[PartitionMove]:
@@ -131,7 +131,7 @@ def session_worker(notes: Notes, who: str, **settings) -> Worker:
 def plans(group) -> tuple[PlanRecord, ...]:
     """Newest first."""
     asked = ListRebalances(call_id=group.coordinator._call_id(), group_id="g")
-    return group.coordinator._ask(asked).plans
+    return group.coordinator._request(asked).plans
 
 
 def check_plan(notes: Notes, plan: PlanRecord, tolerance_ms: int = TOLERANCE_MS) -> list[int]:

@@ -29,7 +29,7 @@ def group(virtual_group):
 
 def kind(group) -> str:
     asked = DescribeGroup(call_id=group.coordinator._call_id(), group_id="g")
-    return group.coordinator._ask(asked).group_type
+    return group.coordinator._request(asked).group_type
 
 
 async def runs(group, *workers: Worker) -> None:

@@ -215,7 +215,7 @@ class Membership(ProtocolPart):
             self._unsay(Granted)
         self._begin(new if self._ledger.are_of_a_member else new | {MEMBERSHIP})
         if news:
-            self._tell(Granted(self._ledger.current(news)))
+            self._emit(Granted(self._ledger.current(news)))
         self.machine.log(
             Level.INFO, f"assigned {spelled(news)}" if news else "assigned nothing new"
         )
@@ -234,7 +234,7 @@ class Membership(ProtocolPart):
             self._join_with_topics(now_ms)
         return Next.GO_ON
 
-    def beaten(self, reply: calls.Acknowledged, sent_at_ms: int, now_ms: int) -> Next:
+    def heartbeat_answered(self, reply: calls.Acknowledged, sent_at_ms: int, now_ms: int) -> Next:
         """Take in the answer to a Heartbeat sent at `sent_at_ms`."""
         if not self.is_in_session:
             return Next.GO_ON
@@ -328,7 +328,7 @@ class Membership(ProtocolPart):
             lost = self._ledger.known(overdue)
             if lost:
                 self.machine.log(Level.WARNING, f"late poll, lost {spelled(lost)}: {reason}")
-                self._tell(Lost(self._ledger.current(lost), reason))
+                self._emit(Lost(self._ledger.current(lost), reason))
             self._let_go(overdue, reason)  # Some may be assigned again: the owner hears of it next.
 
     def next_expiry(self) -> int | None:
@@ -379,7 +379,7 @@ class Membership(ProtocolPart):
         if self.phase is not MembershipPhase.STOPPED:
             self._lose(reason, is_told=self.machine.failure is not None)
             self.phase = MembershipPhase.STOPPED
-            self._tell(Stopping(reason))
+            self._emit(Stopping(reason))
 
     # --- Inside ---
 
@@ -409,7 +409,7 @@ class Membership(ProtocolPart):
         if known:
             until_ms = now_ms + self.config.rebalance_timeout_ms // 2
             self.revocations.begin(known, until_ms)
-            self._tell(Revoking(self._ledger.current(known), until_ms))
+            self._emit(Revoking(self._ledger.current(known), until_ms))
             self.phase = MembershipPhase.REVOKING
             left_ms = until_ms - now_ms
             self.machine.log(
@@ -427,7 +427,7 @@ class Membership(ProtocolPart):
         if returned:
             self.assigned |= returned
             self._begin(returned)
-            self._tell(Granted(self._ledger.current(returned)))
+            self._emit(Granted(self._ledger.current(returned)))
         if returned == partitions != _NOTHING:
             if self.is_in_session:
                 self.phase = (
@@ -467,9 +467,9 @@ class Membership(ProtocolPart):
             if isinstance(event, Granted | Revoking) and event.partitions & partitions:
                 left = tuple(held for held in event.holdings if held.partition not in partitions)
                 if left:
-                    self._tell(replace(event, holdings=left))
+                    self._emit(replace(event, holdings=left))
             else:
-                self._tell(event)
+                self._emit(event)
 
     def _unsay(self, *kinds: type[MemberEvent]) -> None:
         """Drop events of these kinds that the owner has not been given."""
@@ -477,7 +477,7 @@ class Membership(ProtocolPart):
         self.machine.events.clear()
         self.machine.events.extend(left)
 
-    def _tell(self, event: MemberEvent) -> None:
+    def _emit(self, event: MemberEvent) -> None:
         self.machine.events.append(event)
 
     @property
@@ -535,7 +535,7 @@ class Membership(ProtocolPart):
         self.assigned = self._claimed = _NOTHING
         self.revocations.end_all()
         if lost:
-            self._tell(Lost(held, reason))
+            self._emit(Lost(held, reason))
             if is_told:
                 self.machine.log(Level.WARNING, f"lost {spelled(lost)}: {reason}")
         self._reason = reason

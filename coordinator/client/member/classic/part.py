@@ -69,7 +69,7 @@ class ClassicPart(Membership):
 
     # --- Time and messages ---
 
-    def turn(self, now_ms: int) -> None:
+    def pass_time(self, now_ms: int) -> None:
         self._schedule.pass_deadlines(now_ms)
 
     def take_step(self, now_ms: int) -> None:
@@ -83,7 +83,7 @@ class ClassicPart(Membership):
                 schedule.hurry(now_ms)
         if schedule.is_due(now_ms):
             schedule.is_out = True
-            self.machine.ask(schedule)
+            self.machine.enqueue(schedule)
 
     def next_deadline(self) -> int | None:
         return self._schedule.next_deadline()
@@ -138,7 +138,7 @@ class ClassicPart(Membership):
         self.is_draining = not self.keeps_place
         return False
 
-    def beat_now(self, now_ms: int) -> None:
+    def send_heartbeat_now(self, now_ms: int) -> None:
         if self.is_in_session:
             self._schedule.hurry(now_ms)
 

@@ -148,7 +148,7 @@ class Schedule:
             case calls.Sync(), calls.Synced():
                 todo = self._membership.synced(result, self._sent_at_ms, now_ms)
             case calls.Beat(), calls.Acknowledged():
-                todo = self._membership.beaten(result, self._sent_at_ms, now_ms)
+                todo = self._membership.heartbeat_answered(result, self._sent_at_ms, now_ms)
             case _:
                 todo = self._failed(result, now_ms)
                 after_ms = result.after_ms if isinstance(result, calls.Overloaded) else 0

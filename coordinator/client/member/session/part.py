@@ -137,9 +137,9 @@ class SessionPart(ProtocolPart):
 
     # --- Time and messages ---
 
-    def turn(self, now_ms: int) -> None:
+    def pass_time(self, now_ms: int) -> None:
         stream = self.stream
-        stream.turn(now_ms)
+        stream.pass_time(now_ms)
         if self._open is not None and stream.is_silent(now_ms):
             silence = calls.CallUnanswered("the coordinator does not answer on the stream")
             self._stream_ended(self._open, silence, now_ms)
@@ -160,7 +160,7 @@ class SessionPart(ProtocolPart):
             machine.end()
         elif stream.wants_stream(now_ms) and not self._awaits_connection:
             self._awaits_connection = True
-            machine.ask(self)
+            machine.enqueue(self)
 
     def received(self, received: calls.Received | calls.StreamClosed, now_ms: int) -> None:
         if received.stream is not self._open:
@@ -170,7 +170,7 @@ class SessionPart(ProtocolPart):
             return
         message = cast("pb.SessionResponse", received.message)
         self.machine.note_result(calls.Acknowledged(), now_ms)
-        self.stream.turn(now_ms)
+        self.stream.pass_time(now_ms)
         self._pass_events_on()
         self.stream.handle(message, now_ms)
         self._pass_events_on()
@@ -326,7 +326,7 @@ class SessionPart(ProtocolPart):
     # --- Streams ---
 
     def attempt(self, now_ms: int) -> calls.Request | None:
-        """See `Asker`: there is a connection to the coordinator, so attach over it."""
+        """See `Requester`: there is a connection to the coordinator, so attach over it."""
         self._awaits_connection = False
         if self.stream.wants_stream(now_ms):
             self._close_stream()  # One that the owner has left for other topics.
@@ -336,7 +336,7 @@ class SessionPart(ProtocolPart):
         return None
 
     def handle(self, request: calls.Request | None, result: calls.Result, now_ms: int) -> Next:
-        """See `Asker`: no address has named a coordinator."""
+        """See `Requester`: no address has named a coordinator."""
         self._awaits_connection = False
         self._judge_failure(result, now_ms)
         return Next.REDISCOVER

@@ -142,7 +142,7 @@ class Partitions:
             self._due_ms = min(ends, default=FOREVER_MS)
         return self._due_ms
 
-    def turn(self, now_ms: int) -> None:
+    def pass_time(self, now_ms: int) -> None:
         """Let time pass: suspend what is not valid any more; a drain that took too long is lost."""
         if now_ms < self.first_end_ms():
             return

@@ -174,7 +174,7 @@ class SessionStream:
     # --- The driver: time and messages ---
 
     def next_deadline(self, *, is_opening: bool = False) -> int | None:
-        """Time at which `turn` is to be called again; None: at the next input.
+        """Time at which `pass_time` is to be called again; None: at the next input.
 
         Args:
             is_opening: the driver opens a stream already.
@@ -186,11 +186,11 @@ class SessionStream:
         times.append(self.partitions.first_end_ms())
         return min((at for at in times if at is not None and at != FOREVER_MS), default=None)
 
-    def turn(self, now_ms: int) -> None:
+    def pass_time(self, now_ms: int) -> None:
         """Let time pass: suspend what is not valid any more, and send a heartbeat if it is due."""
-        self.partitions.turn(now_ms)
+        self.partitions.pass_time(now_ms)
         if self._next_beat_ms is not None and now_ms >= self._next_beat_ms:
-            self._beat(now_ms)
+            self._send_heartbeat(now_ms)
 
     def next_message(self) -> pb.SessionRequest | None:
         """The next message to send; None: there is none."""
@@ -198,7 +198,7 @@ class SessionStream:
 
     def handle(self, message: pb.SessionResponse, now_ms: int) -> None:
         """Take in a message of the newest stream."""
-        self.turn(now_ms)
+        self.pass_time(now_ms)
         self.partitions.recheck()
         match message.WhichOneof("message"):
             case "attached":
@@ -240,7 +240,7 @@ class SessionStream:
     def set_ready(self, is_ready: bool, now_ms: int) -> None:  # It is the value.
         """The owner is to be given partitions, or no more."""
         self.is_ready = is_ready
-        self._beat(now_ms)
+        self._send_heartbeat(now_ms)
 
     def subscribe(self, topics: Collection[tuple[str, int]], now_ms: int) -> None:
         """Declare other topics or other numbers of partitions, with a new Attach."""
@@ -298,20 +298,20 @@ class SessionStream:
         newer = [at_ms for number, at_ms in self.lease.sent.items() if number > ack.number]
         self._unanswered_ms = min(newer, default=None)
         if not self.lease.acknowledge(ack.number, partitions_of(ack.expiring), now_ms):
-            self._ask_for_whole(now_ms)
+            self._request_whole(now_ms)
 
-    def _ask_for_whole(self, now_ms: int) -> None:
+    def _request_whole(self, now_ms: int) -> None:
         """Ask at once, and once an interval: its answer may be on its way, or never come."""
         self._lacks_whole = True
         if self._asked_ms is None or now_ms - self._asked_ms >= self.interval_ms:
             self._asked_ms = now_ms
-            self._beat(now_ms)
+            self._send_heartbeat(now_ms)
 
     def _orders(self, orders: pb.Orders, now_ms: int) -> None:
         if orders.coordinator_epoch < self._epoch:
             return
         if orders.coordinator_epoch > self._epoch and orders.HasField("based_on"):
-            self._ask_for_whole(now_ms)  # Versions are of one epoch.
+            self._request_whole(now_ms)  # Versions are of one epoch.
             return
         self._epoch = orders.coordinator_epoch
         sent_ms = NEVER
@@ -337,7 +337,7 @@ class SessionStream:
             self.why = pages[0].why
             self.partitions.carry_out(orders_of(pages), now_ms, is_fresh=False)
         elif orders.version > self._version:
-            self._ask_for_whole(now_ms)
+            self._request_whole(now_ms)
 
     def _take_whole(self, pages: list[pb.Orders], sent_ms: int, now_ms: int) -> None:
         self._version = pages[0].version
@@ -390,7 +390,7 @@ class SessionStream:
 
     # --- Inside: what is sent ---
 
-    def _beat(self, now_ms: int) -> None:
+    def _send_heartbeat(self, now_ms: int) -> None:
         if not self._is_attached:
             return
         self._number += 1

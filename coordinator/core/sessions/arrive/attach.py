@@ -97,7 +97,7 @@ def _follow(group: SessionGroup, old: SessionMember, command: Attach, step: Step
         return
     queued = name_takeover.wait(group, old.ends_at_ms, record, command, step)
     message = f"{command.name} is {old.member_id}, which may be alive"
-    reply = name_takeover.asked_to_wait(queued, message, old.ends_at_ms, step.now_ms)
+    reply = name_takeover.wait_reply(queued, message, old.ends_at_ms, step.now_ms)
     step.out.reply(command.call_id, reply)
 
 
@@ -138,7 +138,7 @@ def _wait_on(group: SessionGroup, command: Attach, step: Step) -> None:
         return
     message = f"what {command.name} held may be worked on still"
     step.out.reply(
-        command.call_id, name_takeover.asked_to_wait(queued, message, until_ms, step.now_ms)
+        command.call_id, name_takeover.wait_reply(queued, message, until_ms, step.now_ms)
     )
 
 

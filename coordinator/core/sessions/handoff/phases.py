@@ -131,7 +131,7 @@ def _decide_prepare(
         another = successors.choose(group, partition, but={handoff.source, handoff.successor})
         if not another:
             return to.give_up(group, partition, handoff, now_ms)
-        return to.ask_another(group, partition, handoff, another, now_ms, numbers)
+        return to.prepare_another(group, partition, handoff, another, now_ms, numbers)
     return None
 
 
@@ -142,7 +142,7 @@ def _decide_drain(
         return _pass_on(group, partition, handoff, now_ms, numbers)
     if handoff.is_overdue:
         return to.go_on(group, partition, handoff, Phase.FORCED, now_ms)
-    return _look_for_another(group, partition, handoff)
+    return _choose_another(group, partition, handoff)
 
 
 def _decide_forced(
@@ -159,10 +159,10 @@ def _decide_forced(
         stop = stops.stop_by_force(group, partition, now_ms)
         outcome = HandoffOutcome.FORCED
         return to.switch(group, partition, successor, now_ms, numbers, outcome, stop)
-    return _look_for_another(group, partition, handoff)
+    return _choose_another(group, partition, handoff)
 
 
-def _look_for_another(
+def _choose_another(
     group: SessionGroup, partition: TopicPartition, handoff: Handoff
 ) -> HandoffDecision | None:
     """Choose another successor for a drain whose successor is gone or no longer allowed."""
@@ -182,7 +182,7 @@ def _decide_copy(
     another = successors.choose(group, partition, but={handoff.successor})
     if not another:
         return to.switch(group, partition, "", now_ms, numbers)
-    return to.ask_another(group, partition, handoff, another, now_ms, numbers)
+    return to.prepare_another(group, partition, handoff, another, now_ms, numbers)
 
 
 def _pass_on(

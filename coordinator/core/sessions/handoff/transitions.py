@@ -40,7 +40,7 @@ def go_on(
     return _enter(group, partition, phase, handoff.successor, line, now_ms)
 
 
-def ask_another(
+def prepare_another(
     group: SessionGroup,
     partition: TopicPartition,
     handoff: Handoff,

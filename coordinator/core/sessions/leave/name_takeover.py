@@ -85,7 +85,7 @@ def check_stream(member: SessionMember, command: Attach) -> None:
         )
 
 
-def asked_to_wait(queued: SessionMember, message: str, until_ms: int, now_ms: int) -> AttachReply:
+def wait_reply(queued: SessionMember, message: str, until_ms: int, now_ms: int) -> AttachReply:
     """The reply to a queued process."""
     queued.mailbox.version += 1
     return AttachReply(

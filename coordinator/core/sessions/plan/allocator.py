@@ -200,7 +200,7 @@ class _Choice:
             spare = sum(free_slots.values()) - len(shed[kind])
             players = deque(free_slots)
             for topic, partitions in free.items():
-                self._turn_to_least(topic, players)
+                self._sort_by_fewest(topic, players)
                 dealt = self._deal(topic, partitions[:spare], players, free_slots)
                 spare -= dealt
                 rest = ((topic, partition) for partition in partitions[dealt:])
@@ -209,7 +209,7 @@ class _Choice:
                 # Topic by topic: those who take get an equal part of each.
                 in_order = sorted(topic_partitions, key=self.kinds.topic_name)
                 for topic, of_topic in groupby(in_order, key=itemgetter(0)):
-                    self._turn_to_least(topic, players)
+                    self._sort_by_fewest(topic, players)
                     for topic_partition in of_topic:
                         self._seat(topic_partition, players, free_slots)
 
@@ -253,7 +253,7 @@ class _Choice:
                 players.extend(left_over)
         return position
 
-    def _turn_to_least(self, topic: int, players: deque[int]) -> None:
+    def _sort_by_fewest(self, topic: int, players: deque[int]) -> None:
         """Sort members by how few partitions of a topic they have."""
         if len(self.kinds.topics) > 1 and len(players) > 1:
             counts = Counter(self.demand.state.topics[topic].at)

@@ -99,7 +99,7 @@ class _Grants:
         self._group = group
         self._plan = applying
         self._step = step
-        self._looking = _looking(group)
+        self._without_successor = _without_successor(group)
         self._loads = successors.Loads(group)
         self._grants: list[Grant] = []
         self._partitions_of: list[TopicPartition] = []
@@ -148,8 +148,8 @@ class _Grants:
         if member is None or not member.receives:
             applying.is_stale = True
             return
-        looking = self._looking.get(topic, ())
-        redirected = _redirect(group, topic, ranges, member, looking, self._step)
+        draining = self._without_successor.get(topic, ())
+        redirected = _redirect(group, topic, ranges, member, draining, self._step)
         partitions = list(_partitions_of(topic, ranges))
         still = _still_free(
             group, holdings, ranges, partitions, member, applying.capacity - redirected
@@ -172,7 +172,7 @@ def _partitions_of(topic: str, ranges: tuple[Range, ...]) -> Iterator[TopicParti
         yield from zip(repeat(topic), range(first, last + 1), strict=False)
 
 
-def _looking(group: SessionGroup) -> dict[str, list[int]]:
+def _without_successor(group: SessionGroup) -> dict[str, list[int]]:
     """Partitions that are drained and have no successor."""
     draining: dict[str, list[int]] = {}
     for partition, open_now in group.open_handoffs():
@@ -189,12 +189,12 @@ def _redirect(
     topic: str,
     ranges: tuple[Range, ...],
     member: SessionMember,
-    looking: Iterable[int],
+    draining: Iterable[int],
     step: Step,
 ) -> int:
     """Name a member as the successor of what is drained, of `ranges`; returns of how many."""
     count = 0
-    for partition in looking:
+    for partition in draining:
         is_meant = any(first <= partition <= last for first, last in ranges)
         if is_meant and successors.may_get(group, (topic, partition), member.member_id):
             phases.redirect(group, (topic, partition), member.member_id, step)

@@ -28,7 +28,7 @@ from coordinator.core.values.plans import MoveReason, Numbered, Plan
 
 PLANNED_AT_ONCE = 5_000
 """Partitions of a group that is planned within a step: some 5 ms. More are planned outside."""
-TELL_MS = 1_000
+JOURNAL_DELAY_MS = 1_000
 """Time in which partitions that go on without a plan are one entry of the journal."""
 RETRY_MS, MAX_RETRY_MS = 1_000, 60_000
 """Time until a plan that the planner has failed to make is tried again; doubles each time."""
@@ -61,11 +61,14 @@ def request_plan_for_arrival(group: SessionGroup, step: Step) -> None:
     request_plan(group, step)
 
 
-def tell(group: SessionGroup, step: Step) -> None:
+def journal_returns(group: SessionGroup, step: Step) -> None:
     """Schedule a journal entry for partitions that were granted again without a plan."""
     planning = group.planning
-    if planning.tell_at_ms == NO_TIME and not planning.draft.is_empty:
-        planning.returned_at_ms, planning.tell_at_ms = step.now_ms, step.now_ms + TELL_MS
+    if planning.journal_at_ms == NO_TIME and not planning.draft.is_empty:
+        planning.returned_at_ms, planning.journal_at_ms = (
+            step.now_ms,
+            step.now_ms + JOURNAL_DELAY_MS,
+        )
         arm(group, step)
 
 
@@ -84,7 +87,7 @@ def due(group: SessionGroup, config: GroupConfig) -> int:
     if planning.applying is not None:
         return max(planning.applying.next_ms, group.grants_from_ms)
     planned_ms = _planned_ms(group, config)
-    times = [at_ms for at_ms in (planned_ms, planning.tell_at_ms) if at_ms != NO_TIME]
+    times = [at_ms for at_ms in (planned_ms, planning.journal_at_ms) if at_ms != NO_TIME]
     return min(times, default=NO_TIME)
 
 
@@ -183,7 +186,7 @@ def run(group: SessionGroup, _: PlanDue, step: Step) -> None:
         return
     planned_ms = _planned_ms(group, step.config)
     if planned_ms == NO_TIME or planned_ms > step.now_ms:
-        _tell(group, step)
+        _journal_returns(group, step)
         arm(group, step)
         return
     group.journal.plan()
@@ -244,10 +247,10 @@ def _go_on(group: SessionGroup, rest: PlanInProgress, step: Step) -> None:
     arm(group, step)
 
 
-def _tell(group: SessionGroup, step: Step) -> None:
+def _journal_returns(group: SessionGroup, step: Step) -> None:
     """Journal grants without a plan, unless the next plan's record will include them."""
     planning = group.planning
-    planning.tell_at_ms = NO_TIME
+    planning.journal_at_ms = NO_TIME
     if planning.requested_at_ms != NO_TIME:
         return
     group.journal.plan()

@@ -124,7 +124,7 @@ class Played:
     def receive(self, message, now_ms):
         if isinstance(message, pb.Orders):
             message = pb.SessionResponse(orders=message)
-        self.machine.turn(now_ms)
+        self.machine.pass_time(now_ms)
         self._note()
         self.machine.handle(message, now_ms)
         self._note()
@@ -190,7 +190,7 @@ class Played:
         ]
 
     def at(self, now_ms):
-        self.machine.turn(now_ms)
+        self.machine.pass_time(now_ms)
         self.check(now_ms)
         return self.take()
 

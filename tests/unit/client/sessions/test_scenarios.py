@@ -100,7 +100,7 @@ def test_34_the_same_if_no_timer_has_run_meanwhile(it):
 
 
 def test_35_a_whole_state_that_answers_a_young_heartbeat_resumes(it):
-    it.machine.turn(10_000)
+    it.machine.pass_time(10_000)
     it.changes()
     number = it.take()[-1].heartbeat.number
     it.receive(orders_message(2, *BOTH, answers=number), 10_600)
@@ -111,7 +111,7 @@ def test_35_a_whole_state_that_answers_a_young_heartbeat_resumes(it):
 
 def test_35_one_that_answers_an_old_heartbeat_does_not(it):
     number = it.at(2_500)[-1].heartbeat.number
-    it.machine.turn(11_500)
+    it.machine.pass_time(11_500)
     it.changes()
     it.receive(orders_message(2, *BOTH, answers=number), 11_500)
     assert it.changes() == []
@@ -119,7 +119,7 @@ def test_35_one_that_answers_an_old_heartbeat_does_not(it):
 
 
 def test_a_difference_never_resumes(it):
-    it.machine.turn(10_000)
+    it.machine.pass_time(10_000)
     number = it.take()[-1].heartbeat.number
     it.changes()
     it.receive(orders_message(2, *BOTH, based_on=1, answers=number), 10_600)
@@ -135,7 +135,7 @@ def test_36_it_is_lost_before_it_is_granted_whatever_is_granted_beside_it(it):
 
 def test_what_is_lost_is_not_revived_by_a_whole_state(it):
     it.receive(orders_message(2, (0, LOST, 1), based_on=1), 1_000)
-    it.machine.turn(10_000)
+    it.machine.pass_time(10_000)
     number = it.take()[-1].heartbeat.number
     it.changes()
     it.receive(orders_message(3, *BOTH, answers=number), 10_100)
@@ -144,7 +144,7 @@ def test_what_is_lost_is_not_revived_by_a_whole_state(it):
 
 
 def test_what_was_lost_while_it_was_suspended_is_not_resumed(it):
-    it.machine.turn(10_000)
+    it.machine.pass_time(10_000)
     number = it.take()[-1].heartbeat.number
     it.receive(orders_message(2, (0, LOST, 1), based_on=1), 10_050)
     it.changes()
@@ -196,7 +196,7 @@ def test_the_deadline_of_a_drain_is_kept_by_the_member_itself(it):
     assert it.valid(P, 2_999)
     assert not it.valid(P, 3_000), "before any timer"
     assert it.machine.next_deadline() == 2_500
-    it.machine.turn(3_000)
+    it.machine.pass_time(3_000)
     assert kinds(it.changes()) == [Lost]
 
 
@@ -383,7 +383,7 @@ def test_after_a_sleep_nothing_is_valid_before_any_timer_and_a_drain_is_over(it)
 
 def test_after_a_sleep_a_session_that_has_ended_is_lost_and_begun_anew(it):
     hour_ms = 3_600_000
-    it.machine.turn(hour_ms)
+    it.machine.pass_time(hour_ms)
     refused = pb.SessionRefused(error_code=errors_pb2.UNKNOWN_MEMBER_ID)
     it.receive(pb.SessionResponse(refused=refused), hour_ms + 100)
     assert kinds(it.changes()) == [Suspended, Suspended, Lost, Lost]
@@ -436,7 +436,7 @@ def test_a_member_that_holds_nothing_takes_a_grant_after_an_hour_without_a_coord
     for partition, token in ((P, 1), (Q, 2)):
         it.release(partition, token)
     it.machine.closed(1_000)
-    it.machine.turn(3_600_000)
+    it.machine.pass_time(3_600_000)
     it.attach(3_600_000, (0, ACTIVE, 9), version=4)
     assert it.changes() == [Granted(P, 9)]
     assert it.valid(P, 3_600_000 + 8_999)

@@ -51,7 +51,7 @@ async def test_they_work_at_once_when_it_is_back(virtual_group, assignor, is_sta
     await group.advance(SOON_S)
     assert set(rows) == {0, 1, 2, 3}
     assert set(rows.values()) == {"a", "b"}
-    reply = group.coordinator._ask(
+    reply = group.coordinator._request(
         ListRebalances(call_id=group.coordinator._call_id(), group_id="orders")
     )
     assert [record.removed for record in reply.rebalances if record.removed_count] == []
