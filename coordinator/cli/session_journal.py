@@ -48,7 +48,7 @@ def _rests(plans: Sequence[Rebalance]) -> Iterator[PartitionLane]:
                     partitions_of(move.topic, move.partitions, count),
                     move.from_member_id,
                     move.to_member_id,
-                    "rest",
+                    "idle",
                     ended_ms - idle_ms,
                     *(-1, -1, -1),
                     ended_ms,

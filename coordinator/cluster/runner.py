@@ -110,7 +110,7 @@ class ClusterRunner:
         # The clock of the loop, as for `Session.renewed_at`; threads that serve pages use it too.
         self._now_s = asyncio.get_running_loop().time
         self._decided_at = self._now_s()
-        self._told: set[str] = set()
+        self._warned_of: set[str] = set()
         self._wake = asyncio.Event()
         self._asked = asyncio.Event()
         self._deciding = asyncio.Lock()  # One decision after the other, its writes included.
@@ -260,8 +260,8 @@ class ClusterRunner:
 
     def _report(self, reason: str) -> None:
         """Report a problem, once until a look succeeds."""
-        if reason not in self._told:
-            self._told.add(reason)
+        if reason not in self._warned_of:
+            self._warned_of.add(reason)
             self._callbacks.report(reason)
 
     async def _hand_over(self) -> None:
@@ -282,7 +282,7 @@ class ClusterRunner:
         while True:
             try:
                 await self.read_and_act()
-                self._told.clear()
+                self._warned_of.clear()
                 assert self._session is not None
                 # A controller that has not decided for a session must differ from one that waits.
                 pause_s = min(BALANCE_SOON_S, self._session.timeout_s / LOOKS_A_SESSION)

@@ -116,18 +116,18 @@ class SessionMetrics:
         for reason, partitions in record.counts:
             if reason != RETURNED:
                 self._moves.labels(reason).inc(partitions)
-        planned, told_ms = 0, 0
+        planned, listed_ms = 0, 0
         for move in record.moves:
             if move.stop is None:
                 continue
             count = sum(last - first + 1 for first, last in move.partitions)
             idle_ms = max(move.stop.idle_ms(move.resumed_by(record.made_at_ms)))
             self._unowned.add(idle_ms / 1_000, count)
-            planned, told_ms = planned + count, told_ms + idle_ms * count
+            planned, listed_ms = planned + count, listed_ms + idle_ms * count
         # The record names the first moves only: of the others it has the sum.
         left = record.unowned.partitions - planned
         if left > 0:
-            idle_ms = max(0, record.unowned.ms_total - told_ms) // left
+            idle_ms = max(0, record.unowned.ms_total - listed_ms) // left
             self._unowned.add(idle_ms / 1_000, left)
 
 

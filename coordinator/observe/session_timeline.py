@@ -16,21 +16,21 @@ from coordinator.printable import printable
 WIDTH = 60
 LANES_MAX = 200
 NAME_MAX = 40
-PREPARE, DRAIN, FORCED, COPY, REST = "▓", "═", "×", "░", "·"
+PREPARE, DRAIN, FORCED, COPY, IDLE = "▓", "═", "×", "░", "·"
 MEANINGS = {
     PREPARE: "the new holder prepares, the old one works",
     DRAIN: "the old holder finishes",
     FORCED: "the old holder was told to stop, and its lease runs out",
     COPY: "the new holder prepares, nobody works",
-    REST: "nobody works: the holder died, left, or was away",
+    IDLE: "nobody works: the holder died, left, or was away",
 }
 
 
 @dataclass(frozen=True, slots=True)
 class PartitionLane:
-    """A hand-off that has ended, or a rest. Times are epoch milliseconds; -1: no such phase.
+    """A hand-off that has ended, or an idle span. Times are epoch milliseconds; -1: no such phase.
 
-    mode: of the hand-off; `rest`: partitions on which nobody worked until a plan or a return.
+    mode: of the hand-off; `idle`: partitions on which nobody worked until a plan or a return.
     """
 
     name: str
@@ -76,8 +76,8 @@ def _bars(lane: PartitionLane, begin_ms: int, length_ms: int) -> str:
 
 def _spans(lane: PartitionLane) -> Iterator[tuple[str, int, int]]:
     ended_ms = lane.ended_at_ms
-    if lane.mode == "rest":
-        yield REST, lane.opened_at_ms, ended_ms
+    if lane.mode == "idle":
+        yield IDLE, lane.opened_at_ms, ended_ms
     drain_ms, forced_ms, released_ms = lane.drain_at_ms, lane.forced_at_ms, lane.released_at_ms
     if lane.mode == "warm":
         yield PREPARE, lane.opened_at_ms, drain_ms if drain_ms >= 0 else ended_ms

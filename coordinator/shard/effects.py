@@ -129,7 +129,7 @@ class Done:
 class LogFailed:
     """The log has refused a job.
 
-    `is_lasting`: retrying does not help. `words`: the log's error message.
+    `is_lasting`: retrying does not help. `reason`: the log's error message.
     """
 
     job: Job

@@ -50,7 +50,7 @@ class Announcement:
         self, coordinator: str, group: str, topic: str, stream: str = "", *, java: int | None = None
     ) -> None:
         self._of = {"coordinator": coordinator, "group": group, "topic": topic, "stream": stream}
-        self._told: Mapping[str, Any] | None = None
+        self._announced: Mapping[str, Any] | None = None
         self._java = java or os.getppid()
         self._path = _folder(self._java) / f"{os.getpid()}-{uuid.uuid4().hex[:8]}.json"
         self._lock: int | None = None  # Descriptor of the file that it has locked.
@@ -68,7 +68,7 @@ class Announcement:
             OSError, SinkRefused: it cannot be announced; the batch before it is withdrawn, so no
                 sink takes that one's ranges for it. RuntimeError: not even that can be done.
         """
-        if offset == self._told and files is None:
+        if offset == self._announced and files is None:
             return
         content = {**self._of, "end": offset, "files": files}
         try:
@@ -80,13 +80,13 @@ class Announcement:
             hidden.write_text(json.dumps(content))
             hidden.replace(self._path)
         except (OSError, SinkRefused):
-            self._told = None
+            self._announced = None
             try:
                 self.withdraw()
             except OSError as error:
                 raise RuntimeError(f"{self._path} is old and cannot be deleted") from error
             raise
-        self._told = offset
+        self._announced = offset
 
     def withdraw(self) -> None:
         """The source has stopped."""

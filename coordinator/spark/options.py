@@ -328,10 +328,10 @@ class StreamOptions:
             if self.fail_on_data_loss:
                 raise DataLost(f"{reason}; failOnDataLoss=false goes on without it")
             LOGGER.warning("%s (failOnDataLoss=false goes on without it)", reason)
-        told_latest = self.starting_offsets == LATEST or (
+        is_latest = self.starting_offsets == LATEST or (
             not isinstance(self.starting_offsets, str) and -1 in self.starting_offsets.values()
         )
-        if not told_latest or not (stored or may_store):
+        if not is_latest or not (stored or may_store):
             return self
         if not stored and numbers:
             self._store_begin(numbers)

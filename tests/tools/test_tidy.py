@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 import subprocess
 from collections import Counter
@@ -20,6 +21,7 @@ MACHINE = re.compile(r"(?<![\w.~-])/(?:work|root|home/\w+|opt/dev)/|\.\./" + "sh
 VAGUE = re.compile(r"(?:^|_)(?:utils?|helpers?|managers?|misc)$")
 LINK = re.compile(r"\[[^\]]*\]\(\s*<?([^)\s>]+)>?[^)]*\)|^\[[^\]]+\]:\s*(\S+)", re.MULTILINE)
 CLASS = re.compile(r"^class ([A-Z]\w*)", re.MULTILINE)
+FIELD = re.compile(r"(?:(?<=\.[ \n])|(?<=\n\n))([a-z][a-z0-9_]*)(?:, [a-z_]+)*: ")
 GENERATED = re.compile(r"^coordinator/(?:durable/)?v1/|/etcd_api/")
 CODE = re.compile(r"^```.*?^```|`[^`\n]*`", re.MULTILINE | re.DOTALL)
 
@@ -50,6 +52,23 @@ def machine_paths(path: str, text: str) -> Iterator[str]:
     for number, line in enumerate(text.splitlines(), start=1):
         if found := MACHINE.search(line):
             yield f"{path}:{number}: names a path of one machine: {found[0]}"
+
+
+def unknown_fields(source: str) -> Iterator[str]:
+    """Fields that docstrings of dataclasses describe, `name: …`, and their classes have not."""
+    for kind in ast.walk(ast.parse(source)):
+        if not isinstance(kind, ast.ClassDef) or kind.name == "StreamOptions":  # Spark's names.
+            continue
+        if not any("dataclass" in ast.unparse(decorator) for decorator in kind.decorator_list):
+            continue
+        names = {
+            node.target.id if isinstance(node, ast.AnnAssign) else node.name
+            for node in kind.body
+            if isinstance(node, (ast.AnnAssign, ast.FunctionDef))
+        }
+        for field in FIELD.findall(ast.get_docstring(kind) or ""):
+            if field not in names and not kind.bases:
+                yield f"{kind.name}: {field}"
 
 
 def names_of_several(paths: Collection[str]) -> set[str]:
@@ -103,3 +122,15 @@ def test_the_rules_object():
 
 def test_a_public_class_has_a_name_of_its_own():
     assert names_of_several(repository_paths()) == set()
+
+
+def test_docstrings_of_dataclasses_describe_fields_that_there_are():
+    found = [
+        (path, unknown)
+        for path in repository_paths()
+        if path.startswith("coordinator/") and path.endswith(".py") and not GENERATED.search(path)
+        for unknown in unknown_fields((ROOT / path).read_text())
+    ]
+    assert found == []
+    stale = '@dataclass\nclass Box:\n    """A box.\n\n    told: when.\n    """\n\n    sent: int\n'
+    assert [*unknown_fields(stale)] == ["Box: told"]

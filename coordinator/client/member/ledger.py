@@ -246,8 +246,8 @@ class Ledger:
     def _reason(self, partition: TopicPartition) -> str:
         if partition in self._ended:
             return self._ended[partition]
-        told_soon = partition in self._lasting
-        return "no poll has handed it out" if told_soon else "it is not assigned to this member"
+        is_granted = partition in self._lasting
+        return "no poll has handed it out" if is_granted else "it is not assigned to this member"
 
 
 def _refusal(reasons: dict[TopicPartition, str], *, repeated: bool = False) -> str:

@@ -41,7 +41,7 @@ class Owners:
         self._ledger = ledger
         self._last: object = None
         """The one whose poll has returned last."""
-        self._told: WeakKeyDictionary[object, Holdings] = WeakKeyDictionary()
+        self._by_caller: WeakKeyDictionary[object, Holdings] = WeakKeyDictionary()
         """Holdings that those who poll were told last, by themselves or by tasks they have made."""
 
     def poll_begins(self) -> Poll:
@@ -50,7 +50,7 @@ class Owners:
         before = polls.get(self)
         if before is not None and _runs(before.by):
             # A task that polls, and was made by one that does, does so on its behalf.
-            by, events = before.by, self._told.get(before.by, before.holdings)
+            by, events = before.by, self._by_caller.get(before.by, before.holdings)
         else:
             by, events = _caller(), _NOTHING
         poll = polls[self] = Poll(by, events)
@@ -60,7 +60,7 @@ class Owners:
     def poll_ends(self, poll: Poll) -> None:
         """Note that whoever polls has been told everything."""
         self._last = poll.by
-        poll.holdings = self._told[poll.by] = self._ledger.handed_out
+        poll.holdings = self._by_caller[poll.by] = self._ledger.handed_out
 
     def handed_out(self) -> Holdings:
         """The holdings of the caller, for a commit that shows none.
@@ -69,8 +69,8 @@ class Owners:
             StaleMember: nothing was handed out to this thread.
         """
         caller = _caller()
-        if caller in self._told:
-            return self._told[caller]
+        if caller in self._by_caller:
+            return self._by_caller[caller]
         poll = _POLLS.get({}).get(self)
         if poll is not None:
             return poll.holdings

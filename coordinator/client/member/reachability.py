@@ -18,23 +18,23 @@ _REFUSALS = calls.ELSEWHERE | {calls.Code.COORDINATOR_LOAD_IN_PROGRESS}
 
 
 class Reachability:
-    """State of one member. `trouble`: why the last call had no answer; empty: it had one."""
+    """State of one member. `failure`: why the last call had no answer; empty: it had one."""
 
-    __slots__ = ("_awaits", "_is_told", "_tell_ms", "_wait_ms", "failure", "since_ms")
+    __slots__ = ("_awaits", "_is_reported", "_report_ms", "_wait_ms", "failure", "since_ms")
 
     def __init__(self) -> None:
         self.since_ms: int | None = None
         """Time since which no coordinator has answered; None: one does, or none was asked."""
         self.failure = ""
-        self._awaits = self._is_told = False
-        self._tell_ms = self._wait_ms = 0
+        self._awaits = self._is_reported = False
+        self._report_ms = self._wait_ms = 0
 
     def begin(self, now_ms: int) -> None:
-        """The member begins to ask."""
+        """The member begins to make calls."""
         self.since_ms = now_ms
         self._wait_ms = FIRST_MS
-        self._tell_ms = now_ms + FIRST_MS
-        self._awaits = self._is_told = False
+        self._report_ms = now_ms + FIRST_MS
+        self._awaits = self._is_reported = False
 
     def take_in(self, result: calls.Result, now_ms: int, *, is_beat: bool = False) -> str:
         """Take in the result of a call.
@@ -61,9 +61,9 @@ class Reachability:
                 if self.since_ms is None:
                     self.begin(now_ms)
                 return ""
-        since_ms, was_told = self.since_ms, self._is_told
-        self.since_ms, self.failure, self._is_told = None, "", False
-        if since_ms is None or not was_told:
+        since_ms, was_reported = self.since_ms, self._is_reported
+        self.since_ms, self.failure, self._is_reported = None, "", False
+        if since_ms is None or not was_reported:
             return ""
         return f"the coordinator answers again, after {(now_ms - since_ms) / 1000:.1f} s"
 
@@ -73,7 +73,7 @@ class Reachability:
 
     def next_deadline(self) -> int | None:
         """Time of the next message; None: there is none to come."""
-        return None if self.since_ms is None or self._awaits else self._tell_ms
+        return None if self.since_ms is None or self._awaits else self._report_ms
 
     def pass_deadlines(self, addresses: Sequence[str], now_ms: int) -> str:
         """The message that is due now; empty: there is none.
@@ -85,9 +85,9 @@ class Reachability:
         if deadline_ms is None or now_ms < deadline_ms:
             return ""
         assert self.since_ms is not None
-        self._is_told = True
+        self._is_reported = True
         self._wait_ms = min(2 * self._wait_ms, MOST_MS)
-        self._tell_ms = now_ms + self._wait_ms
+        self._report_ms = now_ms + self._wait_ms
         since = datetime.fromtimestamp(self.since_ms / 1000, UTC)
         return (
             f"coordinator unreachable since {since:%H:%M:%S} UTC "

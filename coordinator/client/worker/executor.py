@@ -264,13 +264,13 @@ class LoopWatch:
     ) -> None:
         self._loop, self._executor, self._log, self._blocked = loop, executor, log, blocked
         self._thread_id = threading.get_ident()
-        self._is_out = self._is_told = False
+        self._is_out = self._is_reported = False
         self._asked_at = 0.0
         self.blocked_by = ""
         """Task whose turn it is on the loop, if it is blocked; else empty."""
 
     async def run(self) -> None:
-        """Ask the loop again and again; ends when it is closed."""
+        """Probe the loop until it is closed."""
         while True:
             if not self._is_out:
                 self._is_out, self._asked_at = True, time.monotonic()
@@ -285,8 +285,8 @@ class LoopWatch:
         waited_s = time.monotonic() - self._asked_at
         is_blocked = self._is_out and waited_s >= BLOCKED_S
         self.blocked_by = self._executor.current_on_loop() if is_blocked else ""
-        if is_blocked and not self._is_told:
-            self._is_told = True
+        if is_blocked and not self._is_reported:
+            self._is_reported = True
             self._blocked()
             self._log(
                 logging.WARNING,
@@ -294,8 +294,8 @@ class LoopWatch:
                 f"{self.blocked_by}: its other handlers stand still; call what blocks "
                 f"with asyncio.to_thread{stack_of_thread(self._thread_id)}",
             )
-        elif self._is_told and not self._is_out:
-            self._is_told = False
+        elif self._is_reported and not self._is_out:
+            self._is_reported = False
             self._log(logging.INFO, "the event loop of the handlers runs again")
 
     def _answer(self) -> None:

@@ -29,7 +29,7 @@ class ClassicIdleSpan:
     latest_ms: int
     known_by: StopKnownBy
     resumed_ms: int = NO_TIME
-    """Time at which work on it resumed; -1: with the assignment that ends the rest."""
+    """Time at which work on it resumed; -1: with the assignment that ends the span."""
 
     @property
     def is_open(self) -> bool:
@@ -57,8 +57,8 @@ class IdleSpans:
 @dataclass(slots=True, eq=False)
 class FailOver:
     """A node's take-over of a group: when, the time of the newest record in its log then, the
-    longest session timeout of its members, those that have not been heard since, those that have
-    been heard and will have committed what waited by their second heartbeat, what of these rested,
+    longest session timeout of its members, those that have not been seen since, those that have
+    been seen and will have committed what waited by their second heartbeat, what of these was idle,
     the commits that have waited (since when, and until when), and whether the store had lost
     commits."""
 
@@ -87,9 +87,9 @@ class FailOver:
 class Trace:
     """A running rebalance. Epoch milliseconds; -1: not reached.
 
-    `synced_at_ms`: the leader's SyncGroup. `told`: when members heard of the rebalance by a
-    heartbeat.
-    `round`: number of the round of a cooperative rebalance, if it hands out what another one took.
+    `synced_at_ms`: the leader's SyncGroup. `reported_at_ms`: when the answer to a heartbeat first
+    told a member of the rebalance. `round`: number of the round of a cooperative rebalance, if it
+    hands out what another one took.
     `stored` and `held` are what members held before it: records that nobody has asked for yet, and
     their partitions. `taken_over`: the outage before it, if there was one.
     """

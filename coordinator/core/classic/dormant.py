@@ -40,7 +40,7 @@ class DormantGroups:
 
         Args:
             generation_floor: generations up to this one are not used again; 0: see each group's.
-            store_went_back: the store has lost commits, which their journals tell.
+            store_went_back: the store has lost commits, which their journals say.
         """
         self._store_went_back = store_went_back
         for group in groups:

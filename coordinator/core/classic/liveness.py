@@ -83,7 +83,7 @@ def beat(
         return NO_TIME
     last_ms, before_ms = member.last_beat_ms, member.beat_before_ms
     if now_ms - last_ms >= SILENCE_MIN_MS + last_ms - before_ms and before_ms != NO_TIME:
-        return NO_TIME  # It may have been silent, which `heartbeat` tells.
+        return NO_TIME  # It may have been silent, of which `heartbeat` emits an event.
     member.beat_before_ms = last_ms
     member.last_beat_ms = now_ms
     return now_ms + member.session_timeout_ms
@@ -110,7 +110,7 @@ def expire_session(group: ClassicGroup, command: SessionExpired, step: Step) -> 
         return
     if is_alive(member, command.deadline_ms, step.pauses):
         if member.parked_join is None and member.parked_sync is None:
-            # It was heard since the deadline was set, or the node paused: arm a later one.
+            # It was seen since the deadline was set, or the node paused: arm a later one.
             deadline_ms = _session_end_ms(member, step.pauses)
             step.out.defer(DeferHeartbeat(group.group_id, member_id, deadline_ms))
         return

@@ -15,7 +15,7 @@ BEATS_A_SESSION = 3
 LATENESS = 4
 """A member whose heartbeat is late by a quarter of its interval is taken to be dead or paused."""
 SILENCE_MIN_MS = 3_000
-"""A member whose heartbeat comes later than this after it was due is told to have been silent."""
+"""A member whose heartbeat is later than this was silent, which is an event of its own."""
 
 
 @dataclass(slots=True, eq=False)
@@ -120,7 +120,7 @@ class ClassicMember:
         return due_ms + (due_ms - since_ms) // LATENESS < now_ms
 
     def is_back_late(self, now_ms: int) -> bool:
-        """True if what is heard now of it is so late that its silence is told."""
+        """True if its sign of life now is so late that it counts as having been silent."""
         if self.parked_join is not None or self.parked_sync is not None:
             return False
         seen_ms, due_ms, _ = self.last_sign()

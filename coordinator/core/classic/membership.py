@@ -78,13 +78,13 @@ def note_seen(group: ClassicGroup, member: ClassicMember, step: Step, *, beats: 
 
 
 def reset_session(group: ClassicGroup, member: ClassicMember, step: Step) -> None:
-    """Extend the session of a member that was heard to one session timeout from now."""
+    """Extend the session of a member that was seen to one session timeout from now."""
     member.last_call_ms = step.now_ms
     _defer_session(group, member, step)
 
 
 def excuse(group: ClassicGroup, member: ClassicMember, step: Step) -> None:
-    """Extend the session of a member that was not heard to one session timeout from now."""
+    """Extend the session of a member that was not seen to one session timeout from now."""
     member.excused_ms = step.now_ms
     _defer_session(group, member, step)
 

@@ -7,7 +7,7 @@ stopped depends on how it stopped:
     died, or was paused     when it was last seen              when its next heartbeat was due
     left                    when it left, or committed it last, when it left
                             if it committed others later
-    not heard since an outage               a session before its last record    as above
+    not seen since an outage                a session before its last record    as above
     gave it up by itself                    when it committed it last, else     when it said so
                                             when it was given it
     was removed, but lives  when it was told of the rebalance   when its next heartbeat is due
@@ -19,8 +19,8 @@ A commit of the partition by its owner after the earliest time raises that time.
 consumer list the partitions that it holds as it joins; with an eager assignor there are none. Where
 metadata cannot be parsed, the members of a protocol that calls itself cooperative hold everything.
 
-A rest ends when the assignment that gives the partition to somebody is durable: members that have
-asked for theirs by then are answered at once. Idle spans are soft state: a fail-over forgets them.
+An idle span ends when the assignment that gives the partition to somebody is durable: members that
+have asked for theirs by then are answered at once. They are soft state: a fail-over forgets them.
 
 Source: ours; KIP-429 for the partitions that a member holds.
 """
@@ -66,7 +66,7 @@ Span = tuple[int, int, StopKnownBy]
 
 
 class ResumedPartition(NamedTuple):
-    """A rest that has ended, and the member that works on the partition now.
+    """An idle span that has ended, and the member that works on the partition now.
 
     `is_fetched`: it was answered at `at_ms`, when its assignment was durable. A tuple, since a
     large group makes many at once.
@@ -99,7 +99,7 @@ def rejoined(
         return
     said = {(stopped.topic, stopped.partition): stopped.ago_ms for stopped in event.stopped}
     owned = _claimed(member.protocols[0][1] if member.protocols else b"", trace, read.owned)
-    told_ms = trace.reported_at_ms.setdefault(member_id, NO_TIME)
+    notified_ms = trace.reported_at_ms.setdefault(member_id, NO_TIME)
     is_unseen = trace.taken_over is not None and member.last_beat_ms == NO_TIME
     has_to_stop = not _is_cooperative(trace) and trace.started.member_id != member_id
     for partition, idle_span in _held(group, trace, member_id, read.partitions).items():
@@ -116,10 +116,10 @@ def rejoined(
             idle_span.earliest_ms = latest_ms = _said_ms(trace, said[partition], now_ms)
         elif idle_span.known_by is not StopKnownBy.TAKEN_AWAY:
             idle_span.known_by = StopKnownBy.REJOINED
-            if is_unseen and told_ms == NO_TIME:
+            if is_unseen and notified_ms == NO_TIME:
                 idle_span.known_by = StopKnownBy.NOT_SEEN
             elif has_to_stop:  # With all its partitions, whoever began the rebalance.
-                idle_span.earliest_ms = now_ms if told_ms == NO_TIME else told_ms
+                idle_span.earliest_ms = now_ms if notified_ms == NO_TIME else notified_ms
             else:
                 # It has stopped by itself; others of its partitions may have kept it until now.
                 idle_span.known_by = StopKnownBy.GAVE_UP
@@ -346,8 +346,8 @@ def _end_of(event: MemberEvicted | MemberLeft, trace: Trace, now_ms: int) -> Spa
     is_unseen = event.last_seen_ms == NO_TIME  # Alive or not: nothing is known of it.
     if is_silent or is_unseen or cause is EvictionCause.SESSION_EXPIRED:
         return _end_of_silent(event, now_ms)
-    told_ms = trace.reported_at_ms.get(event.member_id, now_ms)
-    earliest_ms = now_ms if told_ms == NO_TIME else told_ms
+    notified_ms = trace.reported_at_ms.get(event.member_id, now_ms)
+    earliest_ms = now_ms if notified_ms == NO_TIME else notified_ms
     return earliest_ms, max(due_ms, now_ms), StopKnownBy.REMOVED
 
 

@@ -95,16 +95,16 @@ def ranges_of(partitions: Iterable[int]) -> tuple[PartitionRange, ...]:
 
 
 def _sum_of(
-    group: ClassicGroup, rested: Sequence[ResumedPartition], straight: Sequence[ResumedPartition]
+    group: ClassicGroup, idle: Sequence[ResumedPartition], straight: Sequence[ResumedPartition]
 ) -> Cost:
-    """Cost of partitions that rested; the `straight` ones went on at once, and are listed too."""
-    all_resumed = [*rested, *straight]
+    """Cost of idle partitions; the `straight` ones went on at once, and are listed too."""
+    all_resumed = [*idle, *straight]
     idle_ms = [resumed.idle_ms for resumed in all_resumed]
     shortest = [at_least_ms for at_least_ms, _ in idle_ms]
     longest = [max(span_ms) for span_ms in idle_ms]
     kept, left_out = _entries(group, all_resumed)
     return Cost(
-        unowned_partitions=len(rested),
+        unowned_partitions=len(idle),
         unowned_ms_max=max(longest, default=0),
         unowned_ms_total=sum(longest),
         unowned_ms_max_at_least=max(shortest, default=0),
@@ -115,12 +115,12 @@ def _sum_of(
 
 
 def _without_rest(
-    trace: Trace, now_ms: int, before: _Owners, after: _Owners, rested: Sequence[ResumedPartition]
+    trace: Trace, now_ms: int, before: _Owners, after: _Owners, idle: Sequence[ResumedPartition]
 ) -> Iterable[ResumedPartition]:
-    """Partitions that went straight from one member to another, so that nothing rested."""
-    if len(rested) == len(after):
+    """Partitions that went straight from one member to another, so that nothing was idle."""
+    if len(idle) == len(after):
         return
-    known = {resumed.partition for resumed in rested}
+    known = {resumed.partition for resumed in idle}
     kind = StopKnownBy.TAKEN_AWAY
     for partition, (name, member_id) in after.items():
         was_name, was_id = before.get(partition, (name, ""))
@@ -216,7 +216,7 @@ def _merged(by_key: dict[_Key, list[int]]) -> dict[_Key, list[int]]:
 
 
 def _latest(keys: Sequence[_Key]) -> int:
-    """Latest stop of entries, so that the shortest rest is that of one of them."""
+    """Latest stop of entries, so that the shortest idle span is that of one of them."""
     if any(key.stopped_latest_ms == NO_TIME for key in keys):
         return NO_TIME
     shortest_ms = min(key.resumed_at_ms - key.stopped_latest_ms for key in keys)

@@ -36,13 +36,13 @@ from coordinator.core.values.rebalance_journal import SEEN_AGAIN, StopKnownBy
 from coordinator.core.values.records import GroupMetadata, MemberRecord
 
 SILENCES_MAX, SILENCES_MS = 8, 10_000
-"""Silences that are told in so many milliseconds: a cut network silences thousands of members."""
+"""Silences with a record in so many milliseconds: a cut network silences thousands of members."""
 
 
 def replaced(
     group: ClassicGroup, event: StaticMemberReplaced, now_ms: int, read: PayloadReader
 ) -> None:
-    """Note that the partitions of the process that was replaced rest."""
+    """Note that the partitions of the process that was replaced are idle."""
     stored = _stored(group, event.new_member_id)
     if stored is None:
         return
@@ -82,10 +82,10 @@ def resumed(
 def seen_again(
     group: ClassicGroup, event: MemberSeenAgain, now_ms: int, read: PayloadReader
 ) -> tuple[Trace, Cost] | None:
-    """End an outage with its last member that is heard again; None: it goes on, or is none.
+    """End an outage with its last member that is seen again; None: it goes on, or is none.
 
-    What was committed in the minute before the outage rested since its last commit, at most: the
-    members may have worked on. Who joins again is not waited for: that rebalance tells it.
+    What was committed in the minute before the outage was idle since its last commit, at most: the
+    members may have worked on. Who joins again is not waited for: its rebalance counts it.
     """
     taken_over = group.account.taken_over
     if taken_over is None or not taken_over.is_outage:
@@ -100,7 +100,7 @@ def seen_again(
 
 
 def end_outage(group: ClassicGroup, now_ms: int) -> tuple[Trace, Cost] | None:
-    """Tell an outage all of whose members were heard again; None: there is none."""
+    """The record of an outage all of whose members were seen again; None: there is none."""
     taken_over = group.account.taken_over
     if taken_over is None or taken_over.unseen or not taken_over.idle_spans:
         return None

@@ -1,7 +1,7 @@
 """Claims of a returning member, compared with its holdings.
 
-Nobody can tell a grant that never arrived from one that was given up: what a member holds and does
-not claim, or claims under another token, is granted anew, under a new token.
+A grant that never arrived looks like one that was given up: what a member holds and does not claim,
+or claims under another token, is granted anew, under a new token.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def compare(
         for topic_partition in unclaimed(group, member, claimed)
         if mailbox.has_seen(topic_partition)
     ]
-    # It is told LOST, or the token that counts.
+    # It is sent LOST, or the token that counts.
     mailbox.dirty.update(filter(mailbox.has_seen, _wrong(group, member.member_id, claimed)))
     grants, partitions = granted_anew(group, member, missing, step.now_ms, step.numbers)
     if grants:

@@ -29,7 +29,7 @@ class DeclaredTopics:
 
 NOTHING = DeclaredTopics((), {})
 PARTLY_MAX = 5
-"""Ranges that a plan tells of, and members that it names for each."""
+"""Ranges that a plan lists, and members that it names for each."""
 
 
 class Declarations:

@@ -5,7 +5,7 @@ rule that decides something writes a record, and notes the write as pending; whi
 else is decided about that partition. Messages of members are noted meanwhile, and handled when the
 write is resolved. So no message is queued, and none is lost.
 
-What a member is told is made of holdings alone. Nothing can be told that is not durable.
+What a member is sent is made of holdings alone. Nothing can be sent that is not durable.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ class SessionGroup(Group):
         self.refused_writes: set[TopicPartition] = set()  # They are decided again.
         self.failed_ends: list[CloseSession] = []
         self.overdue: set[str] = set()  # Their leases end when the log is available again.
-        self.newcomers: set[str] = set()  # Members of whom the rules have not heard yet.
+        self.newcomers: set[str] = set()  # Members that no rule has seen yet.
         self.changed_since_sent: dict[str, set[TopicPartition]] = {}
         # Soft: what plans are made of, and when.
         self.planning = Planning()

@@ -45,7 +45,7 @@ class Handoff:
 
     @property
     def is_prepared_for(self) -> bool:
-        """True if its successor is told to make itself ready, and then to stay so."""
+        """True if its successor is ordered to make itself ready, and then to stay so."""
         return bool(self.successor) and (
             self.phase in (Phase.PREPARE, Phase.COPY) or self.mode is Mode.WARM
         )

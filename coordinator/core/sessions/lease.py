@@ -121,7 +121,7 @@ def heartbeat(
 
 
 def _note_lease_received(group: SessionGroup, member: SessionMember, step: Step) -> None:
-    """A heartbeat on its newest stream shows that a member has heard of a shorter lease."""
+    """A heartbeat on its newest stream shows that a member has received a shorter lease."""
     if not member.notified_lease_ms:
         return
     member.shorter_lease_ms, member.notified_lease_ms = member.notified_lease_ms, 0

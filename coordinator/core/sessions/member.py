@@ -24,8 +24,8 @@ class Unsent:
 class Mailbox:
     """Pending messages to a member, never more than the newest of each.
 
-    version: of the orders sent last. dirty: partitions that changed since. told: the version
-    in which a partition that it holds was told last, if it is not known to be taken in. rest: what
+    version: of the orders sent last. dirty: partitions that changed since. sent: the version
+    in which a partition that it holds was sent last, if it is not known to be applied. unsent: what
     is left of large orders. whole: the next one is the whole. ack: number of the newest
     heartbeat that is not acknowledged; -1: none. answers: number of the heartbeat that asked for
     the whole; -1: none did. attached: it has become a member, and does not know it.
@@ -73,7 +73,7 @@ class SessionMember:
     on its way.
     stream_id: None: it has no stream, and is suspect, since `suspect_since_ms`.
     notified_lease_ms: what its newest Attached said, while that is shorter than its record says.
-    shorter_lease_ms: the same from the time at which it is known to be heard; 0: as the record.
+    shorter_lease_ms: the same from the time at which it is known to be received; 0: as the record.
     grace_ms: beyond its lease, after the shard was taken over.
     forced: partitions that it holds and that are not renewed.
     is_ended: its end is decided, whether or not its record is durable yet.

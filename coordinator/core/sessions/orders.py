@@ -3,8 +3,8 @@
 It is made of holdings at the time at which the transport asks. So a slow reader gets the newest
 state, and nothing is kept for it but the set of partitions that have changed.
 
-A large state is told a part at a time, so that others are heard in between. Each part is made when
-it is told: what has changed since the first is in the next difference as well.
+A large state is sent a part at a time, so that others are served in between. Each part is made when
+it is sent: what has changed since the first is in the next difference as well.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from coordinator.core.values.session_messages import (
 WINDOW = "window"
 """Reason for which a member has nothing until the next plan."""
 PART = 10_000
-"""Partitions that are told at a time, in 40 ms."""
+"""Partitions that are sent at a time, in 40 ms."""
 
 
 def take(group: SessionGroup, member: SessionMember, now_ms: int) -> ToMember | None:
@@ -83,7 +83,7 @@ def _part(group: SessionGroup, member: SessionMember, rest: Unsent, now_ms: int)
     orders = tuple(_ordered(group, member, partition, now_ms) for partition in partitions)
     why, is_part = why_empty(group, member), bool(rest.partitions)
     if why == WINDOW:
-        group.planning.wait_reply.add(member.member_id)
+        group.planning.without_partitions.add(member.member_id)
     return Orders(rest.version, rest.based_on, orders, rest.answers, why, is_part)
 
 
@@ -116,14 +116,14 @@ def notify_waiting(group: SessionGroup, step: Step) -> None:
     """Send empty orders to waiting members for which the plan had nothing."""
     planning = group.planning
     is_planned = planning.requested_at_ms == NO_TIME and not planning.is_busy
-    if not planning.wait_reply or not is_planned or group.written_partitions:
+    if not planning.without_partitions or not is_planned or group.written_partitions:
         return
-    for member_id in planning.wait_reply:
+    for member_id in planning.without_partitions:
         member = group.members.get(member_id)
         if member is not None and not member.mailbox.dirty and why_empty(group, member):
             member.mailbox.whole = True
             step.out.wake(member.stream_id)
-    planning.wait_reply.clear()
+    planning.without_partitions.clear()
 
 
 def _ordered(

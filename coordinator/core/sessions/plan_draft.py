@@ -74,7 +74,7 @@ class Draft:
 
     @property
     def is_empty(self) -> bool:
-        """True if it has nothing to tell."""
+        """True if there is nothing to record."""
         return not self._counts
 
     def add_unplaced(self, why: Unplaced) -> None:

@@ -63,11 +63,11 @@ class Planning:
     planned_at_ms: the last plan. restored_at_ms: the group was read from the log, and no plan was
         made since. waits_until_ms: end of the next wait of a partition.
     draft: partitions that went on without a plan, since `returned_at_ms`; the record of the next
-        plan tells of them, or one of their own at `journal_at_ms`.
+        plan has them, or one of their own at `journal_at_ms`.
     last_record_ms: time of the newest record that the owner before has written; NO_TIME: none.
     failures: plans in a row that the planner has failed to make; the next is not made before
         `retry_at_ms`.
-    asked_to_wait: members that have nothing, and were told to wait for the next plan.
+    without_partitions: members that have nothing, and wait for the next plan.
     """
 
     partitions: int = 0
@@ -96,7 +96,7 @@ class Planning:
     last_record_ms: int = NO_TIME
     failures: int = 0
     retry_at_ms: int = NO_TIME
-    wait_reply: set[str] = field(default_factory=set)
+    without_partitions: set[str] = field(default_factory=set)
 
     @property
     def is_busy(self) -> bool:

@@ -30,11 +30,11 @@ KEYS = 1_000
 
 @dataclass(slots=True)
 class RestartBackoff:
-    """Back-off of a name or address. `until_ms`: Attaches are refused. `told_ms`: last event."""
+    """Back-off of a name or address. `until_ms`: Attaches refused. `reported_ms`: last event."""
 
     count: int = 0
     until_ms: int = NO_TIME
-    told_ms: int = NO_TIME
+    reported_ms: int = NO_TIME
 
 
 def keys_of(of: SessionMemberStored | Attach) -> tuple[str, ...]:
@@ -76,8 +76,8 @@ def note(table: dict[str, RestartBackoff], member: SessionMember, step: Step) ->
         if backoff.count > FREE_RESTARTS:
             shift = min(backoff.count - FREE_RESTARTS - 1, 10)
             backoff.until_ms += min(BACK_OFF_MS << shift, MAX_BACK_OFF_MS)
-            if backoff.told_ms == NO_TIME or step.now_ms - backoff.told_ms >= LOG_EVERY_MS:
-                backoff.told_ms, unsent = step.now_ms, max(unsent, backoff.count)
+            if backoff.reported_ms == NO_TIME or step.now_ms - backoff.reported_ms >= LOG_EVERY_MS:
+                backoff.reported_ms, unsent = step.now_ms, max(unsent, backoff.count)
     if unsent:
         step.out.note(
             SessionMemberFlaps(

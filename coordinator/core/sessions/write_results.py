@@ -29,7 +29,7 @@ from coordinator.core.values.plan_journal import TriggerCause
 
 
 def review_partitions(group: SessionGroup, done: ReviewPartitions, step: Step) -> None:
-    """A write about partitions is resolved."""
+    """Decide anew about partitions whose write is resolved, and plan if one is free."""
     group.note_write_resolved(done.partitions)
     is_refused = done.error is not ErrorCode.NONE
     if done.queued_id:
@@ -54,7 +54,7 @@ def review_partitions(group: SessionGroup, done: ReviewPartitions, step: Step) -
 
 
 def apply_policy(group: SessionGroup, done: ApplyPolicy, step: Step) -> None:
-    """The write of a policy is resolved: reconcile what is open under the new policy."""
+    """Reconcile what is open under a policy whose write is resolved."""
     policies.note_written(group, done, step)
     group.journal.note(TriggerCause.POLICY_CHANGED)
     for partition, _ in list(group.open_handoffs()):
@@ -74,7 +74,7 @@ def write_again(group: SessionGroup, command: WriteRetry, step: Step) -> None:
 
 
 def answer_attach(group: SessionGroup, done: AnswerAttach, step: Step) -> None:
-    """The write of an admission is resolved."""
+    """Answer an Attach whose admission is resolved, and decide about what it reserved."""
     written = ReviewPartitions(group.group_id, done.partitions, error=done.error)
     review_partitions(group, written, step)
     admission.admitted(group, done, step)
@@ -89,7 +89,7 @@ def refuse_attach(_: Group | None, done: AnswerAttach, step: Step) -> None:
 
 
 def close_session(group: SessionGroup, done: CloseSession, step: Step) -> None:
-    """The write that ends a session is resolved."""
+    """Free what an ended session held, or decide its end again if the log has refused it."""
     group.note_write_resolved(done.partitions)
     if ends.is_taken_back(done):
         has_stream = group.members[done.member_id].stream_id in step.streams

@@ -81,9 +81,9 @@ class KafkaConnection(asyncio.Protocol):
     __slots__ = (
         "_authentication",
         "_caller",
+        "_has_read",
         "_is_ending",
         "_is_full",
-        "_is_heard",
         "_is_holding",
         "_is_new",
         "_is_owing",
@@ -104,7 +104,7 @@ class KafkaConnection(asyncio.Protocol):
         self._task: asyncio.Task[None] | None = None
         self._is_full = False
         self._is_ending = False
-        self._is_heard = True
+        self._has_read = True
         self._is_new = True
         self._is_resuming = False
         self._is_owing = False
@@ -127,7 +127,7 @@ class KafkaConnection(asyncio.Protocol):
         """See `asyncio.Protocol`."""
         if self._is_ending and self._task is None:
             return  # It lingers, and nothing is answered any more.
-        self._is_heard = True
+        self._has_read = True
         self._reader.feed(data)
         if self._task is None and not self._is_full:
             self._go()
@@ -174,8 +174,8 @@ class KafkaConnection(asyncio.Protocol):
 
     def has_rested(self) -> bool:
         """True if nothing has come since this was last asked, and no call is under way."""
-        is_heard, self._is_heard = self._is_heard, False
-        return not is_heard and self._task is None
+        has_read, self._has_read = self._has_read, False
+        return not has_read and self._task is None
 
     def end(self) -> None:
         """Close without another answer, once what was written is sent: the client has to read it

@@ -144,8 +144,8 @@ class KafkaListener:
         self._socket = bound
         self._socket.setblocking(False)
         self.port = self._socket.getsockname()[1]
-        told_host, told_port = self._config.kafka_advertised_address or address
-        self.advertised = f"{told_host}:{told_port or self.port}"
+        host, port = self._config.kafka_advertised_address or address
+        self.advertised = f"{host}:{port or self.port}"
         self.context.addresses = BrokerAddresses(self.context.pipeline.node, self.advertised)
         self.context.topics.follow()
         if accepting:

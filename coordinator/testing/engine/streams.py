@@ -46,7 +46,7 @@ class StreamCall:
         self.answer = self  # As of a `UnaryCall`: what a closed channel cancels.
         self._serialize, self._deserialize = serialize, deserialize
         self._said: asyncio.Queue[Any] = asyncio.Queue()  # With `write`.
-        self._heard: asyncio.Queue[Any] = asyncio.Queue()  # At the client.
+        self._received: asyncio.Queue[Any] = asyncio.Queue()  # At the client.
         self._asked: asyncio.Queue[Any] = asyncio.Queue()  # At the server.
         self._server: SimulatedServer | None = None
         self._handler: asyncio.Task[None] | None = None
@@ -63,7 +63,7 @@ class StreamCall:
         return self
 
     async def __anext__(self) -> Any:
-        item = await self._heard.get()
+        item = await self._received.get()
         if item is _END:
             self._end(grpc.StatusCode.OK)
             raise StopAsyncIteration
@@ -94,7 +94,7 @@ class StreamCall:
         """End the call; its server hears of it."""
         if self._is_over:
             return False
-        self._heard.put_nowait(_status(grpc.StatusCode.CANCELLED, "Locally cancelled"))
+        self._received.put_nowait(_status(grpc.StatusCode.CANCELLED, "Locally cancelled"))
         self._end(grpc.StatusCode.CANCELLED)
         self.withdraw()
         return True
@@ -151,7 +151,7 @@ class StreamCall:
         channel = self.channel
         if not self._is_back_dead:
             self._is_back_dead = not channel.addresses.network.send(
-                source, channel.process, channel.host, self._heard.put_nowait, content,
+                source, channel.process, channel.host, self._received.put_nowait, content,
                 order=channel.back,
             )  # fmt: skip
 

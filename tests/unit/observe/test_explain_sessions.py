@@ -155,7 +155,7 @@ def test_a_timeline_shows_what_rested_before_a_plan():
 
 def test_lanes_name_members_by_their_names_however_short_these_are():
     old, new = (f"w-{number}-1b9d6bcd-bbfd-4b2d-9b5d-ab8dfbbd4be{number}" for number in (1, 2))
-    told = as_text("g", [PartitionLane("t-3", old, new, "rest", 1_000, -1, -1, -1, 2_000)])
+    told = as_text("g", [PartitionLane("t-3", old, new, "idle", 1_000, -1, -1, -1, 2_000)])
     assert "'w-1' …4be1 → 'w-2' …4be2  1.0 s" in told
 
 

@@ -614,7 +614,7 @@ async def test_what_a_role_has_set_for_its_sessions_does_not_count(postgres):
     async with opened(url.replace("postgres@", "odd@"), cluster="odd") as log:
         await log.append(await log.fence(S0), entry(1))
         settings = ("transaction_isolation", "idle_session_timeout", "statement_timeout")
-        shown = await log._writer.ask(
+        shown = await log._writer.submit(
             lambda held: [held.execute(f"SHOW {name}").fetchone()[0] for name in settings]
         )
         assert shown == ["read committed", "0", "0"]

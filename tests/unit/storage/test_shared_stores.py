@@ -78,7 +78,7 @@ class Kind:
             put = etcd_module.put(log._key("entry", S0, sequence), b"x" * 100)
             await log._client.txn(etcd_module.pb.TxnRequest(success=[put]))
         else:
-            await log._client.ask("set", log._path("entry", S0, sequence), b"x" * 100)
+            await log._client.request("set", log._path("entry", S0, sequence), b"x" * 100)
 
 
 KINDS = {

@@ -38,13 +38,13 @@ async def test_what_has_not_changed_is_not_read_again(zookeeper):
     shards = await one.write(epoch, *(ShardState(ShardId(n), 1, 1) for n in range(20)))
     before = await two.read()
     asked = []
-    ask = two._client.ask
+    ask = two._client.request
 
     def counted(method, *arguments, **more):
         asked.append(method)
         return ask(method, *arguments, **more)
 
-    two._client.ask = counted
+    two._client.request = counted
     assert await two.read() == before
     assert asked == ["sync"]
     await one.write(epoch, replace(shards[7], leader=2, leader_epoch=2))

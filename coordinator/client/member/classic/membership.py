@@ -345,7 +345,7 @@ class Membership(ProtocolPart):
             f"late poll,{f' lost {lost},' if lost else ''} leaves and joins again with the next "
             f"poll: {reason}",
         )
-        self._lose(reason, is_told=False)
+        self._lose(reason, is_reported=False)
         self.phase = MembershipPhase.IDLE
 
     def unreachable(self, now_ms: int) -> None:
@@ -377,7 +377,7 @@ class Membership(ProtocolPart):
     def stop(self, reason: str) -> None:
         """Stop; partitions still held are lost."""
         if self.phase is not MembershipPhase.STOPPED:
-            self._lose(reason, is_told=self.machine.failure is not None)
+            self._lose(reason, is_reported=self.machine.failure is not None)
             self.phase = MembershipPhase.STOPPED
             self._emit(Stopping(reason))
 
@@ -527,7 +527,7 @@ class Membership(ProtocolPart):
         self._stopped = {partition: waiting.get(partition, now_ms) for partition in sorted(known)}
         self._lose(f"{reason} for a whole session timeout")
 
-    def _lose(self, reason: str, *, is_told: bool = True) -> None:
+    def _lose(self, reason: str, *, is_reported: bool = True) -> None:
         lost = self._ledger.known(self.assigned | self.revocations.partitions)
         held = self._ledger.current(lost)
         self._ledger.end_all(reason)
@@ -536,7 +536,7 @@ class Membership(ProtocolPart):
         self.revocations.end_all()
         if lost:
             self._emit(Lost(held, reason))
-            if is_told:
+            if is_reported:
                 self.machine.log(Level.WARNING, f"lost {spelled(lost)}: {reason}")
         self._reason = reason
         if self.phase is not MembershipPhase.STOPPED:

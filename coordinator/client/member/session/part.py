@@ -66,7 +66,7 @@ class SessionPart(ProtocolPart):
         self._open: calls.OpenStream | None = None
         self._releases: dict[Holding, tuple[int, str]] = {}
         """Holdings that are released once their commits are answered: position, why refused."""
-        self._told: list[Holding] = []
+        self._to_give_back: list[Holding] = []
         """Holdings that the owner was told are revoked or lost."""
         self._stop_is_sent = self._is_returning = self._gives_up_place = False
 
@@ -198,11 +198,11 @@ class SessionPart(ProtocolPart):
 
     def handed_out(self, events: Collection[MemberEvent]) -> None:
         resumed = (event.holdings for event in events if isinstance(event, Revoking | Lost))
-        self._told += (holding for holdings in resumed for holding in holdings)
+        self._to_give_back += (holding for holdings in resumed for holding in holdings)
 
     def poll_begins(self, now_ms: int, *, gives_back: bool) -> None:
         self.alive(now_ms)
-        holdings, self._told = self._told, []
+        holdings, self._to_give_back = self._to_give_back, []
         if gives_back:
             self.give_back(holdings, UNKNOWN_OFFSET, "", now_ms)
 

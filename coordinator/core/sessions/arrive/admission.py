@@ -187,7 +187,7 @@ def admitted(group: SessionGroup, done: AnswerAttach, step: Step) -> None:
         scheduler.request_plan(group, step)
     if member.stream_id == command.call_id:
         step.out.reply(command.call_id, answer(group, member, command, step.now_ms))
-    else:  # A newer stream was told the whole: what is dirty since is for that one.
+    else:  # A newer stream was sent the whole: what is dirty since is for that one.
         step.out.reply(command.call_id, command.refusal(_OLD_STREAM))
 
 

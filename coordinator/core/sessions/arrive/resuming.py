@@ -79,8 +79,8 @@ def _last_seen_ms(member: SessionMember, command: Attach, now_ms: int) -> int:
 def _changed(group: SessionGroup, member: SessionMember, command: Attach) -> list[Record]:
     """The new record of a returning member; empty if it says nothing new about itself.
 
-    A longer lease is on record before it is told. A shorter one is told at once, and on record when
-    the member is known to have heard it.
+    A longer lease is durable before it is sent. A shorter one is sent at once, and durable when the
+    member is known to have received it.
     """
     before, lease_ms = member.decided, group.policy.lease_ms
     changed = replace(

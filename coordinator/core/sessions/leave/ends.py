@@ -4,7 +4,7 @@ An end is decided once: from then on the member is gone, whether or not the reco
 
 Nobody is declared dead while the log is unavailable. It refuses the end of a lease at once then,
 which is taken back and put off. A record that changes nothing asks the log whether it is back. When
-it is, the leases end of those that were not heard meanwhile.
+it is, the leases end of those that were not seen meanwhile.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Eviction: an operator takes everything from a member, and its session ends.
 
-The member is told to stop, each of its partitions is forced, and when it has none any more it ends.
+The member is ordered to stop, each of its partitions is forced, and once it has none it ends.
 That survives a restart: the order is in the member's record, and `phases.decide` forces whatever a
 member with that order holds. If the operator vouches that the process has ended, all is free at
 once; a process that waits for its name inherits then.

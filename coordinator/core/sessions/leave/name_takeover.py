@@ -110,8 +110,8 @@ def queued_and_alive(
 
 
 def is_forgotten(group: SessionGroup, queued: SessionMember) -> bool:
-    """True if the name that a process waits for has nobody: it was not heard when the member of
-    that name ended, and is heard again."""
+    """True if the name that a process waits for has nobody: it was not seen when the member of
+    that name ended, and is seen again."""
     name = queued.record.name
     has_owner = name in group.names or name in group.reserved_names or name in group.arriving_names
     return not has_owner and group.waiting.get(name) is queued

@@ -33,8 +33,8 @@ class Demand:
     free: by kind, those without a holder, ascending, by topic.
     forced: held ones that have to go, with holder and reason, and look for a member as well.
     singles: those that were looked at one by one; of these, `movable` ones count in `homes`.
-    settled: what constraints alone decide: free ones with their new holders, moves, and what can go
-        nowhere.
+    granted, moves, unplaced: what constraints alone decide: free ones with their new holders,
+        moves, and what can go nowhere.
     """
 
     state: PlanInput

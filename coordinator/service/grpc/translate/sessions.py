@@ -271,7 +271,7 @@ _ORDERS = {
 
 
 def order_pages(orders: Orders, epoch: int) -> Iterator[pb.Orders]:
-    """Orders, in pages: partitions that follow each other in all are one range."""
+    """Orders in pages; consecutive partitions with equal orders are one range."""
     page, size_bytes = _page(orders, epoch)
     for run in _runs(orders.partitions):
         topic, item = run[0].topic, _range(run)
