@@ -51,7 +51,7 @@ Rule: TypeAlias = Callable[[G, Any, Step], None]
 
 @dataclass(frozen=True, slots=True)
 class Create:
-    """There is no group: the request makes one, which stays unless it is vacant afterwards.
+    """There is no group: the request makes one, which stays unless it could be deleted at once.
 
     Args:
         kind: the kind of the new group.

@@ -239,7 +239,7 @@ def test_a_group_that_is_joined_while_its_deletion_is_on_its_way_promises_its_ge
 
 
 def test_a_group_that_has_promised_a_generation_outlives_a_commit_that_fails():
-    """It is vacant, as one that was created for the commit would be; but the log knows it."""
+    """It could be deleted, as one that was created for the commit; but the log knows it."""
     s = Scenario()
     first = s.join(instance="i")
     s.advance(50)
