@@ -33,11 +33,15 @@ from coordinator.client.worker.partition import (
     WorkerRequests,
 )
 
+PROBE_S = 0.5
+"""Time between two probes of the handlers' loop."""
+BLOCKED_S = 2.0
+"""Time without an answer of the loop after which it counts as blocked."""
 STACK_FRAMES = 12
 """Innermost frames of a stack that a warning shows."""
 
 
-class RunsOwner(WorkerRequests, Protocol):
+class CallOwner(WorkerRequests, Protocol):
     """Receiver of the results of calls, called on any thread."""
 
     is_over: bool
@@ -59,7 +63,7 @@ class HandlerExecutor:
 
     def __init__(
         self,
-        owner: RunsOwner,
+        owner: CallOwner,
         handlers: Handlers,
         group_id: str,
         loop: asyncio.AbstractEventLoop,
@@ -242,11 +246,6 @@ def stack_of_thread(ident: int | None) -> str:
     return "\n" + "".join(traceback.format_stack(frame)[-STACK_FRAMES:]).rstrip()
 
 
-EVERY_S = 0.5
-BLOCKED_S = 2.0
-"""Time without an answer of the loop after which it counts as blocked."""
-
-
 class LoopWatch:
     """Watch of one loop, from another one.
 
@@ -278,7 +277,7 @@ class LoopWatch:
                     self._loop.call_soon_threadsafe(self._answer)
                 except RuntimeError:
                     return  # It is closed.
-            await asyncio.sleep(EVERY_S)
+            await asyncio.sleep(PROBE_S)
             self._check()
 
     def _check(self) -> None:

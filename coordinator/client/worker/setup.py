@@ -19,6 +19,12 @@ from coordinator.node_source import Bootstrap
 
 if TYPE_CHECKING:
     from coordinator.client.embedding.nodes import Embedded
+    from coordinator.client.settings.typed import WorkerSettings
+
+DEFAULT_ASSIGNOR = "cooperative-sticky"
+FALLBACK_ASSIGNOR = "range"
+NAMES = {"classic": "instance_id", "session": "member_name"}
+"""Setting of the name that makes a place stable."""
 NewMember = Callable[[Mapping[str, int], Environment], Member]
 """Makes the member of a worker, or lends one; called on the protocol's loop, with the topics."""
 
@@ -46,12 +52,6 @@ class WorkerSetup:
     """True if handlers are meant to block their loop, which is not watched then."""
 
 
-if TYPE_CHECKING:
-    from coordinator.client.settings.typed import WorkerSettings
-DEFAULT_ASSIGNOR = "cooperative-sticky"
-FALLBACK_ASSIGNOR = "range"
-
-
 class _EnvironmentMember(Member):
     """A member whose clock, chance and connection are those of its worker's environment."""
 
@@ -64,10 +64,6 @@ class _EnvironmentMember(Member):
         self, credentials: Credentials, interval_s: float, random: Callable[[], float]
     ) -> Link:
         return self._environment.connect(credentials, interval_s, self._send_heartbeat_now)
-
-
-NAMES = {"classic": "instance_id", "session": "member_name"}
-"""Setting of the name that makes a place stable."""
 
 
 def member_maker(
