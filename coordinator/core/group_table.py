@@ -58,7 +58,7 @@ class GroupTable:
     """State of a `GroupMachine`: all groups of a shard, and what their handlers share."""
 
     def __init__(self, context: ShardContext) -> None:
-        self.context, self.config, self.numbers = context, context.config, context.numbers
+        self.context, self.numbers = context, context.numbers
         self.groups: dict[str, AnyGroup] = {}
         self.pending_events: list[Event] = []  # Events of applied records, not emitted yet.
         self.is_serving = False

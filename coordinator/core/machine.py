@@ -135,7 +135,7 @@ class GroupMachine(GroupTable):
     def _handle_row(self, row: Row, command: Any, step: Step) -> None:
         is_request = type(command) in REQUESTS
         if is_request:
-            request_checks.check(command, self.config)
+            request_checks.check(command, step.config)
         group = self.groups.get(command.group_id)
         if group is not None and (is_request or group.state is not GroupState.DEAD):
             self._apply_rule(row, group, command, step)
@@ -204,7 +204,7 @@ class GroupMachine(GroupTable):
 
     def _cancel_call(self, command: c.CallCancelled, step: Step) -> None:
         """A client does not await its call any more."""
-        if self.config.group_notice_cancelled_calls:
+        if step.config.group_notice_cancelled_calls:
             self._waiting.discard(command.call_id)
             parked = self.parked_calls.get(command.call_id)
             if parked is not None:

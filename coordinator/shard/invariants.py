@@ -26,7 +26,7 @@ def check(machine: GroupMachine, timers: GroupTimers, writes: WriteQueue, now_ms
         if isinstance(group, ClassicGroup):
             classic.check(group)
             continue
-        sessions.check(group, machine.config, now_ms)
+        sessions.check(group, machine.context.config, now_ms)
         _check_timers(group, machine, timers, now_ms)
         _check_ends(group, timers, writes, now_ms)
         _check_writes(group, writes)
@@ -58,7 +58,7 @@ def _check_timers(
             lease is None or lease.deadline_ms <= now_ms + 2 * member.lease_ms,
             "the timer of a lease is late",
         )
-    due_ms = scheduler.due(group, machine.config)
+    due_ms = scheduler.due(group, machine.context.config)
     plan = timers.plans.find(group.group_id)
     if due_ms != NO_TIME:
         _expect(group, plan is not None, "a plan is due, and has no timer")

@@ -57,7 +57,7 @@ def describe_phase(group: ClassicGroup, command: DescribePhase, step: Step) -> N
         awaited += [AwaitedMember(member_id) for member_id in group.pending_member_ids]
     elif group.state is GroupState.AWAITING_SYNC:
         awaited = [_awaited(group, m) for m in group.members.values() if m.parked_sync is None]
-    is_waiting = group.state in (GroupState.PREPARING_REBALANCE, GroupState.AWAITING_SYNC)
+    is_waiting = group.is_rebalancing
     since_ms = group.state_changed_at_ms
     deadline_ms = since_ms + group.rebalance_timeout_ms if is_waiting else NO_TIME
     silent = [] if is_waiting else [m for m in group.members.values() if m.is_silent(step.now_ms)]
