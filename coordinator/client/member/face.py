@@ -31,7 +31,7 @@ from coordinator.client.member.ledger import UNKNOWN_OFFSET, Holding
 from coordinator.client.member.machine import MemberMachine
 from coordinator.client.member.operations import GIVE_UP_MS
 from coordinator.client.member.owners import Owners, Poll
-from coordinator.client.member.part import Leaving, ProtocolPart
+from coordinator.client.member.part import Leaving, PartContext, ProtocolPart
 from coordinator.client.member.session.part import SessionPart
 from coordinator.client.member.state import MemberState
 from coordinator.client.offsets import Commit, OffsetAndMetadata, Offsets
@@ -87,7 +87,7 @@ class MemberView:
 
         For members that have nothing: there is no event without partitions.
         """
-        return self._seen().part.is_assigned
+        return self._seen().is_assigned
 
     @property
     def assignment(self) -> frozenset[TopicPartition]:
@@ -103,27 +103,27 @@ class MemberView:
     @property
     def generation(self) -> int:
         """The group's generation, as known to the member; -1: none, or a session group."""
-        return self._seen().part.generation
+        return self._seen().part.status().generation
 
     @property
     def is_between_assignments(self) -> bool:
         """True while it is not known what the member holds next: a generation is being joined."""
-        return self._seen().part.is_between_assignments
+        return self._seen().part.status().is_between_assignments
 
     @property
     def is_waiting(self) -> bool:
         """True while another process has the member's name, and may be alive."""
-        return self._seen().part.is_waiting
+        return self._seen().part.status().is_waiting
 
     @property
     def member_id(self) -> str:
         """The id the coordinator gave; empty: none."""
-        return self._seen().part.member_id
+        return self._seen().part.status().member_id
 
     @property
     def is_leader(self) -> bool:
         """True if this member computed the assignment of its generation."""
-        return self._seen().part.is_leader
+        return self._seen().part.status().is_leader
 
     def holding(self, partition: TopicPartition) -> Holding:
         """The current holding of a partition, for work that may outlast it.
@@ -170,7 +170,7 @@ class MemberView:
         if is_forked_from(self.pid):
             return False
         held = self._shown(partition)
-        return held is not None and self._clock() < self._machine.part.ends_ms(held)
+        return held is not None and self._clock() < self._machine.part.holdings.ends_ms(held)
 
     def takes_work(self, partition: TopicPartition | Holding) -> bool:
         """True if new work of a partition may be begun now: it is held, is not being given
@@ -178,7 +178,7 @@ class MemberView:
         if is_forked_from(self.pid):
             return False
         held = self._shown(partition)
-        return held is not None and self._machine.part.takes_work(held, self._clock())
+        return held is not None and self._machine.part.holdings.takes_work(held, self._clock())
 
     def alive(self) -> None:
         """Count as progress without polling, during long work. It returns no events and gives no
@@ -242,15 +242,14 @@ class Member(MemberView):
         config = config_of(protocol, group_id, topics, settings)
         self._remarks = remarks(config, settings)
         addresses, random = validation.addresses_of(bootstrap), process.random
-        part = part_of(config, random)
         self._clock = process.clock
-        self._machine = MemberMachine(part, config.group_id, addresses, random)
+        self._machine = MemberMachine(_part_of, config, addresses, random)
         self._owners = Owners(self._machine.ledger)
         self._process = process
         self.group_address = GroupAddress(addresses, config.group_id, process.credentials)
         self.on_change: Callable[[], object] = lambda: None
         """Called after each turn, when there may be events; set it to be woken."""
-        link = self._connect(process.credentials, part.beat_interval_s, random)
+        link = self._connect(process.credentials, self._machine.part.beat_interval_s, random)
         self._driver = Driver(self._machine, link, self._clock, self._tell)
         self._guard: SignalGuard | None = None
         self._reporting: asyncio.Task[None] | None = None
@@ -463,7 +462,7 @@ class Member(MemberView):
             TypeError, ValueError: as when the member is made.
         """
         self._check_loop()
-        self._machine.part.subscribe(validation.topics_of(topics), self._clock())
+        self._machine.subscribe(validation.topics_of(topics), self._clock())
         self._driver.step()
 
     async def report(self, ends: Mapping[TopicPartition, int | range]) -> bool:
@@ -582,12 +581,12 @@ class Member(MemberView):
     def may_begin(self, holding: Holding) -> bool:
         """True if work of a holding may be begun, be it to finish it: its lease is not in
         doubt. From any thread."""
-        return self._machine.part.may_begin(holding, self._clock())
+        return self._machine.part.holdings.may_begin(holding, self._clock())
 
     def ends_ms(self, holding: Holding) -> int:
         """Time from which no effect of a holding may leave the process, unless the coordinator is
         heard; 0: it has ended. From any thread."""
-        return self._machine.part.ends_ms(holding)
+        return self._machine.part.holdings.ends_ms(holding)
 
     @property
     def machine(self) -> MemberMachine:
@@ -635,19 +634,16 @@ def _several(holdings: Holding | Iterable[Holding]) -> Collection[Holding]:
     return (holdings,) if isinstance(holdings, Holding) else tuple(holdings)
 
 
+def _part_of(
+    config: ClassicConfig | SessionConfig, machine: PartContext, random: Callable[[], float]
+) -> ProtocolPart:
+    if isinstance(config, SessionConfig):
+        return SessionPart(config, machine, random)
+    return ClassicPart(config, machine, random)
+
+
 def _cancel_this_task() -> Callable[[], object]:
     """Function that cancels the current task, to be called from a signal handler."""
     task, loop = asyncio.current_task(), asyncio.get_running_loop()
     assert task is not None
     return lambda: loop.call_soon_threadsafe(task.cancel)
-
-
-def part_of(config: ClassicConfig | SessionConfig, random: Callable[[], float]) -> ProtocolPart:
-    """The protocol part of a member with these settings.
-
-    Args:
-        random: from 0 to 1, below 1.
-    """
-    if isinstance(config, SessionConfig):
-        return SessionPart(config, random)
-    return ClassicPart(config, random)

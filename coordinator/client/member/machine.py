@@ -49,38 +49,42 @@ from coordinator.client.member.operations import (
     MemberOperation,
     ReportOperation,
 )
-from coordinator.client.member.part import Leaving, ProtocolPart, Requester
+from coordinator.client.member.part import Leaving, PartContext, ProtocolPart, Requester
 from coordinator.client.member.reachability import Reachability
-from coordinator.client.member.state import MemberState
+from coordinator.client.member.state import MemberState, member_name
 from coordinator.client.offsets import Commit
+from coordinator.client.settings.configs import MemberConfig
 
 LEAVE_MS = 2_000
 """Time that commits under way have when the member closes."""
 Op = TypeVar("Op", bound=MemberOperation)
+Config = TypeVar("Config", bound=MemberConfig)
 
 
 class MemberMachine:
     """One member. The part may be read from outside; only the methods here change it.
 
     Args:
-        part: the protocol.
+        protocol: makes its part.
         bootstrap: one or several HOST:PORT to ask for the coordinator.
         random: from 0 to 1, below 1.
     """
 
     def __init__(
         self,
-        part: ProtocolPart,
-        group_id: str,
+        protocol: Callable[[Config, PartContext, Callable[[], float]], ProtocolPart],
+        config: Config,
         bootstrap: Iterable[str],
         random: Callable[[], float],
     ) -> None:
-        self.group_id = group_id
+        self.group_id = config.group_id
+        self.topics = config.topics
+        """Topics that the member declares, to numbers of partitions."""
         self.random = random
         self.ledger = Ledger()
         self.events: deque[MemberEvent] = deque()
         """Events that the owner has not been given yet."""
-        self.discovery = Discovery(group_id, bootstrap)
+        self.discovery = Discovery(config.group_id, bootstrap)
         self.is_closed = self.is_started = False
         self.leaving: Leaving | None = None
         self._failure: Exception | None = None
@@ -98,15 +102,20 @@ class MemberMachine:
         self._state = ("stopped", 0)
         self._stale_logged = ""
         """The trouble in which a stale commit was last told."""
-        self.part = part
-        part.machine = self
+        self.part = protocol(config, self, random)
+        self.commits = self.part.commits
 
     # --- The owner ---
 
     @property
     def has_news(self) -> bool:
         """True if the owner, who waits, is to be told something."""
-        return bool(self.events) or self.part.is_stopped
+        return bool(self.events) or self.part.state() == "stopped"
+
+    @property
+    def is_assigned(self) -> bool:
+        """True once the owner knows what the member has been assigned, which may be nothing."""
+        return self.part.status().is_assigned or bool(self.ledger.held)
 
     @property
     def is_connected(self) -> bool:
@@ -127,13 +136,13 @@ class MemberMachine:
     def state(self) -> MemberState:
         """The state as of the last turn."""
         failure = self.failure
-        last_failure = self._reachability.failure or self.part.failure
+        last_failure = self._reachability.failure or self.part.status().failure
         return MemberState(*self._state, str(failure) if failure else last_failure or None)
 
     @property
     def name(self) -> str:
         """The member and its group, for messages."""
-        return self.part.name
+        return member_name(self.group_id, *self.part.status().ids)
 
     def start(self, now_ms: int) -> None:
         """Begin to join."""
@@ -144,25 +153,27 @@ class MemberMachine:
 
     def hand_out(self, now_ms: int) -> list[MemberEvent]:
         """Events since the last call. From now on the owner holds what they grant."""
-        self.part.pass_deadlines(now_ms)
-        events = list(self.events)
-        self.events.clear()
+        events = self.part.hand_out(now_ms)
         granted = (event.holdings for event in events if isinstance(event, Granted))
         self.ledger.hand_out(holding for holdings in granted for holding in holdings)
-        self.part.handed_out(events)
         return events
+
+    def subscribe(self, topics: Mapping[str, int], now_ms: int) -> None:
+        """Declare other topics, or other numbers of partitions."""
+        self.topics = topics
+        self.part.subscribe(topics, now_ms)
 
     def standing_events(self) -> list[MemberEvent]:
         """Events that bring a new owner up to date."""
-        part, known = self.part, sorted(self.ledger.held)
+        rules, known = self.part.holdings, sorted(self.ledger.held)
         events: list[MemberEvent] = []
         if known:
             events.append(Granted(self.ledger.current(known)))
         for holding in self.ledger.current(known):
-            deadline_ms = part.deadline_of(holding)
+            deadline_ms = rules.deadline_of(holding)
             if deadline_ms is not None:
                 events.append(Revoking((holding,), deadline_ms))
-        events += (Warming((holding,)) for holding in part.warming())
+        events += (Warming((holding,)) for holding in rules.warmed())
         return events
 
     def commit(
@@ -193,7 +204,7 @@ class MemberMachine:
             self.log_stale(error)
             raise
         begun = CommitOperation(commit, claimed, self, self.random, now_ms, timeout_ms, waits=waits)
-        self.part.note_commit(now_ms)
+        self.commits.note_commit(now_ms)
         return self._begin(begun)
 
     def fetch(
@@ -211,7 +222,7 @@ class MemberMachine:
         """Begin a report of log end offsets; None: a message of the protocol carries it."""
         if self.part.report(logs):
             return None
-        return self._begin(ReportOperation(self.part.identity(), logs, self.random, now_ms))
+        return self._begin(ReportOperation(self.commits.identity(), logs, self.random, now_ms))
 
     def abandon(self, operation: MemberOperation) -> None:
         """End an operation that its caller does not wait for any more."""
@@ -293,6 +304,11 @@ class MemberMachine:
         self._failure = self._failure or error
 
     # --- What the part asks for ---
+
+    def take_events(self) -> list[MemberEvent]:
+        events = list(self.events)
+        self.events.clear()
+        return events
 
     def enqueue(self, requester: Requester) -> None:
         self._queue.append(requester)
@@ -398,12 +414,13 @@ class MemberMachine:
 
     def log(self, level: Level, text: str) -> None:
         line = " ".join(f"{self.name}: {text}".split())
-        self._logs.append(calls.LogMessage(level, line, self.group_id, self.part.member_id))
+        member_id = self.part.status().member_id
+        self._logs.append(calls.LogMessage(level, line, self.group_id, member_id))
 
     def log_stale(self, error: StaleMember) -> None:
         """Log a commit that came too late: after everything was lost, a warning of the first one
         says it for all."""
-        failure = self.part.failure
+        failure = self.part.status().failure
         is_known = bool(failure) and failure == self._stale_logged
         self._stale_logged = failure
         self.log(Level.DEBUG if is_known else Level.WARNING, f"stale commit: {error}")
@@ -414,7 +431,7 @@ class MemberMachine:
 
     @property
     def _wants_coordinator(self) -> bool:
-        return self.is_started and self.part.wants_coordinator
+        return self.is_started and self.part.state() not in ("idle", "stopped")
 
     def _note_silence(self, now_ms: int) -> None:
         if self._wants_coordinator:

@@ -25,7 +25,7 @@ from coordinator.client.errors import (
 from coordinator.client.member import calls
 from coordinator.client.member.calls import Code, Next
 from coordinator.client.member.ledger import FOREVER_MS, Holding, Ledger
-from coordinator.client.member.part import ProtocolPart
+from coordinator.client.member.part import CommitRules
 from coordinator.client.member.retry import MOST_S, BackOff
 from coordinator.client.offsets import Commit, OffsetAndMetadata, offset_number
 
@@ -158,7 +158,7 @@ class CommittingMember(Protocol):
     """The member of a commit."""
 
     ledger: Ledger
-    part: ProtocolPart
+    commits: CommitRules
 
     def log_stale(self, error: StaleMember) -> None:
         """Log a commit that came too late."""
@@ -188,12 +188,12 @@ class CommitOperation(MemberOperation):
         *,
         waits: bool = False,
     ) -> None:
-        super().__init__(random, now_ms, timeout_ms, most_s=member.part.pause_most_s)
+        super().__init__(random, now_ms, timeout_ms, most_s=member.commits.pause_most_s)
         self.claimed = claimed
         self._commit = commit
-        self._member, self._part = member, member.part
+        self._member, self._rules = member, member.commits
         self._waits = waits
-        self._sent = member.part.identity()
+        self._sent = member.commits.identity()
         self.is_waiting = False
         """True while the member is between assignments, and the commit was refused for that."""
         self._suspended_ms: int | None = None
@@ -205,7 +205,7 @@ class CommitOperation(MemberOperation):
         An attempt that is under way when a holding ends is left to the coordinator to judge.
         """
         if not self.is_out and not self.is_done:
-            suspended = self._part.suspended(self.claimed, now_ms)
+            suspended = self._rules.suspended(self.claimed, now_ms)
             refused_for = () if self._waits else suspended
             try:
                 self._member.ledger.check(
@@ -234,7 +234,7 @@ class CommitOperation(MemberOperation):
             self._until_ms += now_ms - self._suspended_ms
             self._suspended_ms = None
             self.retry_now(now_ms)
-        elif self.is_waiting and not self._part.between_assignments():
+        elif self.is_waiting and not self._rules.between_assignments():
             self.is_waiting = False
             self.retry_now(now_ms)
 
@@ -242,11 +242,11 @@ class CommitOperation(MemberOperation):
         if not self.is_waiting:
             return super()._timed_out()
         return RebalanceInProgress(
-            f"waited {self._timeout_ms / 1000:g} s for {self._part.between_assignments()}"
+            f"waited {self._timeout_ms / 1000:g} s for {self._rules.between_assignments()}"
         )
 
     def _request(self, now_ms: int) -> calls.CommitCall:
-        self._sent = self._part.identity()
+        self._sent = self._rules.identity()
         tokens = {held.partition: held.token for held in self.claimed if held.token}
         waited_ms = now_ms - self.begun_ms if self.repeated else 0
         return calls.CommitCall(self._sent, self._commit, tokens or None, waited_ms)
@@ -257,7 +257,7 @@ class CommitOperation(MemberOperation):
         try:
             judge(reply, self._commit, repeated=self.repeated)
         except (RebalanceInProgress, StaleMember) as refusal:
-            moved = self._part.out_of_date(refusal, self._sent, now_ms)
+            moved = self._rules.out_of_date(refusal, self._sent, now_ms)
             if not moved or ledger.why_ended(self.claimed):
                 raise
             self.is_waiting = True

@@ -1,9 +1,15 @@
 """The protocol part of a member's machine: what to say next, and what an answer means.
 
-There are two, `classic/` and `session/`. A part owns nothing else: the ledger, the operations, the
-connection, closing, failure, state and log are the machine's, which a part sees as `PartContext`.
-Both speak values towards it (`calls.py`): requests of a call, or messages of a stream, whichever
-its protocol has, in the same queue and by the same actions.
+There are two, `classic/` and `session/`. A part is made of what its protocol needs, and shows:
+
+* `state()` and `status()`: the membership now, as owner and operator see it;
+* `holdings`: until when work of what is held may go on, asked from any thread;
+* `commits`: what a commit has to know of the protocol;
+* the calls of `ProtocolPart`, by which machine and owner drive it.
+
+The ledger, the operations, the connection, closing, failure and log are the machine's, which a part
+sees as `PartContext`. Both speak values towards it (`calls.py`): requests of a call, or messages of
+a stream, whichever its protocol has, in the same queue and by the same actions.
 """
 
 from __future__ import annotations
@@ -12,7 +18,7 @@ from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from coordinator.assignors import TopicPartition
 from coordinator.client.errors import CommitFailed
@@ -20,9 +26,8 @@ from coordinator.client.member import calls
 from coordinator.client.member.calls import Level, Next
 from coordinator.client.member.discovery import Discovery
 from coordinator.client.member.events import MemberEvent
-from coordinator.client.member.ledger import FOREVER_MS, Holding, Ledger
+from coordinator.client.member.ledger import Holding, Ledger
 from coordinator.client.member.retry import MOST_S
-from coordinator.client.settings.configs import MemberConfig
 
 
 class Requester(Protocol):
@@ -55,6 +60,7 @@ class PartContext(Protocol):
 
     ledger: Ledger
     events: deque[MemberEvent]
+    """Events that the owner has not been given yet."""
     discovery: Discovery
 
     def log(self, level: Level, text: str) -> None:
@@ -77,6 +83,9 @@ class PartContext(Protocol):
     @property
     def leaving(self) -> Leaving | None:
         """The owner's wish to close; None: there is none."""
+
+    def take_events(self) -> list[MemberEvent]:
+        """Take all events out of the queue."""
 
     def enqueue(self, requester: Requester) -> None:
         """Ask for a request as soon as there is a connection."""
@@ -106,77 +115,107 @@ class PartContext(Protocol):
         """The member has left, or cannot: nothing is to be done any more."""
 
 
-class ProtocolPart(ABC):
-    """One protocol, for one member. `machine` is set by the machine."""
+class Status(NamedTuple):
+    """A membership, as its protocol sees it now.
 
-    machine: PartContext
-    config: MemberConfig
-    """The member's settings."""
-    member_id = ""
-    """The id that the coordinator gave; empty: none."""
-    generation = -1
-    """The group's generation, as known to the member; -1: none."""
-    is_leader = False
-    """True if this member computed the assignment of its generation."""
-    pause_most_s = MOST_S
-    """Limit of the pauses between two attempts of a commit."""
+    ids: by which log lines name the member, the best first. failure: reason that it holds
+    nothing; empty: none. generation: of the group, as known to the member; -1: none. is_leader: it
+    computed the assignment of its generation. is_assigned: the owner knows what the member has been
+    assigned, be it nothing; where partitions are held, that is known without.
+    is_between_assignments: it is not known what the member holds. is_waiting: another process has
+    the member's name, and may be alive.
+    """
+
+    ids: tuple[str | None, ...]
+    failure: str
+    member_id: str
+    generation: int
+    is_leader: bool
+    is_assigned: bool
+    is_between_assignments: bool
+    is_waiting: bool
+
+
+class HoldingRules(ABC):
+    """Until when work of holdings may go on. May be asked from any thread."""
+
+    @abstractmethod
+    def ends_ms(self, holding: Holding) -> int:
+        """Time from which no effect of a holding may leave the process; 0: now."""
+
+    @abstractmethod
+    def deadline_of(self, holding: Holding) -> int | None:
+        """Deadline of a holding that is being revoked; None: it is not. `FOREVER_MS`: none."""
+
+    def may_begin(self, holding: Holding, now_ms: int) -> bool:
+        """True if work of a holding may be begun, be it to finish it."""
+        return now_ms < self.ends_ms(holding)
+
+    def takes_work(self, holding: Holding, now_ms: int) -> bool:
+        """True if new work of a holding may be begun."""
+        return self.may_begin(holding, now_ms)
+
+    def warmed(self) -> list[Holding]:
+        """Holdings that the owner has been told to prepare."""
+        return []
+
+
+class CommitRules(ABC):
+    """What a commit has to know of the protocol."""
+
+    @property
+    def pause_most_s(self) -> float:
+        """Limit of the pauses between two attempts of a commit."""
+        return MOST_S
+
+    def note_commit(self, now_ms: int) -> None:
+        """The owner commits."""
+
+    @abstractmethod
+    def identity(self) -> calls.Identity:
+        """The member as the coordinator knows it."""
+
+    def suspended(self, claimed: frozenset[Holding], now_ms: int) -> list[TopicPartition]:
+        """Partitions of holdings under which no effect may leave the process now."""
+        return []
+
+    def between_assignments(self) -> str:
+        """Event that a commit has to wait for; empty: the member is not between assignments."""
+        return ""
+
+    def out_of_date(self, refusal: CommitFailed, sent: calls.Identity, now_ms: int) -> bool:
+        """Take in the refusal of a commit; True if the member goes on from what it speaks of."""
+        return False
+
+
+class ProtocolPart(ABC):
+    """One protocol, for one member."""
+
+    holdings: HoldingRules
+    commits: CommitRules
     beat_interval_s = 60.0
     """Interval of the heartbeats that are calls, which may be batched with those of others."""
-
     releases_cost_nothing = True
     """True if nobody else is rebalanced when a partition is given back."""
-
-    # --- Life ---
-
-    @abstractmethod
-    def start(self, now_ms: int) -> None:
-        """Begin to join."""
-
-    @property
-    @abstractmethod
-    def name(self) -> str:
-        """The member and its group, for messages."""
-
-    @property
-    @abstractmethod
-    def is_stopped(self) -> bool:
-        """True if the member will not join again."""
-
-    @property
-    @abstractmethod
-    def wants_coordinator(self) -> bool:
-        """True while the member wants to be in its group."""
 
     @abstractmethod
     def state(self) -> str:
         """The member's state in a word; see `MemberState`."""
 
-    @property
     @abstractmethod
-    def failure(self) -> str:
-        """Reason that the member holds nothing, for its state; empty: none."""
+    def status(self) -> Status:
+        """The membership now."""
 
     @property
     @abstractmethod
-    def is_assigned(self) -> bool:
-        """True once the owner knows what the member has been assigned, which may be nothing."""
-
-    @property
     def assignment(self) -> frozenset[TopicPartition]:
         """The partitions that the owner may work on: it was told of them, and not to stop."""
-        return self.machine.ledger.held
-
-    @property
-    def is_waiting(self) -> bool:
-        """True while another process has the member's name, and may be alive."""
-        return False
-
-    @property
-    def is_between_assignments(self) -> bool:
-        """True while it is not known what the member holds."""
-        return bool(self.between_assignments())
 
     # --- Time and messages ---
+
+    @abstractmethod
+    def start(self, now_ms: int) -> None:
+        """Begin to join."""
 
     @abstractmethod
     def pass_time(self, now_ms: int) -> None:
@@ -201,11 +240,8 @@ class ProtocolPart(ABC):
     # --- The owner ---
 
     @abstractmethod
-    def pass_deadlines(self, now_ms: int) -> None:
-        """Take in the time before the owner is told what has happened."""
-
-    def handed_out(self, events: Collection[MemberEvent]) -> None:
-        """The owner has been told everything, with these events."""
+    def hand_out(self, now_ms: int) -> list[MemberEvent]:
+        """Events that the owner has not been given yet, as of now; it is given them."""
 
     @abstractmethod
     def poll_begins(self, now_ms: int, *, gives_back: bool) -> None:
@@ -243,18 +279,9 @@ class ProtocolPart(ABC):
     def set_unwanted(self, unwanted: Callable[[], Collection[TopicPartition]]) -> None:
         """Have the group asked to give partitions to others, if it does not remember by itself."""
 
-    @property
-    @abstractmethod
-    def topics(self) -> Mapping[str, int]:
-        """Topics that the member declares, to numbers of partitions."""
-
     @abstractmethod
     def subscribe(self, topics: Mapping[str, int], now_ms: int) -> None:
         """Declare other topics, or other numbers of partitions."""
-
-    def warming(self) -> list[Holding]:
-        """Holdings that the owner has been told to prepare."""
-        return []
 
     @abstractmethod
     def drain(self, within_ms: int, reason: str, now_ms: int, *, leave: bool | None) -> bool:
@@ -266,45 +293,6 @@ class ProtocolPart(ABC):
 
     def send_heartbeat_now(self, now_ms: int) -> None:
         """Send the next heartbeat now, so that it is batched with those of others."""
-
-    # --- Until when work may go on; from any thread ---
-
-    @abstractmethod
-    def ends_ms(self, holding: Holding) -> int:
-        """Time from which no effect of a holding may leave the process; 0: now."""
-
-    def may_begin(self, holding: Holding, now_ms: int) -> bool:
-        """True if work of a holding may be begun, be it to finish it."""
-        return now_ms < self.ends_ms(holding)
-
-    def takes_work(self, holding: Holding, now_ms: int) -> bool:
-        """True if new work of a holding may be begun."""
-        return self.may_begin(holding, now_ms)
-
-    def deadline_of(self, holding: Holding) -> int | None:
-        """Deadline of a holding that is being revoked; None: it is not. `FOREVER_MS`: none."""
-        return None
-
-    # --- Commits and reports ---
-
-    def note_commit(self, now_ms: int) -> None:
-        """The owner commits."""
-
-    @abstractmethod
-    def identity(self) -> calls.Identity:
-        """The member as the coordinator knows it."""
-
-    def suspended(self, claimed: frozenset[Holding], now_ms: int) -> list[TopicPartition]:
-        """Partitions of holdings under which no effect may leave the process now."""
-        return []
-
-    def between_assignments(self) -> str:
-        """Event that a commit has to wait for; empty: the member is not between assignments."""
-        return ""
-
-    def out_of_date(self, refusal: CommitFailed, sent: calls.Identity, now_ms: int) -> bool:
-        """Take in the refusal of a commit; True if the member goes on from what it speaks of."""
-        return False
 
     def report(self, logs: Mapping[TopicPartition, range]) -> bool:
         """Tell where logs end with a message of the protocol's own; False: it has none."""
@@ -321,10 +309,7 @@ class ProtocolPart(ABC):
 
     @abstractmethod
     def leave(self, leaving: Leaving, now_ms: int) -> None:
-        """All commits are answered, or have had the time: leave, then `machine.end()`."""
+        """All commits are answered, or have had the time: leave, then `PartContext.end`."""
 
     def leave_by(self, now_ms: int) -> None:
         """The time for leaving is over as well."""
-
-
-__all__ = ["FOREVER_MS", "Leaving", "PartContext", "ProtocolPart", "Requester"]

@@ -145,7 +145,7 @@ class WorkerDriver:
 
     async def _declare(self, member: Member, topics: Mapping[str, int]) -> None:
         """Declare topics, unless a borrowed member already knows of more."""
-        known = member.machine.part.topics if self._setup.is_lent else {}
+        known = member.machine.topics if self._setup.is_lent else {}
         more = {name: max(count, known.get(name, 0)) for name, count in topics.items()}
         if not more.items() <= known.items():
             await member.subscribe({**known, **more})
@@ -193,8 +193,8 @@ class WorkerDriver:
         member.on_change = changed.set
         try:
             await member.start()
-            part = member.machine.part
-            while member.failure is None and not (part.member_id or part.failure):
+            status = member.machine.part.status
+            while member.failure is None and not (status().member_id or status().failure):
                 changed.clear()
                 await changed.wait()
         except asyncio.CancelledError:

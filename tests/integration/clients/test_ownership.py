@@ -246,7 +246,7 @@ async def test_a_long_chunk_in_consume_is_progress_batch_by_batch():
     def pass_time(member, ahead) -> None:
         ahead.ms += 200_000
         now_ms = epoch_ms() + ahead.ms  # The member looks at its clock before each beat.
-        machine = member._member._machine.part
+        machine = member._member._machine.part.membership
         wait_until(lambda: machine._last_seen_ms > now_ms or not machine.assigned)
         assert machine.assigned, "it was taken for hanging"
 

@@ -145,7 +145,7 @@ async def test_a_batch_is_stored_before_its_partition_is_given_back(server, read
     first = await asyncio.to_thread(next_batch, reader)
     async with Member(server.address, "g", {"t": 2}, assignors=COOPERATIVE) as other:
         # The query's member is told to give one back, and the batch is under way still.
-        machine = reader._planner.member._member._machine.part
+        machine = reader._planner.member._member._machine.part.membership
         await until(lambda: machine.phase is MembershipPhase.REVOKING)
         second = await asyncio.to_thread(next_batch, reader, first)
         assert await asyncio.to_thread(stored, server) == {T0: 10, T1: 10}
@@ -216,7 +216,7 @@ async def test_a_query_that_has_lost_all_and_joins_again_is_not_done(server, rea
     """A plan without partitions would end a query with AvailableNow."""
     first = await asyncio.to_thread(next_batch, reader)
     await asyncio.to_thread(reader.commit, first)
-    machine = reader._planner.member._member._machine.part
+    machine = reader._planner.member._member._machine.part.membership
     machine._lose("staged: its generation is known, and what it is given in it is not")
     machine.phase = MembershipPhase.SYNCING
     second = await asyncio.to_thread(next_batch, reader, first)

@@ -129,9 +129,8 @@ class Player:
 
     def __init__(self, world: World, config: ClassicConfig) -> None:
         self.world = world
-        part = ClassicPart(config, lambda: HALF)
-        self.machine = MemberMachine(part, config.group_id, ["a:1", "b:2"], lambda: HALF)
-        self.member = part
+        self.machine = MemberMachine(ClassicPart, config, ["a:1", "b:2"], lambda: HALF)
+        self.member = self.machine.part.membership
         self.paused = False
         self.host = "/127.0.0.1"
         self.two_phase = False

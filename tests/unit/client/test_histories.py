@@ -157,7 +157,7 @@ class Checker:
         assert set(request.commit.offsets) == {h.partition for h in claimed} - {MEMBERSHIP}
         tokens = {h.partition: h.token for h in claimed if h.token}
         assert dict(request.tokens or {}) == tokens
-        assert request.member.generation == self.machine.part.generation
+        assert request.member.generation == self.machine.part.status().generation
         self.seen["sent"] += 1
 
     def look(self, now_ms: int) -> None:
@@ -166,7 +166,9 @@ class Checker:
             claimed = self.claims.pop(begun)
             told = str(begun.error)
             if isinstance(begun.error, StaleMember) and "nothing was sent" in told:
-                in_doubt = "is suspended" in told and self.machine.part.suspended(claimed, now_ms)
+                in_doubt = "is suspended" in told and self.machine.commits.suspended(
+                    claimed, now_ms
+                )
                 assert in_doubt or not claimed <= self.ledger.lasting, told
                 self.seen["refused while under way"] += 1
 

@@ -120,9 +120,7 @@ class Player:
             max_poll_interval_ms=None,
         )
         bootstrap = keys.get("bootstrap", "a:1,b:2").split(",")
-        self._machine = MemberMachine(
-            ClassicPart(config, lambda: 0.5), config.group_id, bootstrap, lambda: 0.5
-        )
+        self._machine = MemberMachine(ClassicPart, config, bootstrap, lambda: 0.5)
         self._machine.start(0)
         self._take()
 
@@ -178,7 +176,7 @@ class Player:
         assert self._machine.is_closed
 
     def play_stopped(self, _plain: str, keys: dict[str, str]) -> None:
-        assert self._machine.part.is_stopped
+        assert self._machine.part.state() == "stopped"
         assert self._machine.failure.code == keys["error"], self._machine.failure
 
     def play_ends(self, _plain: str, _keys: dict[str, str]) -> None:

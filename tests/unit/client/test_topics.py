@@ -26,7 +26,7 @@ def world(request) -> World:
 
 
 def subscribe(player, count: int) -> None:
-    player.machine.part.subscribe({"t": count}, player.world.now_ms)
+    player.machine.subscribe({"t": count}, player.world.now_ms)
     player.turn()
 
 
@@ -138,7 +138,7 @@ def test_topics_that_a_follower_changes_while_it_joins_are_those_it_is_given(wor
     second = world.member()
     second.hold_answers(Sync)
     world.until(lambda: second.member.phase is MembershipPhase.SYNCING, polling=(first,))
-    second.machine.part.subscribe({"u": 2}, world.now_ms)
+    second.machine.subscribe({"u": 2}, world.now_ms)
     second.release()
     world.until(lambda: {p.topic for p in second.assignment} == {"u"}, polling=(first, second))
     world.until(lambda: first.assignment >= t(0, 1), polling=(first, second))
@@ -149,7 +149,7 @@ def test_topics_that_change_while_it_joins_a_leader_of_another_library_are_joine
     one = world.member()
     one.hold_answers(Sync)
     world.until(lambda: one.member.phase is MembershipPhase.SYNCING)
-    one.machine.part.subscribe({"u": 2}, world.now_ms)
+    one.machine.subscribe({"u": 2}, world.now_ms)
     (letter,) = one.letters
     one.receive(letter, Synced(assignment=encode_assignment(Assignment(tuple(t(0, 1))))))
     assert one.member.phase is MembershipPhase.JOINING

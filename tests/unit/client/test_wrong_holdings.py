@@ -145,12 +145,12 @@ def test_group_ids_that_are_refused(kind, group_id):
 
 def test_settings_that_are_understood_and_defaults():
     machine = Member("localhost", "g", {"t": 1}, assignors="cooperative-sticky")._machine
-    assert machine.part.config.assignors == ("cooperative-sticky",)
-    assert machine.part.config.client_id == f"{socket.gethostname()}-{os.getpid()}"
-    assert machine.part.config.max_poll_interval_ms == 300_000
-    assert machine.part.config.session_timeout_ms == 45_000
+    assert machine.part.membership.config.assignors == ("cooperative-sticky",)
+    assert machine.part.membership.config.client_id == f"{socket.gethostname()}-{os.getpid()}"
+    assert machine.part.membership.config.max_poll_interval_ms == 300_000
+    assert machine.part.membership.config.session_timeout_ms == 45_000
     machine = Member("localhost", "g", {"t": 1}, session_timeout_ms=Number(9_000))._machine
-    assert machine.part.config.session_timeout_ms == 9_000
+    assert machine.part.membership.config.session_timeout_ms == 9_000
 
 
 @pytest.mark.parametrize("key", [T0, ("t", 0), ("t", Number(0))])

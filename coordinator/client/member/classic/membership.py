@@ -39,9 +39,8 @@ from coordinator.client.member.classic.assigning import (
 from coordinator.client.member.classic.assignor_choice import AssignorChoice
 from coordinator.client.member.classic.revocations import Revocations
 from coordinator.client.member.events import Granted, Lost, MemberEvent, Revoking, Stopping
-from coordinator.client.member.ledger import MEMBERSHIP, Holding, Ledger
-from coordinator.client.member.part import ProtocolPart
-from coordinator.client.member.state import member_name
+from coordinator.client.member.ledger import FOREVER_MS, MEMBERSHIP, Holding, Ledger
+from coordinator.client.member.part import HoldingRules, PartContext, Status
 from coordinator.client.settings.configs import ClassicConfig
 
 _NOTHING: frozenset[TopicPartition] = frozenset()
@@ -70,13 +69,12 @@ class MembershipPhase(Enum):
     STOPPED = "stopped"
 
 
-class Membership(ProtocolPart):
+class Membership(HoldingRules):
     """The rules of the classic protocol, for one member; its requests are scheduled elsewhere."""
 
-    config: ClassicConfig
-
-    def __init__(self, config: ClassicConfig) -> None:
-        self.config = config
+    def __init__(self, config: ClassicConfig, machine: PartContext) -> None:
+        self.config, self.machine = config, machine
+        self.member_id, self.generation, self.is_leader = "", -1, False
         self.phase = MembershipPhase.JOINING
         self.assigned = _NOTHING
         """The newest assignment, without what is being revoked."""
@@ -104,15 +102,36 @@ class Membership(ProtocolPart):
         """Partitions that an outage has cost, and when the owner stopped to work on them."""
         self._previous, self._previous_generation = _NOTHING, -1
 
-    @property
-    def name(self) -> str:
-        config = self.config
-        return member_name(config.group_id, self.member_id, config.instance_id, config.client_id)
+    def state(self) -> str:
+        """See `ProtocolPart`."""
+        if self.is_between_assignments and not self.machine.discovery.is_connected:
+            return "connecting"
+        return self.phase.value
 
-    @property
-    def failure(self) -> str:
-        """See `ProtocolPart`: until the member is back."""
-        return "" if self.phase is MembershipPhase.STOPPED else self._reason
+    def status(self) -> Status:
+        """See `Status`. What was lost is its failure until the member is back."""
+        config, is_stopped = self.config, self.phase is MembershipPhase.STOPPED
+        return Status(
+            ids=(self.member_id, config.instance_id, config.client_id),
+            failure="" if is_stopped else self._reason,
+            member_id=self.member_id,
+            generation=self.generation,
+            is_leader=self.is_leader,
+            is_assigned=bool(self._ledger.known((MEMBERSHIP,))),
+            is_between_assignments=self.is_between_assignments,
+            is_waiting=False,
+        )
+
+    # --- Until when work may go on ---
+
+    def ends_ms(self, holding: Holding) -> int:
+        """See `HoldingRules`. While a generation is joined, the coordinator counts no session."""
+        if not self._ledger.lasts(holding):
+            return 0
+        return self.session_ends_ms if self.is_in_session else FOREVER_MS
+
+    def deadline_of(self, holding: Holding) -> int | None:
+        return self.revocations.deadline_of(holding.partition)
 
     # --- Requests ---
 
@@ -461,9 +480,7 @@ class Membership(ProtocolPart):
 
     def _withdraw(self, partitions: frozenset[TopicPartition]) -> None:
         """Remove these partitions from events that the owner has not been given."""
-        events = list(self.machine.events)
-        self.machine.events.clear()
-        for event in events:
+        for event in self.machine.take_events():
             if isinstance(event, Granted | Revoking) and event.partitions & partitions:
                 left = tuple(held for held in event.holdings if held.partition not in partitions)
                 if left:
@@ -473,9 +490,8 @@ class Membership(ProtocolPart):
 
     def _unsay(self, *kinds: type[MemberEvent]) -> None:
         """Drop events of these kinds that the owner has not been given."""
-        left = [event for event in self.machine.events if not isinstance(event, kinds)]
-        self.machine.events.clear()
-        self.machine.events.extend(left)
+        events = self.machine.take_events()
+        self.machine.events.extend(event for event in events if not isinstance(event, kinds))
 
     def _emit(self, event: MemberEvent) -> None:
         self.machine.events.append(event)

@@ -7,7 +7,8 @@ beside it (`operations.py`).
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 from coordinator.client.errors import CoordinatorError, FatalError
 from coordinator.client.member import calls
@@ -83,6 +84,15 @@ class Schedule:
     def hurry(self, now_ms: int) -> None:
         """Take the next step at once; while a request is under way, its answer decides."""
         self._due_ms = now_ms
+
+    @contextmanager
+    def hurried_by_move(self, now_ms: int) -> Iterator[None]:
+        """Take the next step at once if the input that is taken in moves the member to another
+        phase."""
+        phase = self._membership.phase
+        yield
+        if self._membership.phase is not phase:
+            self.hurry(now_ms)
 
     # --- Time ---
 

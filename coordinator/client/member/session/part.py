@@ -32,10 +32,15 @@ from coordinator.client.member.events import (
     Suspended,
 )
 from coordinator.client.member.ledger import MEMBERSHIP, UNKNOWN_OFFSET, Holding
-from coordinator.client.member.part import Leaving, PartContext, ProtocolPart
+from coordinator.client.member.part import (
+    CommitRules,
+    Leaving,
+    PartContext,
+    ProtocolPart,
+    Status,
+)
 from coordinator.client.member.retry import MOST_S
 from coordinator.client.member.session.stream import SessionStream
-from coordinator.client.member.state import member_name
 from coordinator.client.settings.configs import GroupWishes, SessionConfig
 from coordinator.v1 import session_pb2 as pb
 
@@ -59,9 +64,13 @@ class SessionPart(ProtocolPart):
         random: from 0 to 1, below 1.
     """
 
-    def __init__(self, config: SessionConfig, random: Callable[[], float]) -> None:
-        self.config: SessionConfig = config
-        self._random = random
+    def __init__(
+        self, config: SessionConfig, machine: PartContext, random: Callable[[], float]
+    ) -> None:
+        self._config, self._machine = config, machine
+        self.stream = SessionStream(attach_of(config), random, machine.ledger, machine.log)
+        self.partitions = self.holdings = self.stream.partitions
+        self.commits = SessionCommits(config.group_id, self.stream)
         self._awaits_connection = False
         self._open: calls.OpenStream | None = None
         self._releases: dict[Holding, tuple[int, str]] = {}
@@ -70,44 +79,20 @@ class SessionPart(ProtocolPart):
         """Holdings that the owner was told are revoked or lost."""
         self._stop_is_sent = self._is_returning = self._gives_up_place = False
 
-    @property
-    def machine(self) -> PartContext:
-        return self._machine
-
-    @machine.setter
-    def machine(self, machine: PartContext) -> None:
-        self._machine = machine
-        self.stream = SessionStream(
-            attach_of(self.config), self._random, machine.ledger, machine.log
+    def status(self) -> Status:
+        """See `Status`. Who is assigned nothing by the group's plan knows it."""
+        config, stream = self._config, self.stream
+        is_member = bool(stream.session_id) and not stream.is_waiting
+        return Status(
+            ids=(config.member_name, stream.member_id, config.client_id),
+            failure=stream.why,
+            member_id=stream.member_id,
+            generation=-1,
+            is_leader=False,
+            is_assigned=is_member and stream.why != WINDOW and not self.partitions.held,
+            is_between_assignments=not stream.member_id,
+            is_waiting=stream.is_waiting,
         )
-        self.partitions = self.stream.partitions
-
-    # --- Life ---
-
-    @property
-    def member_id(self) -> str:  # type: ignore[override]  # As the stream has heard it.
-        return self.stream.member_id
-
-    @property
-    def name(self) -> str:
-        config = self.config
-        return member_name(config.group_id, config.member_name, self.member_id, config.client_id)
-
-    def start(self, now_ms: int) -> None:
-        """See `ProtocolPart`: the first turn attaches."""
-
-    @property
-    def is_stopped(self) -> bool:
-        return self.stream.is_stopped
-
-    @property
-    def wants_coordinator(self) -> bool:
-        return not self.stream.is_stopped
-
-    @property
-    def is_waiting(self) -> bool:
-        """True while another process has the member's name, and may be alive."""
-        return self.stream.is_waiting
 
     def state(self) -> str:
         stream = self.stream
@@ -120,22 +105,13 @@ class SessionPart(ProtocolPart):
         return "revoking" if self.partitions.draining else "stable"
 
     @property
-    def failure(self) -> str:
-        return self.stream.why
-
-    @property
-    def is_assigned(self) -> bool:
-        """See `ProtocolPart`: what the group's plan gives it, once the owner was told of it."""
-        stream = self.stream
-        is_member = bool(stream.session_id) and not stream.is_waiting
-        has_nothing = is_member and stream.why != WINDOW and not self.partitions.held
-        return bool(self.machine.ledger.held) or has_nothing
-
-    @property
-    def is_between_assignments(self) -> bool:
-        return not self.member_id
+    def assignment(self) -> frozenset[TopicPartition]:
+        return self._machine.ledger.held
 
     # --- Time and messages ---
+
+    def start(self, now_ms: int) -> None:
+        """See `ProtocolPart`: the first step attaches."""
 
     def pass_time(self, now_ms: int) -> None:
         stream = self.stream
@@ -147,7 +123,7 @@ class SessionPart(ProtocolPart):
 
     def take_step(self, now_ms: int) -> None:
         """See `ProtocolPart`: open a stream, and send what is to be sent on it."""
-        stream, machine = self.stream, self.machine
+        stream, machine = self.stream, self._machine
         for holding, (position, refused) in list(self._releases.items()):
             if not machine.commits_are_out(holding):
                 del self._releases[holding]
@@ -169,7 +145,7 @@ class SessionPart(ProtocolPart):
             self._stream_ended(received.stream, received.result, now_ms)
             return
         message = cast("pb.SessionResponse", received.message)
-        self.machine.note_result(calls.Acknowledged(), now_ms)
+        self._machine.note_result(calls.Acknowledged(), now_ms)
         self.stream.pass_time(now_ms)
         self._pass_events_on()
         self.stream.handle(message, now_ms)
@@ -179,8 +155,8 @@ class SessionPart(ProtocolPart):
         # It was the last message of this stream.
         self._close_stream()
         if not _stays(message):
-            self.machine.discovery.prefer(self.stream.moved_to)
-            self.machine.hang_up(received.stream.connection)
+            self._machine.discovery.prefer(self.stream.moved_to)
+            self._machine.hang_up(received.stream.connection)
 
     def next_deadline(self) -> int | None:
         return self.stream.next_deadline(is_opening=self._awaits_connection)
@@ -193,12 +169,11 @@ class SessionPart(ProtocolPart):
 
     # --- The owner ---
 
-    def pass_deadlines(self, now_ms: int) -> None:
-        """See `ProtocolPart`: whoever asks about a holding compares with the time itself."""
-
-    def handed_out(self, events: Collection[MemberEvent]) -> None:
-        resumed = (event.holdings for event in events if isinstance(event, Revoking | Lost))
-        self._to_give_back += (holding for holdings in resumed for holding in holdings)
+    def hand_out(self, now_ms: int) -> list[MemberEvent]:
+        events = self._machine.take_events()
+        ending = (event.holdings for event in events if isinstance(event, Revoking | Lost))
+        self._to_give_back += (holding for holdings in ending for holding in holdings)
+        return events
 
     def poll_begins(self, now_ms: int, *, gives_back: bool) -> None:
         self.alive(now_ms)
@@ -210,8 +185,7 @@ class SessionPart(ProtocolPart):
         """See `ProtocolPart`: waiting for events is no work."""
 
     def alive(self, now_ms: int) -> None:
-        """See `ProtocolPart`: the next heartbeat says so."""
-        self.stream.progress = max(self.stream.progress, now_ms)
+        self.stream.note_progress(now_ms)
 
     def give_back(
         self, holdings: Collection[Holding], position: int, refused: str, now_ms: int
@@ -224,7 +198,7 @@ class SessionPart(ProtocolPart):
                     self.partitions.refuse(holding, refused)
             elif self.partitions.holds(holding):
                 why = f"it was refused: {refused}" if refused else "it was released"
-                self.machine.ledger.give_up(holding, why)
+                self._machine.ledger.give_up(holding, why)
                 self._releases[holding] = position, refused
 
     def ready(self, holding: Holding) -> None:
@@ -233,64 +207,20 @@ class SessionPart(ProtocolPart):
     def set_ready(self, is_ready: bool, now_ms: int) -> None:  # It is the value.
         self.stream.set_ready(is_ready, now_ms)
 
-    @property
-    def topics(self) -> Mapping[str, int]:
-        return self.stream.topics
-
     def subscribe(self, topics: Mapping[str, int], now_ms: int) -> None:
         """See `ProtocolPart`, with a new Attach."""
         self.stream.subscribe(sorted(topics.items()), now_ms)
-
-    def warming(self) -> list[Holding]:
-        return [warm.holding for warm in self.partitions.warming.values()]
 
     def drain(self, within_ms: int, reason: str, now_ms: int, *, leave: bool | None) -> bool:
         """See `ProtocolPart`. A member without a stream is asked by nobody; nor is one that will
         return, unless it is to `leave`."""
         self._gives_up_place = bool(leave)
-        self._is_returning = self.config.return_within_ms is not None and not leave
+        self._is_returning = self._config.return_within_ms is not None and not leave
         if self._is_returning:
             return False
         self.stream.leave(pb.SessionLeave.DRAIN, now_ms, within_ms, reason)
         self._pass_events_on()
         return self.stream.has_stream
-
-    # --- Until when work may go on ---
-
-    def ends_ms(self, holding: Holding) -> int:
-        return self.partitions.ends_ms(holding)
-
-    def may_begin(self, holding: Holding, now_ms: int) -> bool:
-        """See `ProtocolPart`: its lease is not in doubt."""
-        return self.partitions.may_begin(holding, now_ms)
-
-    def takes_work(self, holding: Holding, now_ms: int) -> bool:
-        """See `ProtocolPart`: it does not drain either."""
-        return self.partitions.takes_work(holding, now_ms)
-
-    def deadline_of(self, holding: Holding) -> int | None:
-        return self.partitions.deadline_of(holding)
-
-    # --- Commits and reports ---
-
-    @property
-    def pause_most_s(self) -> float:  # type: ignore[override]  # It depends on the lease.
-        """See `ProtocolPart`. Its owner stands still until the answer, however briefly the
-        coordinator was away; one that is tried as often as heartbeats are sent adds little."""
-        return min(MOST_S, self.stream.interval_ms / 1_000)
-
-    def note_commit(self, now_ms: int) -> None:
-        self.alive(now_ms)
-
-    def identity(self) -> calls.Identity:
-        return calls.Identity(self.config.group_id, -1, self.member_id, None)
-
-    def suspended(self, claimed: frozenset[Holding], now_ms: int) -> list[TopicPartition]:
-        ends_ms = self.partitions.ends_ms
-        return [
-            held.partition for held in claimed
-            if held.partition != MEMBERSHIP and now_ms >= ends_ms(held)
-        ]  # fmt: skip
 
     def report(self, logs: Mapping[TopicPartition, range]) -> bool:
         """See `ProtocolPart`: with the next heartbeats."""
@@ -308,7 +238,7 @@ class SessionPart(ProtocolPart):
         """See `ProtocolPart`, at once or for a while; the coordinator answers on the stream."""
         within_ms = leaving.return_within_ms
         if within_ms is None and not (leaving.leave or self._gives_up_place):
-            within_ms = self.config.return_within_ms
+            within_ms = self._config.return_within_ms
         if within_ms is None:
             self.stream.leave(pb.SessionLeave.NOW, now_ms, 0, leaving.reason)
         else:
@@ -316,12 +246,12 @@ class SessionPart(ProtocolPart):
         self._pass_events_on()
 
     def leave_by(self, now_ms: int) -> None:
-        failure = self.machine.unreachable_because or "no answer"
-        self.machine.log(Level.WARNING, f"could not leave: {failure}")
+        failure = self._machine.unreachable_because or "no answer"
+        self._machine.log(Level.WARNING, f"could not leave: {failure}")
         self._close_stream()
         self.stream.stop("it has left")
         self._pass_events_on()
-        self.machine.end()
+        self._machine.end()
 
     # --- Streams ---
 
@@ -330,8 +260,8 @@ class SessionPart(ProtocolPart):
         self._awaits_connection = False
         if self.stream.wants_stream(now_ms):
             self._close_stream()  # One that the owner has left for other topics.
-            self._open = calls.OpenStream(self.machine.discovery.connection)
-            self.machine.act(self._open)
+            self._open = calls.OpenStream(self._machine.discovery.connection)
+            self._machine.act(self._open)
             self.stream.opened(now_ms)
         return None
 
@@ -343,19 +273,19 @@ class SessionPart(ProtocolPart):
 
     def _stream_ended(self, stream: calls.OpenStream, result: calls.Failure, now_ms: int) -> None:
         self._close_stream()
-        self.machine.note_result(result, now_ms)
+        self._machine.note_result(result, now_ms)
         self._judge_failure(result, now_ms)
         if not isinstance(result, calls.Dropped | calls.Overloaded):
-            self.machine.hang_up(stream.connection)
+            self._machine.hang_up(stream.connection)
 
     def _judge_failure(self, result: calls.Result, now_ms: int) -> None:
         match result:
             case calls.BrokenCall(error):
-                self.machine.fail(error)
+                self._machine.fail(error)
             case calls.RefusedCall(detail, code) if self._is_turned_away(code):
-                self.machine.fail(FatalError(detail, code))
+                self._machine.fail(FatalError(detail, code))
             case calls.Unimplemented(detail):
-                self.machine.fail(FatalError(NO_SESSIONS.format(detail)))
+                self._machine.fail(FatalError(NO_SESSIONS.format(detail)))
             case calls.Overloaded(_, after_ms):
                 self.stream.closed(now_ms, after_ms)
             case _:
@@ -368,13 +298,13 @@ class SessionPart(ProtocolPart):
     def _close_stream(self) -> None:
         stream, self._open = self._open, None
         if stream is not None:
-            self.machine.act(calls.CloseStream(stream))
+            self._machine.act(calls.CloseStream(stream))
 
     # --- The owner's events, and the log ---
 
     def _pass_events_on(self) -> None:
         """Pass on what has become of partitions, and a stop."""
-        machine, stream = self.machine, self.stream
+        machine, stream = self._machine, self.stream
         events = self.partitions.drain_events()
         machine.events.extend(events)
         self._log_events(events)
@@ -398,11 +328,37 @@ class SessionPart(ProtocolPart):
                     level = Level.WARNING
                     text = f"lease in doubt: {message}: suspended until it is confirmed"
                 case Lost(_, reason):
-                    level = Level.WARNING if self.machine.leaving is None else Level.INFO
+                    level = Level.WARNING if self._machine.leaving is None else Level.INFO
                     text = f"lost {message}: {reason}"
                 case _:
                     continue
-            self.machine.log(level, text)
+            self._machine.log(level, text)
+
+
+class SessionCommits(CommitRules):
+    """Commits of a session member, which count under the tokens of its holdings."""
+
+    def __init__(self, group_id: str, stream: SessionStream) -> None:
+        self._group_id, self._stream = group_id, stream
+
+    @property
+    def pause_most_s(self) -> float:
+        """See `CommitRules`. Its owner stands still until the answer, however briefly the
+        coordinator was away; one that is tried as often as heartbeats are sent adds little."""
+        return min(MOST_S, self._stream.interval_ms / 1_000)
+
+    def note_commit(self, now_ms: int) -> None:
+        self._stream.note_progress(now_ms)
+
+    def identity(self) -> calls.Identity:
+        return calls.Identity(self._group_id, -1, self._stream.member_id, None)
+
+    def suspended(self, claimed: frozenset[Holding], now_ms: int) -> list[TopicPartition]:
+        ends_ms = self._stream.partitions.ends_ms
+        return [
+            held.partition for held in claimed
+            if held.partition != MEMBERSHIP and now_ms >= ends_ms(held)
+        ]  # fmt: skip
 
 
 def _stays(message: pb.SessionResponse) -> bool:

@@ -27,6 +27,7 @@ from coordinator.client.member.events import (
     Warming,
 )
 from coordinator.client.member.ledger import FOREVER_MS, UNKNOWN_OFFSET, Holding, Ledger
+from coordinator.client.member.part import HoldingRules
 from coordinator.client.member.session.leases import Lease
 from coordinator.client.member.session.orders import Ordered, held_topics
 from coordinator.v1 import session_pb2 as pb
@@ -60,7 +61,7 @@ class Preparation:
     is_ready: bool = False
 
 
-class Partitions:
+class Partitions(HoldingRules):
     """Partitions that one member holds, or prepares for.
 
     Args:
@@ -122,6 +123,9 @@ class Partitions:
         if held is None or held.state is not HoldingState.DRAINING:
             return None
         return FOREVER_MS if held.deadline_ms is None else held.deadline_ms
+
+    def warmed(self) -> list[Holding]:
+        return [warm.holding for warm in self.warming.values()]
 
     def _held_as(self, holding: Holding) -> Held | None:
         held = self.held.get(holding.partition)

@@ -244,19 +244,19 @@ class SessionStream:
 
     def subscribe(self, topics: Collection[tuple[str, int]], now_ms: int) -> None:
         """Declare other topics or other numbers of partitions, with a new Attach."""
-        if dict(topics) == self.topics:
+        declared = self._attach.topics
+        if dict(topics) == {topic.name: topic.partitions for topic in declared}:
             return
-        del self._attach.topics[:]
+        del declared[:]
         for name, partitions in topics:
-            self._attach.topics.add(name=name, partitions=partitions)
+            declared.add(name=name, partitions=partitions)
         if self.has_stream:
             self._drop_stream()
             self._retry_at_ms = now_ms
 
-    @property
-    def topics(self) -> dict[str, int]:
-        """Topics that it declares, to numbers of partitions."""
-        return {topic.name: topic.partitions for topic in self._attach.topics}
+    def note_progress(self, now_ms: int) -> None:
+        """The owner makes progress; the next heartbeat says so."""
+        self.progress = max(self.progress, now_ms)
 
     def report(self, logs: Mapping[TopicPartition, range]) -> None:
         """Tell where logs end, with the next heartbeats."""

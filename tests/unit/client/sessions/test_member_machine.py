@@ -39,8 +39,8 @@ class Driven:
 
     def __init__(self, *orders, random=0.0) -> None:
         config = config_of("session", "g", {"t": 2}, {"client_id": "c"})
-        self.part = SessionPart(config, lambda: random)
-        self.machine = MemberMachine(self.part, "g", ["a:1"], lambda: random)
+        self.machine = MemberMachine(SessionPart, config, ["a:1"], lambda: random)
+        self.part = self.machine.part
         self.calls: list[calls.MemberCall] = []
         self.sent: list[pb.SessionRequest] = []
         self.logs: list[str] = []
@@ -220,7 +220,7 @@ def test_messages_of_a_former_stream_are_dropped(it):
     it.machine.received(calls.StreamClosed(former, calls.CallUnanswered("cut")), 100)
     lost = pb.SessionResponse(orders=orders_message(2, (0, LOST, 1), based_on=1))
     it.machine.received(calls.Received(former, lost), 150)
-    assert it.part.ends_ms(it.holding()) > 160
+    assert it.part.holdings.ends_ms(it.holding()) > 160
 
 
 def test_leaving_is_given_up_after_two_seconds(it):
@@ -316,7 +316,7 @@ def test_what_the_owner_was_told_can_be_told_again_to_another_one(it):
 
 def test_the_same_topics_leave_the_stream_as_it_is(it):
     it.sent.clear()
-    it.part.subscribe(dict(it.part.topics), 100)
+    it.machine.subscribe(dict(it.machine.topics), 100)
     it.turn(100)
     assert it.sent == []
     assert it.part.stream.has_stream
@@ -324,7 +324,7 @@ def test_the_same_topics_leave_the_stream_as_it_is(it):
 
 def test_new_topics_end_the_stream_before_them(it):
     before = it.stream
-    it.part.subscribe({"t": 3}, 100)
+    it.machine.subscribe({"t": 3}, 100)
     closed = []
     while (action := it.machine.next_action(100)) is not None:
         closed += [action.stream] if isinstance(action, calls.CloseStream) else []
@@ -405,23 +405,23 @@ def waits():
     it.machine.hand_out(100)
     it.part.poll_begins(150, gives_back=True)
     it.turn(150)
-    assert not it.part.is_assigned
+    assert not it.machine.is_assigned
     return it
 
 
 def test_a_member_knows_its_assignment_once_a_difference_tells_what_it_prepares(waits):
     it = waits
     it.receive(200, orders=orders_message(3, (0, WARM, 0, 5), based_on=2))
-    assert it.part.is_assigned
+    assert it.machine.is_assigned
 
 
 def test_a_member_knows_its_assignment_once_its_owner_was_told_of_it(waits):
     """Else whoever polls before and asks after that would take it for nothing."""
     it = waits
     it.receive(200, orders=orders_message(3, (0, ACTIVE, 7), based_on=2))
-    assert not it.part.is_assigned
+    assert not it.machine.is_assigned
     it.machine.hand_out(200)
-    assert it.part.is_assigned
+    assert it.machine.is_assigned
 
 
 def test_what_is_granted_and_drained_is_told_in_a_line_each(it):
