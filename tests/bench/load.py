@@ -19,6 +19,7 @@ from coordinator.v1 import admin_pb2, admin_pb2_grpc, group_pb2_grpc
 from coordinator.v1 import group_pb2 as pb
 from coordinator.v1.errors_pb2 import ErrorCode
 from tests.bench.figures import percentile
+from tests.kit import requests
 
 MEMBERS_A_CONNECTION = 100
 JOIN_TIMEOUT_S = 120.0
@@ -235,14 +236,14 @@ def heartbeat_batch(beats: Iterable[pb.HeartbeatRequest]) -> pb.HeartbeatBatchRe
 
 def join(group_id: str, *, two_phase: bool, member_id: str = "") -> pb.JoinGroupRequest:
     """The message of a member that wants a share."""
-    return pb.JoinGroupRequest(
-        group_id=group_id,
+    return requests.join(
+        group_id,
         member_id=member_id,
         session_timeout_ms=SESSION_TIMEOUT_MS,
         rebalance_timeout_ms=SESSION_TIMEOUT_MS,
         require_known_member_id=two_phase,
         protocol_type="load",
-        protocols=[pb.JoinGroupRequest.Protocol(name="share")],
+        protocols=[{"name": "share"}],
     )
 
 

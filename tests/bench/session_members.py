@@ -11,7 +11,6 @@ import asyncio
 import resource
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 
 import grpc
 
@@ -20,6 +19,7 @@ from coordinator.v1 import session_pb2 as pb
 from coordinator.v1 import session_pb2_grpc
 from tests.bench.figures import CannotMeasure, Figure, Figures, Goal, percentile
 from tests.bench.servers import Usage, with_server
+from tests.kit.session_member import ScriptedMember
 
 LEASE_MS = 10_000
 GROUP_SIZE = 100
@@ -37,49 +37,45 @@ POLICY = pb.GroupPolicy(lease_ms=LEASE_MS)
 BEAT_EVERY_S = LEASE_MS / 4 / 1000
 
 
-@dataclass
-class Member:
-    """One stream. late_s: of each acknowledged heartbeat, the seconds until its acknowledgement."""
+class Member(ScriptedMember):
+    """One member and its stream. late_s: of each acknowledged heartbeat, the seconds until its
+    acknowledgement."""
 
-    address: str
-    number: int
-    held: dict[int, int] = field(default_factory=dict)
-    late_s: list[float] = field(default_factory=list)
-    has_attached: asyncio.Event = field(default_factory=asyncio.Event)
-    beats: int = 0
-    _sent_s: float = 0.0
-    _tasks: list[asyncio.Task[None]] = field(default_factory=list)
+    def __init__(self, address: str, number: int) -> None:
+        super().__init__(
+            f"w-{number}", GROUP_SIZE * PARTITIONS, group_id=f"group-{number // GROUP_SIZE}",
+            incarnation=number.to_bytes(16, "big"), wishes=POLICY,
+        )  # fmt: skip
+        self.releases = True
+        self.address, self.place = address, number
+        self.late_s: list[float] = []
+        self.has_attached = asyncio.Event()
+        self.beats = 0
+        self._sent_s = 0.0
+        self._tasks: list[asyncio.Task[None]] = []
 
-    async def attach(self) -> None:
+    async def open(self) -> None:
         """Attach, and answer every order from then on."""
         options = [("grpc.use_local_subchannel_pool", 1)]
         self._channel = grpc.aio.insecure_channel(self.address, options)
         self._call = session_pb2_grpc.GroupSessionsStub(self._channel).Session()
-        attach = pb.Attach(
-            group_id=f"group-{self.number // GROUP_SIZE}",
-            incarnation=pb.Attach.Incarnation(id=self.number.to_bytes(16, "big")),
-            member_name=f"w-{self.number}",
-            topics=[pb.Attach.Topic(name="t", partitions=GROUP_SIZE * PARTITIONS)],
-            wishes=POLICY,
-        )
-        await self._call.write(pb.SessionRequest(attach=attach))
+        await self._call.write(self.attach())
         self._tasks.append(asyncio.create_task(self._listen()))
         await self.has_attached.wait()
-        self._tasks.append(asyncio.create_task(self._beat()))
+        self._tasks.append(asyncio.create_task(self._beat_in_time()))
 
     def close(self) -> None:
         for task in self._tasks:
             task.cancel()
         self._call.cancel()
 
-    async def _beat(self) -> None:
+    async def _beat_in_time(self) -> None:
         # Members that attach together do not heartbeat together for ever.
-        await asyncio.sleep(BEAT_EVERY_S * (self.number * 0.618 % 1))
+        await asyncio.sleep(BEAT_EVERY_S * (self.place * 0.618 % 1))
         while True:
             self.beats += 1
             self._sent_s = time.monotonic()
-            beat = pb.SessionHeartbeat(number=self.beats)
-            await self._call.write(pb.SessionRequest(heartbeat=beat))
+            await self._call.write(self.beat())
             await asyncio.sleep(BEAT_EVERY_S)
 
     async def _listen(self) -> None:
@@ -87,40 +83,21 @@ class Member:
             message = await self._call.read()
             if not isinstance(message, pb.SessionResponse) or message.HasField("go_away"):
                 how = await self._call.code() if message is grpc.aio.EOF else message
-                raise CannotMeasure(f"the stream of member {self.number} has ended: {how}")
-            match message.WhichOneof("message"):
-                case "heartbeat_ack":
-                    self.late_s.append(time.monotonic() - self._sent_s)
-                case "attached":
-                    self.has_attached.set()
-                    await self._follow(message.attached.orders)
-                case "orders":
-                    await self._follow(message.orders)
-                case _:
-                    raise CannotMeasure(f"member {self.number} was told {message}")
-
-    async def _follow(self, orders: pb.Orders) -> None:
-        acks = []
-        for topic in orders.topics:
-            for each in topic.ranges:
-                for partition in range(each.partitions.first, each.partitions.last + 1):
-                    token = each.partitions.first_token + partition - each.partitions.first
-                    if each.order == pb.Orders.ACTIVE:
-                        self.held[partition] = token
-                    else:
-                        self.held.pop(partition, None)
-                        acks.append(pb.SessionAck.Partition(
-                            topic=topic.name, partition=partition, kind=pb.SessionAck.RELEASED,
-                            token=token, handoff_id=each.handoff_id,
-                        ))  # fmt: skip
-        if acks:
-            await self._call.write(pb.SessionRequest(ack=pb.SessionAck(partitions=acks)))
+                raise CannotMeasure(f"the stream of {self.name} has ended: {how}")
+            if message.HasField("refused"):
+                raise CannotMeasure(f"{self.name} was told {message}")
+            if message.HasField("heartbeat_ack"):
+                self.late_s.append(time.monotonic() - self._sent_s)
+            for ack in self.hear(message):
+                await self._call.write(ack)
+            if message.HasField("attached"):
+                self.has_attached.set()
 
 
 async def attach_all(members: Sequence[Member]) -> None:
     """Have members attach, some at a time."""
     for start in range(0, len(members), AT_A_TIME):
-        await asyncio.gather(*(each.attach() for each in members[start : start + AT_A_TIME]))
+        await asyncio.gather(*(each.open() for each in members[start : start + AT_A_TIME]))
 
 
 def bench_session_members(members: int = 2_000, seconds: float = 15) -> Figures:
@@ -135,7 +112,7 @@ def bench_session_members(members: int = 2_000, seconds: float = 15) -> Figures:
 
 async def _measure(address: str, pid: int, number: int, seconds: float) -> Figures:
     first = Member(address, 0)
-    await first.attach()  # The server's imports are not counted.
+    await first.open()  # The server's imports are not counted.
     await asyncio.sleep(1)
     before = resident_bytes(pid)
     members = [Member(address, n) for n in range(1, number)]

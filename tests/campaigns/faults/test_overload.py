@@ -14,6 +14,7 @@ from coordinator.v1 import group_pb2 as pb
 from coordinator.v1 import group_pb2_grpc
 from coordinator.v1.errors_pb2 import ErrorCode
 from tests.integration.waiting import until
+from tests.kit import requests
 from tests.kit.patience import HANG_S
 from tests.kit.serving import Process
 
@@ -40,13 +41,11 @@ class Member:
 
     async def join(self) -> None:
         joined = await self._stub.JoinGroup(
-            pb.JoinGroupRequest(
-                group_id=self._group_id,
-                session_timeout_ms=int(1000 * SESSION_S),
-                rebalance_timeout_ms=60_000,
-                require_known_member_id=False,
+            requests.join(
+                self._group_id,
+                session_timeout_ms=int(1_000 * SESSION_S),
                 protocol_type="work",
-                protocols=[pb.JoinGroupRequest.Protocol(name="share")],
+                protocols=[{"name": "share"}],
             )
         )
         self._member_id = joined.member_id

@@ -14,6 +14,7 @@ from coordinator.assignors.consumer_protocol import Assignment, encode_assignmen
 from coordinator.operator.admin import GroupAdmin
 from coordinator.v1 import group_pb2 as pb
 from coordinator.v1 import group_pb2_grpc
+from tests.kit import requests
 from tests.kit.patience import HANG_S
 
 Offsets = Mapping[TopicPartition, int]
@@ -40,11 +41,14 @@ class Groups:
 
     def join(self, group: str, client: str, member_id: str = "", protocol: str = "range") -> Any:
         """A JoinGroup on its way: it waits for the other members."""
-        request = pb.JoinGroupRequest(
-            group_id=group, client_id=client, member_id=member_id, protocol_type="consumer",
-            session_timeout_ms=SESSION_MS, rebalance_timeout_ms=SESSION_MS,
-            protocols=[{"name": protocol, "metadata": b""}], require_known_member_id=False,
-        )  # fmt: skip
+        request = requests.join(
+            group,
+            client_id=client,
+            member_id=member_id,
+            session_timeout_ms=SESSION_MS,
+            rebalance_timeout_ms=SESSION_MS,
+            protocols=[{"name": protocol, "metadata": b""}],
+        )
         call = self._stub.JoinGroup.future(request)
         self._stack.callback(call.cancel)
         return call

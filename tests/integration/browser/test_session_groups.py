@@ -12,28 +12,22 @@ from coordinator.v1 import session_pb2 as pb
 from coordinator.v1 import session_pb2_grpc
 from tests.integration.browser.conftest import FLAGS, WIDE, opened
 from tests.kit.serving import Process
+from tests.kit.session_member import ScriptedMember
 
 POLICY = pb.GroupPolicy(
     lease_ms=300_000, drain_timeout_ms=600_000, join_quiet_ms=0, initial_delay_ms=0
 )
 
 
-class Member:
-    """A member of a session group that attaches, and says what it is told to say."""
+class Member(ScriptedMember):
+    """A member of a session group that attaches, and says nothing else."""
 
-    def __init__(self, channel, name: str, partitions: int) -> None:
+    def __init__(self, channel, name: str) -> None:
+        super().__init__(name, 12, group_id="orders", topic="orders", client_id=name, wishes=POLICY)
         self._said: queue.SimpleQueue[pb.SessionRequest | None] = queue.SimpleQueue()
         stub = session_pb2_grpc.GroupSessionsStub(channel)
         self.call = stub.Session(iter(self._said.get, None))
-        attach = pb.Attach(
-            group_id="orders",
-            member_name=name,
-            client_id=name,
-            incarnation=pb.Attach.Incarnation(id=name.encode()),
-            topics=[pb.Attach.Topic(name="orders", partitions=partitions)],
-            wishes=POLICY,
-        )
-        self._said.put(pb.SessionRequest(attach=attach))
+        self._said.put(self.attach())
 
     def receive(self, kind: str) -> None:
         """Read until a message of a kind has come."""
@@ -54,7 +48,7 @@ def sessions():
     with Process(*FLAGS) as node, grpc.insecure_channel(node.address) as channel:
         members = []
         for name in ("w-a", "w-b", "w-c"):
-            members.append(Member(channel, name, 12))
+            members.append(Member(channel, name))
             members[-1].receive("attached")
             if name != "w-c":  # One hand-off at a time: the third waits for the second's.
                 members[0].receive("orders")

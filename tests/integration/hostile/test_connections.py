@@ -20,6 +20,7 @@ from coordinator.v1 import admin_pb2, group_pb2_grpc
 from coordinator.v1 import group_pb2 as pb
 from coordinator.v1.errors_pb2 import ErrorCode
 from tests.integration.waiting import wait_until
+from tests.kit import requests
 from tests.kit.patience import HANG_S
 from tests.kit.raw_http2 import (
     CONTINUATION,
@@ -162,13 +163,7 @@ def member_that_behaves(address: str) -> Iterator[list[float]]:
     stop = threading.Event()
     with grpc.insecure_channel(address) as channel:
         stub = group_pb2_grpc.GroupCoordinatorStub(channel)
-        join = pb.JoinGroupRequest(
-            group_id="g",
-            session_timeout_ms=60_000,
-            protocol_type="consumer",
-            protocols=[{"name": "range"}],
-            require_known_member_id=False,
-        )
+        join = requests.join()
         me = {"group_id": "g", "member_id": stub.JoinGroup(join).member_id, "generation_id": 1}
         assert stub.SyncGroup(pb.SyncGroupRequest(**me)).error_code == ErrorCode.NONE
 

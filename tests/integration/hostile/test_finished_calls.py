@@ -26,6 +26,7 @@ from coordinator.v1 import session_pb2 as sb
 from coordinator.web.connection import HttpConnection
 from coordinator.web.server import Page
 from tests.integration.waiting import until
+from tests.kit import requests
 from tests.kit.kafka.client import connected
 from tests.kit.kafka.messages import frame, request
 from tests.kit.serving import running
@@ -41,14 +42,7 @@ PARKED_S = 0.05
 
 
 def joining(group_id: str, **more) -> pb.JoinGroupRequest:
-    return pb.JoinGroupRequest(
-        group_id=group_id,
-        session_timeout_ms=6_000,
-        rebalance_timeout_ms=60_000,
-        protocol_type="consumer",
-        protocols=[{"name": "range"}],
-        **more,
-    )
+    return requests.join(group_id, session_timeout_ms=6_000, **more)
 
 
 # --- gRPC ---

@@ -30,6 +30,7 @@ from coordinator.operator.admin import GroupAdmin
 from coordinator.printable import printable
 from coordinator.v1 import group_pb2 as pb
 from coordinator.v1 import group_pb2_grpc
+from tests.kit import requests
 from tests.kit.patience import HANG_S
 from tests.kit.serving import Process
 
@@ -61,22 +62,25 @@ def fill(server: Process) -> None:
 
         def join(protocol: str) -> pb.JoinGroupResponse:
             return stub.JoinGroup(
-                pb.JoinGroupRequest(
-                    group_id=GROUP, session_timeout_ms=1_000_000, rebalance_timeout_ms=60_000,
-                    group_instance_id=INSTANCE, protocol_type="consumer", client_id=CLIENT,
-                    protocols=[{"name": protocol, "metadata": b""}], reason=REASON,
-                    require_known_member_id=False,
+                requests.join(
+                    GROUP,
+                    session_timeout_ms=1_000_000,
+                    group_instance_id=INSTANCE,
+                    client_id=CLIENT,
+                    protocols=[{"name": protocol, "metadata": b""}],
+                    reason=REASON,
                 )
-            )  # fmt: skip
+            )
 
         mine = join(PROTOCOL)
         me = {"group_id": GROUP, "member_id": mine.member_id, "generation_id": mine.generation_id}
         stub.SyncGroup(pb.SyncGroupRequest(**me, group_instance_id=INSTANCE))
-        other = pb.JoinGroupRequest(
-            group_id=GROUP, session_timeout_ms=1_000_000, protocol_type="consumer",
-            client_id=f"other{CLIENT}", protocols=[{"name": f"other{PROTOCOL}"}],
-            require_known_member_id=False,
-        )  # fmt: skip
+        other = requests.join(
+            GROUP,
+            session_timeout_ms=1_000_000,
+            client_id=f"other{CLIENT}",
+            protocols=[{"name": f"other{PROTOCOL}"}],
+        )
         stub.JoinGroup(other)  # Refused: it can nothing that the others can.
         partition = {"partition_index": 0, "committed_offset": 7}
         topics = [{"name": TOPIC, "partitions": [partition]}]

@@ -33,6 +33,7 @@ from coordinator.v1 import group_pb2 as pb
 from tests.campaigns.fuzz import corpus
 from tests.campaigns.fuzz.messages import GROUP, MEMBERS, messages, with_ids
 from tests.campaigns.fuzz.mutate import mutations
+from tests.kit import requests
 from tests.kit.patience import HANG_S
 from tests.kit.serving import Process, running
 
@@ -101,14 +102,7 @@ def new_group(channel: grpc.Channel, names: Iterator[str]) -> dict[str, str]:
 def join_both(channel: grpc.Channel, name: str) -> list[pb.JoinGroupResponse]:
     joins = [
         group_pb2_grpc.GroupCoordinatorStub(channel).JoinGroup.future(
-            pb.JoinGroupRequest(
-                group_id=name,
-                session_timeout_ms=6_000,
-                rebalance_timeout_ms=500,
-                protocol_type="consumer",
-                protocols=[{"name": "range"}],
-                require_known_member_id=False,
-            ),
+            requests.join(name, session_timeout_ms=6_000, rebalance_timeout_ms=500),
             timeout=HANG_S,
         )
         for _ in MEMBERS

@@ -18,18 +18,8 @@ from coordinator.v1 import group_pb2 as pb
 from coordinator.v1.errors_pb2 import ErrorCode
 from tests.integration.waiting import until
 from tests.kit.patience import HANG_S
+from tests.kit.requests import join
 from tests.kit.serving import Process, running
-
-
-def join(group="g", **more) -> pb.JoinGroupRequest:
-    defaults = {
-        "session_timeout_ms": 10_000,
-        "rebalance_timeout_ms": 10_000,
-        "require_known_member_id": False,
-        "protocol_type": "t",
-        "protocols": [{"name": "range"}],
-    }
-    return pb.JoinGroupRequest(group_id=group, **{**defaults, **more})
 
 
 @contextlib.asynccontextmanager

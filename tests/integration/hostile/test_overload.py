@@ -11,6 +11,7 @@ import pytest
 from coordinator.v1 import group_pb2 as pb
 from coordinator.v1 import group_pb2_grpc
 from tests.integration.waiting import until
+from tests.kit import requests
 from tests.kit.serving import running
 
 BURST = 4_000
@@ -25,13 +26,8 @@ async def connection(address: str):
 
 
 def join(group_id: str) -> pb.JoinGroupRequest:
-    return pb.JoinGroupRequest(
-        group_id=group_id,
-        session_timeout_ms=60_000,
-        rebalance_timeout_ms=60_000,
-        require_known_member_id=True,  # Answered at once.
-        protocol_type="work",
-        protocols=[pb.JoinGroupRequest.Protocol(name="share")],
+    return requests.join(
+        group_id, require_known_member_id=True, protocol_type="work", protocols=[{"name": "share"}]
     )
 
 

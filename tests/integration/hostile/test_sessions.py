@@ -14,8 +14,9 @@ import pytest
 
 from coordinator.v1 import admin_pb2, admin_pb2_grpc, errors_pb2, group_pb2, group_pb2_grpc
 from coordinator.v1 import session_pb2 as pb
+from tests.kit import requests
 from tests.kit.serving import running
-from tests.protocol.sessions.coordinator_rules.messages import orders_of
+from tests.kit.session_member import orders_of
 from tests.unit.service.session_client import Stream
 
 ATTACKS = []
@@ -94,7 +95,11 @@ async def claims_of_all_that_may_be_claimed(channel):
         message = await stream.call.read()
         assert message.ByteSize() <= 2**20
         orders = message.attached.orders if message.HasField("attached") else message.orders
-        lost |= {partition for partition, each in orders_of(orders) if each.order == pb.Orders.LOST}
+        lost |= {
+            partition
+            for partition, each in orders_of(orders).items()
+            if each.order == pb.Orders.LOST
+        }
     assert lost == set(range(0, 250_000, 2))
 
 
@@ -132,7 +137,7 @@ async def a_thousand_topics(channel):
             continue  # A page of the grant.
         told += [each.name for each in page.topics]
         assert page.is_part == (len(told) < len(names))
-        assert all(it.order == pb.Orders.ACTIVE for it in dict(orders_of(page)).values())
+        assert all(it.order == pb.Orders.ACTIVE for it in orders_of(page).values())
     assert told == names
 
 
@@ -156,7 +161,7 @@ async def heartbeats_after_a_leave(channel):
             await stream.beat(number)
         assert (await stream.next("go_away")).go_away.reason == pb.GoAway.LEFT
     again = await attached(channel, incarnation=b"2" * 16)
-    assert len(dict(orders_of(again.seen[-1].orders))) == 3, "nothing was revived"
+    assert len(orders_of(again.seen[-1].orders)) == 3, "nothing was revived"
 
 
 @attack
@@ -173,7 +178,7 @@ async def acknowledgements_of_what_nobody_knows(channel):
     await stream.say(ack=pb.SessionAck(partitions=acks))
     await stream.beat(1, whole=True)
     whole = (await stream.next("orders")).orders
-    told = {partition: each.order for partition, each in orders_of(whole)}
+    told = {partition: each.order for partition, each in orders_of(whole).items()}
     assert told == dict.fromkeys(range(3), pb.Orders.ACTIVE)
 
 
@@ -220,9 +225,9 @@ async def times_of_zero_and_of_centuries(channel):
     stream = await attached(channel, wishes=wishes)
     other = Stream(channel, GROUP)
     await other.attach("w-b", b"2" * 16, wishes=wishes)
-    seen = dict(orders_of(stream.seen[-1].orders))
+    seen = orders_of(stream.seen[-1].orders)
     while not any(each.order == pb.Orders.LOST for each in seen.values()):
-        seen |= dict(orders_of((await stream.next("orders")).orders))
+        seen |= orders_of((await stream.next("orders")).orders)
     [(partition, each)] = [(p, each) for p, each in seen.items() if each.order == pb.Orders.LOST]
     ack = pb.SessionAck.Partition(
         topic="t", partition=partition, kind=pb.SessionAck.RELEASED, token=each.token,
@@ -231,7 +236,7 @@ async def times_of_zero_and_of_centuries(channel):
     await stream.say(ack=pb.SessionAck(partitions=[ack]))
     granted: dict[int, pb.Orders.Partition] = {}
     while not granted:  # It may have been told that nothing was free.
-        granted = dict(orders_of((await other.next("orders")).orders))
+        granted = orders_of((await other.next("orders")).orders)
     assert {p: each.order for p, each in granted.items()} == {partition: pb.Orders.ACTIVE}
 
 
@@ -263,7 +268,7 @@ async def deletion_while_a_plan_is_computed(channel):
     deleted = await admin.DeleteGroups(admin_pb2.DeleteGroupsRequest(groups_names=[GROUP]))
     assert deleted.results[0].error_code == errors_pb2.NONE
     again = await attached(channel, incarnation=b"2" * 16, topics=many)
-    granted = dict(orders_of(again.seen[-1].orders))
+    granted = orders_of(again.seen[-1].orders)
     while len(granted) < 6_000:  # A large plan is granted in slices.
         granted |= orders_of((await again.next("orders")).orders)
     assert set(granted) == set(range(6_000))
@@ -322,12 +327,8 @@ async def classic_requests_to_a_session_group(channel):
 async def requests_of_sessions_to_a_classic_group(channel):
     calls = group_pb2_grpc.GroupCoordinatorStub(channel)
     joined = await calls.JoinGroup(
-        group_pb2.JoinGroupRequest(
-            group_id=GROUP, session_timeout_ms=30_000, rebalance_timeout_ms=1_000,
-            protocol_type="consumer", require_known_member_id=False,
-            protocols=[group_pb2.JoinGroupRequest.Protocol(name="range")],
-        )
-    )  # fmt: skip
+        requests.join(GROUP, session_timeout_ms=30_000, rebalance_timeout_ms=1_000)
+    )
     refused = await refusal(channel)
     assert refused.error_code == errors_pb2.INCONSISTENT_GROUP_PROTOCOL
     assert "classic" in refused.error_message
@@ -353,10 +354,10 @@ async def test_the_server_bears(play):
         bystander = Stream(mine, "quiet")
         lease = pb.GroupPolicy(lease_ms=60_000, join_quiet_ms=0, initial_delay_ms=0)
         await bystander.attach("w-a", b"1" * 16, wishes=lease)
-        holds = dict(orders_of((await bystander.next("orders")).orders))
+        holds = orders_of((await bystander.next("orders")).orders)
         await play(channel)
         await bystander.beat(1, whole=True)
-        now = dict(orders_of((await bystander.next("orders")).orders))
+        now = orders_of((await bystander.next("orders")).orders)
         assert {p: each.token for p, each in now.items()} == {
             p: each.token for p, each in holds.items()
         }

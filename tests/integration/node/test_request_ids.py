@@ -9,6 +9,7 @@ from coordinator.client import Member
 from coordinator.v1 import group_pb2 as pb
 from coordinator.v1 import group_pb2_grpc
 from tests.integration.waiting import until
+from tests.kit import requests
 from tests.kit.serving import Process
 
 
@@ -54,17 +55,11 @@ async def test_what_time_and_the_log_do_is_nobody_s_call():
             stub = group_pb2_grpc.GroupCoordinatorStub(channel)
             who = (("x-request-id", "mine"),)
             joined = await stub.JoinGroup(
-                pb.JoinGroupRequest(
-                    group_id="g", session_timeout_ms=3_000, rebalance_timeout_ms=60_000,
-                    protocol_type="t", protocols=[{"name": "range"}],
-                    require_known_member_id=False,
-                ),
+                requests.join(session_timeout_ms=3_000, protocol_type="t"),
                 metadata=who,
-            )  # fmt: skip
+            )
             await stub.SyncGroup(
-                pb.SyncGroupRequest(
-                    group_id="g", generation_id=joined.generation_id, member_id=joined.member_id
-                ),
+                requests.sync(joined),
                 metadata=who,
             )
             await until(lambda: lines(server, "member_evicted"))

@@ -21,18 +21,14 @@ from coordinator.v1 import group_pb2 as pb
 from coordinator.v1.errors_pb2 import ErrorCode
 from tests.integration.groups import members
 from tests.integration.waiting import until
+from tests.kit import requests
 from tests.kit.patience import HANG_S
 from tests.kit.serving import Process, Running, running
 
 
-def join(group="g", member_id="", **more) -> pb.JoinGroupRequest:
-    defaults = {
-        "session_timeout_ms": 5_000,
-        "rebalance_timeout_ms": 5_000,
-        "protocol_type": "consumer",
-        "protocols": [{"name": "range"}],
-    }
-    return pb.JoinGroupRequest(group_id=group, member_id=member_id, **{**defaults, **more})
+def join(group_id="g", **more) -> pb.JoinGroupRequest:
+    """A JoinGroup that is asked to come back with an id."""
+    return requests.join(group_id, **{"require_known_member_id": True, **more})
 
 
 def stub(server):
@@ -62,14 +58,7 @@ async def test_join_sync_beat_leave():
             joined = await s.JoinGroup(join(member_id=first.member_id))
             assert (joined.generation_id, joined.leader) == (1, joined.member_id)
             me = joined.member_id
-            synced = await s.SyncGroup(
-                pb.SyncGroupRequest(
-                    group_id="g",
-                    generation_id=1,
-                    member_id=me,
-                    assignments=[{"member_id": me, "assignment": b"all"}],
-                )
-            )
+            synced = await s.SyncGroup(requests.sync(joined, assignments={me: b"all"}))
             assert synced.assignment == b"all"
             beat = pb.HeartbeatRequest(group_id="g", generation_id=1, member_id=me)
             assert (await s.Heartbeat(beat)).error_code == ErrorCode.NONE

@@ -28,6 +28,7 @@ from coordinator.v1 import group_pb2 as pb
 from coordinator.v1.group_pb2_grpc import GroupCoordinatorStub
 from tests.campaigns.faults.stores import EtcdCluster, missing_etcd
 from tests.integration.operations.prometheus import MISSING, Prometheus
+from tests.kit import requests
 from tests.kit.certificates import Authority
 from tests.kit.patience import HANG_S
 from tests.kit.serving import Process
@@ -145,10 +146,9 @@ async def handed_over(address: str, settings: dict) -> None:
 
 async def one_that_dies(stub) -> None:
     """Join a group of its own and say no more."""
-    request = pb.JoinGroupRequest(
-        group_id="mortal", session_timeout_ms=100, rebalance_timeout_ms=1_000,
-        protocol_type="consumer", protocols=[pb.JoinGroupRequest.Protocol(name="range")],
-    )  # fmt: skip
+    request = requests.join(
+        "mortal", session_timeout_ms=100, rebalance_timeout_ms=1_000, require_known_member_id=True
+    )
     first = await stub.JoinGroup(request)
     request.member_id = first.member_id
     await stub.JoinGroup(request)

@@ -16,6 +16,7 @@ from coordinator.client import Member
 from coordinator.v1 import group_pb2 as pb
 from coordinator.v1 import group_pb2_grpc
 from tests.integration.waiting import until
+from tests.kit import requests
 from tests.kit.patience import HANG_S
 from tests.kit.serving import running
 
@@ -87,14 +88,8 @@ async def test_a_group_beyond_the_default_size_of_a_message_is_described():
     async with running(max_member_metadata_bytes=2 * size) as server:
         async with grpc.aio.insecure_channel(server.address, options) as channel:
             stub = group_pb2_grpc.GroupCoordinatorStub(channel)
-            join = {
-                "group_id": "g",
-                "session_timeout_ms": 60_000,
-                "protocol_type": "consumer",
-                "protocols": [{"name": "range", "metadata": b"x" * size}],
-                "require_known_member_id": False,
-            }
-            joins = [stub.JoinGroup(pb.JoinGroupRequest(**join)) for _ in range(6)]
+            join = requests.join(protocols=[{"name": "range", "metadata": b"x" * size}])
+            joins = [stub.JoinGroup(join) for _ in range(6)]
             answers = await asyncio.gather(*joins)
             leader = next(a.leader for a in answers)
             me = {"group_id": "g", "generation_id": answers[0].generation_id}

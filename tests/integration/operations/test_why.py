@@ -21,6 +21,7 @@ from coordinator.v1 import admin_pb2, admin_pb2_grpc, group_pb2_grpc
 from coordinator.v1 import group_pb2 as pb
 from coordinator.v1.errors_pb2 import ErrorCode
 from tests.integration.waiting import wait_until
+from tests.kit import requests
 from tests.kit.patience import HANG_S
 from tests.kit.serving import Process
 
@@ -40,17 +41,14 @@ class Client:
 
     def join(self, reason: str = "") -> Future:
         return self.stub.JoinGroup.future(
-            pb.JoinGroupRequest(
-                group_id=GROUP,
+            requests.join(
+                GROUP,
                 session_timeout_ms=self.session_ms,
-                rebalance_timeout_ms=60_000,
                 member_id=self.member_id,
                 group_instance_id=self.instance,
-                protocol_type="consumer",
                 protocols=[{"name": name, "metadata": b""} for name in self.protocols],
                 client_id=self.name,
                 reason=reason,
-                require_known_member_id=False,
             ),
             timeout=HANG_S,
         )

@@ -4,6 +4,7 @@ import pytest
 
 from coordinator.core.group import GroupState
 from coordinator.v1 import group_pb2 as pb
+from tests.kit import requests
 from tests.protocol.classic.kit import GROUP, Scenario, code
 
 RANGE = {
@@ -106,15 +107,12 @@ def test_011_a_dead_group_is_not_available(s, member_id):
 
 
 def _join_request(member_id):
-    from coordinator.v1 import group_pb2 as pb
 
-    return pb.JoinGroupRequest(
-        group_id="g",
+    return requests.join(
         session_timeout_ms=500,
         rebalance_timeout_ms=500,
         member_id=member_id,
-        protocol_type="consumer",
-        protocols=[{"name": "range"}],
+        require_known_member_id=True,
     )
 
 

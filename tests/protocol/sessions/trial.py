@@ -6,16 +6,8 @@ import asyncio
 import contextlib
 from collections.abc import Callable, Iterator
 
-from coordinator.v1 import session_pb2 as pb
-
 TOPIC = "t"
 """The topic that all cases speak of."""
-ACTIVE, WARM, DRAIN, LOST = (
-    pb.Orders.ACTIVE,
-    pb.Orders.WARM,
-    pb.Orders.DRAIN,
-    pb.Orders.LOST,
-)
 TOLERANCE_S = 0.01
 """Clocks tick in milliseconds, here and there."""
 

@@ -11,33 +11,28 @@ An attach of a name that has a session resumes it, on a stream with the next num
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-
 from coordinator.testing.virtual import VirtualCoordinator
 from coordinator.testing.virtual_session import VirtualSession
 from coordinator.v1 import session_pb2 as pb
 from coordinator.v1.errors_pb2 import ErrorCode
+from tests.kit.session_member import ScriptedMember, orders_of
 
 TOPIC = "t"
 
 
-@dataclass
-class _Member:
-    """A member, and what it knows. streams: the newest is the last; heard: of each stream, the
-    number of messages that the story has told."""
+class _Member(ScriptedMember):
+    """A member and its streams: the newest is the last. heard: of each stream, the number of
+    messages that the story has told. process: number of its process under its name."""
 
-    streams: list[VirtualSession] = field(default_factory=list)
-    heard: list[int] = field(default_factory=list)
-    process: int = 1
-    stream_number: int = 0
-    heartbeat: int = 0
-    session_id: str = ""
-    held: dict[int, int] = field(default_factory=dict)
-    handoffs: dict[int, int] = field(default_factory=dict)
+    def __init__(self, name: str, group_id: str, process: int = 1) -> None:
+        incarnation = f"{name}-{process}".encode()
+        super().__init__(name, group_id=group_id, topic=TOPIC, incarnation=incarnation)
+        self.started_at_ms = self.process = process
+        self.streams: list[VirtualSession] = []
+        self.heard: list[int] = []
 
-    @property
-    def stream(self) -> VirtualSession:
-        return self.streams[-1]
+    def say(self, request: pb.SessionRequest) -> None:
+        self.streams[-1].send(request)
 
 
 class SessionMembers:
@@ -60,77 +55,46 @@ class SessionMembers:
 
     def attach(self, c: VirtualCoordinator, name: str, options: dict[str, str]) -> None:
         """Attach on a new stream, with what the member holds."""
-        member = self._members.setdefault(name, _Member())
+        member = self._members.setdefault(name, _Member(name, self._group))
         member.streams.append(c.open_session())
         member.heard.append(0)
-        member.stream_number += 1
+        member.partitions = int(options.get("partitions", 3))
         wishes = pb.GroupPolicy(
             lease_ms=int(options.get("lease", 10_000)),
             mode=pb.GroupPolicy.Mode.Value(options.get("mode", "SIMPLE")),
             join_quiet_ms=0,
             initial_delay_ms=0,
         )
-        held = [
-            pb.PartitionRange(first=p, last=p, first_token=token)
-            for p, token in sorted(member.held.items())
-        ]
-        attach = pb.Attach(
-            group_id=self._group,
-            member_name=name,
-            incarnation=pb.Attach.Incarnation(
-                id=f"{name}-{member.process}".encode(), started_at_ms=member.process
-            ),
-            session_id=member.session_id,
-            stream_number=member.stream_number,
-            topics=[pb.Attach.Topic(name=TOPIC, partitions=int(options.get("partitions", 3)))],
-            held=[pb.HeldTopic(name=TOPIC, partitions=held)] if held else [],
-            wishes=wishes,
-        )
-        member.stream.send(pb.SessionRequest(attach=attach))
+        member.say(member.attach(wishes=wishes))
 
     def heartbeat(self, name: str) -> None:
         """Say that the member is alive."""
         member = self._members[name]
-        member.heartbeat += 1
-        beat = pb.SessionHeartbeat(number=member.heartbeat)
-        member.stream.send(pb.SessionRequest(heartbeat=beat))
+        member.say(member.beat())
 
     def ack(self, name: str, kind: str, partitions: list[int]) -> None:
         """Say what has become of orders."""
         member = self._members[name]
-        told = [
-            pb.SessionAck.Partition(
-                topic=TOPIC,
-                partition=p,
-                kind=pb.SessionAck.Kind.Value(kind),
-                token=member.held.get(p, 0),
-                handoff_id=member.handoffs.get(p, 0),
-            )
-            for p in partitions
-        ]
-        if kind == "RELEASED":
-            for p in partitions:
-                member.held.pop(p, None)
-        member.stream.send(pb.SessionRequest(ack=pb.SessionAck(partitions=told)))
+        member.say(member.ack(kind, *partitions))
 
     def leave(self, name: str, kind: str) -> None:
         """Leave."""
         member = self._members[name]
-        leave = pb.SessionLeave(kind=pb.SessionLeave.Kind.Value(kind), within_ms=60_000)
-        member.stream.send(pb.SessionRequest(leave=leave))
+        member.say(member.leave(kind, within_ms=60_000))
 
     def cut(self, name: str) -> None:
         """End the stream, as when the connection is lost."""
-        self._members[name].stream.cut()
+        self._members[name].streams[-1].cut()
 
     def stop_reading(self, name: str) -> None:
         """Take nothing from the stream any more."""
-        self._members[name].stream.stop_reading()
+        self._members[name].streams[-1].stop_reading()
 
     def restarts(self, name: str) -> None:
         """The process has ended, and another one begins under its name."""
         self.cut(name)
-        self._members[name] = _Member(process=self._members[name].process + 1)
+        process = self._members[name].process + 1
+        self._members[name] = _Member(name, self._group, process)
 
     # --- What they are told ---
 
@@ -145,15 +109,14 @@ class SessionMembers:
         return said
 
     def _told(self, member: _Member, message: pb.SessionResponse) -> str:
+        member.hear(message)
         match message.WhichOneof("message"):
             case "attached":
                 told = message.attached
-                if told.session_id != member.session_id:
-                    member.session_id, member.heartbeat = told.session_id, 0
                 standing = pb.Attached.Standing.Name(told.standing)
-                return f"is attached as {standing}: {self._orders(member, told.orders)}"
+                return f"is attached as {standing}: {_spelled(told.orders)}"
             case "orders":
-                return f"is told {self._orders(member, message.orders)}"
+                return f"is told {_spelled(message.orders)}"
             case "heartbeat_ack":
                 return "is alive"
             case "go_away":
@@ -161,16 +124,11 @@ class SessionMembers:
             case _:
                 return f"is refused: {ErrorCode.Name(message.refused.error_code)}"
 
-    def _orders(self, member: _Member, orders: pb.Orders) -> str:
-        """Orders as `ACTIVE 0 under 1`; those under no token have none."""
-        said = []
-        for topic in orders.topics:
-            for each in topic.ranges:
-                partitions, order = each.partitions, pb.Orders.Order.Name(each.order)
-                for p in range(partitions.first, partitions.last + 1):
-                    token = partitions.first_token and partitions.first_token + p - partitions.first
-                    member.handoffs[p] = each.handoff_id
-                    if each.order == pb.Orders.ACTIVE:
-                        member.held[p] = token
-                    said.append(f"{order} {p}" + (f" under {token}" if token else ""))
-        return ", ".join(said) or f"nothing ({orders.why or 'as before'})"
+
+def _spelled(orders: pb.Orders) -> str:
+    """Orders as `ACTIVE 0 under 1`; those under no token have none."""
+    said = [
+        f"{ordered.name} {partition}" + (f" under {ordered.token}" if ordered.token else "")
+        for partition, ordered in orders_of(orders).items()
+    ]
+    return ", ".join(said) or f"nothing ({orders.why or 'as before'})"

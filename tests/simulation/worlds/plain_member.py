@@ -13,6 +13,7 @@ from typing import Any
 
 from coordinator.v1 import group_pb2 as pb
 from coordinator.v1.errors_pb2 import ErrorCode
+from tests.kit import requests
 from tests.simulation.worlds.checkers.history import Line
 
 GONE = ("UNKNOWN_MEMBER_ID", "FENCED_INSTANCE_ID")
@@ -95,14 +96,15 @@ class Member:
     # --- What it asks ---
 
     def _join(self) -> Any:
-        return pb.JoinGroupRequest(
-            group_id=self.group.name,
+        return requests.join(
+            self.group.name,
             session_timeout_ms=self.group.session_ms,
             rebalance_timeout_ms=self.group.session_ms,
             member_id=self.member_id,
             protocol_type="workload",
-            protocols=[pb.JoinGroupRequest.Protocol(name="share")],
+            protocols=[{"name": "share"}],
             client_id=self.name,
+            require_known_member_id=True,
         )
 
     def _sync(self) -> Any:

@@ -20,6 +20,7 @@ from coordinator.core.group import GroupState
 from coordinator.core.sessions.group import SessionGroup
 from coordinator.v1 import admin_pb2 as admin
 from coordinator.v1 import group_pb2 as pb
+from tests.kit import requests
 from tests.protocol.classic.test_offsets import consumer
 from tests.unit.cli.desk import Desk
 
@@ -439,12 +440,7 @@ def test_topics_that_mean_harm_are_escaped_and_cut(desk):
 def test_a_large_group_is_described_and_removed():
     desk = Desk(group_max_size=400)
     for _ in range(400):
-        desk.c.send(
-            pb.JoinGroupRequest(
-                group_id="g", session_timeout_ms=60_000, protocol_type="consumer",
-                protocols=[{"name": "range"}], require_known_member_id=False,
-            )
-        )  # fmt: skip
+        desk.c.send(requests.join())
     desk.c.advance(200)
     rows = desk.rows("describe g")
     assert (len(rows), sum(row["waited_for"] for row in rows)) == (400, 400)

@@ -7,8 +7,6 @@ from http import HTTPStatus
 
 import pytest
 
-from coordinator.assignors import TopicPartition
-from coordinator.assignors.consumer_protocol import Assignment, encode_assignment
 from coordinator.console import server, views
 from coordinator.console.session_views import plan_line, session_view
 from coordinator.dial import Credentials
@@ -18,6 +16,7 @@ from coordinator.testing import VirtualCoordinator
 from coordinator.v1 import cluster_pb2
 from coordinator.v1 import group_pb2 as pb
 from coordinator.web.messages import HttpRequest
+from tests.kit import requests
 
 PAGE_BYTES = 64 * 1024
 """More than any page of rows has whose names are not long."""
@@ -70,15 +69,12 @@ def commit(coordinator, group: str, partitions: int, offset: int = 1, **who) -> 
 
 def joining(coordinator, group: str, client: str, member_id: str = ""):
     return coordinator.send(
-        pb.JoinGroupRequest(
-            group_id=group,
+        requests.join(
+            group,
             client_id=client,
             member_id=member_id,
-            protocol_type="consumer",
             session_timeout_ms=600_000,
             rebalance_timeout_ms=600_000,
-            protocols=[{"name": "range", "metadata": b""}],
-            require_known_member_id=False,
         )
     )
 
@@ -96,16 +92,9 @@ def stable(coordinator, group: str, clients: list[str], partitions: int) -> dict
 
 def assign(coordinator, group: str, generation: int, member_id: str, partitions: int) -> None:
     """A SyncGroup; a leader's gives it all partitions."""
-    everything = Assignment(tuple(TopicPartition("t", n) for n in range(partitions)))
-    assignment = {"member_id": member_id, "assignment": encode_assignment(everything)}
-    coordinator.send(
-        pb.SyncGroupRequest(
-            group_id=group,
-            generation_id=generation,
-            member_id=member_id,
-            assignments=[assignment] if partitions else [],
-        )
-    )
+    joined = pb.JoinGroupResponse(generation_id=generation, member_id=member_id)
+    everything = {member_id: requests.assignment("t", range(partitions))} if partitions else {}
+    coordinator.send(requests.sync(joined, group, everything))
 
 
 def groups(admin: GroupAdmin, **ask):

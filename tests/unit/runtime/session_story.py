@@ -19,6 +19,7 @@ from coordinator.testing.virtual_session import VirtualSession
 from coordinator.v1 import admin_pb2 as admin
 from coordinator.v1 import group_pb2 as group
 from coordinator.v1 import session_pb2 as pb
+from tests.kit.session_member import ScriptedMember
 from tests.kit.steps import stepped
 
 POLICY = pb.GroupPolicy(lease_ms=4_000, join_quiet_ms=0, initial_delay_ms=0, mode="WARM")
@@ -44,68 +45,32 @@ class Recorded(VirtualCoordinator):
         self.shard._write_hash()
 
 
-class Actor:
+class Actor(ScriptedMember):
     """A member that answers every order at once: ready for what is warm, done with what drains."""
 
-    def __init__(self, c: VirtualCoordinator, name: str, group_id: str = "g") -> None:
-        self.c, self.name, self.group_id = c, name, group_id
-        self.number = self.stream_number = self.heard = 0
-        self.held: dict[tuple[str, int], int] = {}
-        self.member_id = ""
-        self.attach()
+    def __init__(self, c: VirtualCoordinator, name: str) -> None:
+        super().__init__(name, partitions=12, wishes=POLICY)
+        self.releases = self.readies = True
+        self._c, self._heard = c, 0
+        self.open()
 
-    def attach(self, **fields: Any) -> None:
-        self.stream_number += 1
-        self.heard = 0
-        self.session: VirtualSession = self.c.open_session()
-        held = [
-            pb.HeldTopic(name=topic, partitions=[
-                pb.PartitionRange(first=partition, last=partition, first_token=token)
-            ])
-            for (topic, partition), token in self.held.items()
-        ]  # fmt: skip
-        self.say(attach=pb.Attach(
-            group_id=self.group_id, member_name=self.name, incarnation={"id": self.name.encode()},
-            stream_number=self.stream_number, topics=[pb.Attach.Topic(name="t", partitions=12)],
-            wishes=POLICY, held=held, **fields,
-        ))  # fmt: skip
+    def open(self) -> None:
+        """Attach on a new stream."""
+        self.session: VirtualSession = self._c.open_session()
+        self._heard = 0
+        self.say(self.attach())
 
-    def say(self, **message: Any) -> None:
-        self.session.send(pb.SessionRequest(**message))
+    def say(self, request: pb.SessionRequest) -> None:
+        self.session.send(request)
         self.answer()
-
-    def beat(self, **fields: Any) -> None:
-        self.number += 1
-        self.say(heartbeat=pb.SessionHeartbeat(number=self.number, **fields))
 
     def answer(self) -> None:
         """Do what was ordered since the last look."""
-        while self.heard < len(self.session.received):
-            message = self.session.received[self.heard]
-            self.heard += 1
-            if message.HasField("attached"):
-                self.member_id = message.attached.member_id or self.member_id
-            orders = message.attached.orders if message.HasField("attached") else message.orders
-            for topic in orders.topics:
-                for each in topic.ranges:
-                    self._follow(topic.name, each)
-
-    def _follow(self, topic: str, each: pb.Orders.Range) -> None:
-        kinds = {pb.Orders.DRAIN: pb.SessionAck.RELEASED, pb.Orders.LOST: pb.SessionAck.RELEASED,
-                 pb.Orders.WARM: pb.SessionAck.READY}  # fmt: skip
-        for n in range(each.partitions.last - each.partitions.first + 1):
-            partition = each.partitions.first + n
-            token = each.partitions.first_token + n if each.partitions.first_token else 0
-            if each.order == pb.Orders.ACTIVE:
-                self.held[topic, partition] = token
-                continue
-            if each.order != pb.Orders.WARM:
-                token = self.held.pop((topic, partition), token)
-            ack = pb.SessionAck.Partition(
-                topic=topic, partition=partition, kind=kinds[each.order], token=token,
-                handoff_id=each.handoff_id, position=7,
-            )  # fmt: skip
-            self.session.send(pb.SessionRequest(ack=pb.SessionAck(partitions=[ack])))
+        while self._heard < len(self.session.received):
+            message = self.session.received[self._heard]
+            self._heard += 1
+            for ack in self.hear(message):
+                self.session.send(ack)
 
 
 def play(c: Recorded) -> list[Actor]:
@@ -117,16 +82,16 @@ def play(c: Recorded) -> list[Actor]:
     a, b, third = actors
     b.session.cut()
     _run(c, [a, third], 2)
-    b.attach()
+    b.open()
     _run(c, actors, 2)
     commit(c, a)
     c.send(group.PutDocumentsRequest(
         group_id="g", documents=[group.Document(name="a", content=b"1")]
     ))  # fmt: skip
     c.send(group.FetchDocumentsRequest(group_id="g"))
-    third.say(leave=pb.SessionLeave(kind=pb.SessionLeave.DRAIN, within_ms=10_000))
+    third.say(third.leave("DRAIN", 10_000))
     _run(c, actors, 4)
-    b.say(leave=pb.SessionLeave(kind=pb.SessionLeave.RETURN, within_ms=2_000, reason="restart"))
+    b.say(b.leave("RETURN", 2_000, "restart"))
     _run(c, [a], 4)
     c.send(admin.SetGroupPolicyRequest(group_id="g", policy=pb.GroupPolicy(mode="SIMPLE")))
     c.send(admin.DescribeSessionGroupRequest(group_id="g"))
@@ -139,7 +104,7 @@ def commit(c: VirtualCoordinator, member: Actor) -> None:
     """Commit what a member holds, under its tokens."""
     partitions = [
         group.OffsetCommitRequest.Partition(partition_index=p, committed_offset=70, token=token)
-        for (_, p), token in member.held.items()
+        for p, token in member.held.items()
     ]
     c.send(group.OffsetCommitRequest(
         group_id="g", member_id=member.member_id,
@@ -153,7 +118,7 @@ def _run(c: Recorded, actors: list[Actor], beats: int) -> None:
         for actor in actors:
             actor.answer()
             if not actor.session.has_ended:
-                actor.beat()
+                actor.say(actor.beat())
     c.note_state()
 
 

@@ -28,7 +28,7 @@ from coordinator.shard.followers import AckPolicy
 from coordinator.shard.inputs import Unload
 from coordinator.shard.shard import Shard
 from coordinator.testing.virtual import CountingIds
-from coordinator.v1 import group_pb2 as pb
+from tests.kit import requests
 from tests.kit.steps import stepped
 from tests.unit.runtime import session_story
 from tests.unit.runtime.session_story import Recorded
@@ -174,19 +174,11 @@ def test_what_a_member_has_been_told_counts_in_a_replay(tmp_path):
 def record_heartbeats(path: Path) -> Recorded:
     """A member alone lives for three times its session, by heartbeats that are no steps."""
     c = Recorded(path, group_initial_rebalance_delay_ms=0)
-    joining = pb.JoinGroupRequest(
-        group_id="g", session_timeout_ms=6_000, rebalance_timeout_ms=6_000, protocol_type="t",
-        protocols=[{"name": "range"}], require_known_member_id=False,
-    )  # fmt: skip
+    joining = requests.join(session_timeout_ms=6_000, rebalance_timeout_ms=6_000, protocol_type="t")
     member = c.send(joining)
     c.advance(1)
     member_id = member.response.member_id
-    c.send(
-        pb.SyncGroupRequest(
-            group_id="g", generation_id=1, member_id=member_id,
-            assignments=[{"member_id": member_id}],
-        )
-    )  # fmt: skip
+    c.send(requests.sync(member.response, assignments={member_id: b""}))
     for _ in range(9):
         c.advance(2_000)
         assert c.shard.beat("g", member_id, None, 1, c.now_ms)

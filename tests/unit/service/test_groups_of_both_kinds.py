@@ -12,8 +12,6 @@ import pytest
 from prometheus_client import generate_latest
 from prometheus_client.registry import CollectorRegistry
 
-from coordinator.assignors import TopicPartition
-from coordinator.assignors.consumer_protocol import Assignment, encode_assignment
 from coordinator.console import views
 from coordinator.core.topics import ReportedTopics, reported_topics
 from coordinator.core.values import requests as q
@@ -27,6 +25,8 @@ from coordinator.runtime.recording import state_hash
 from coordinator.runtime.slices import at_once
 from coordinator.testing import VirtualCoordinator
 from coordinator.v1 import admin_pb2, group_pb2, session_pb2
+from tests.kit import requests
+from tests.kit.session_member import ScriptedMember
 from tests.unit.console.test_views import Admin
 from tests.unit.kafka.test_topic_apis import Client
 from tests.unit.service.test_kafka_apis import HeldLog
@@ -53,34 +53,20 @@ def by_kind(classic, session):
 
 def joined(c: VirtualCoordinator, group: str) -> str:
     """Have a classic member that is assigned three partitions; returns its id."""
-    call = c.send(
-        group_pb2.JoinGroupRequest(
-            group_id=group, protocol_type="consumer", session_timeout_ms=60_000,
-            rebalance_timeout_ms=60_000, protocols=[{"name": "range", "metadata": b""}],
-            require_known_member_id=False,
-        )
-    )  # fmt: skip
+    call = c.send(requests.join(group))
     c.advance(1)
-    mine = Assignment(tuple(TopicPartition(group, n) for n in range(3)))
-    assigned = {"member_id": call.response.member_id, "assignment": encode_assignment(mine)}
-    c.send(
-        group_pb2.SyncGroupRequest(
-            group_id=group, generation_id=1, member_id=call.response.member_id,
-            assignments=[assigned],
-        )
-    )  # fmt: skip
-    return call.response.member_id
+    joined = call.response
+    mine = {joined.member_id: requests.assignment(group, range(3))}
+    c.send(requests.sync(joined, group, mine))
+    return joined.member_id
 
 
 def attached(c: VirtualCoordinator, group: str):
     """Have a session member that holds three partitions; returns its stream."""
     session = c.open_session()
-    attach = session_pb2.Attach(
-        group_id=group, incarnation={"id": group.encode()}, stream_number=1,
-        topics=[{"name": group, "partitions": 3}],
-        wishes={"join_quiet_ms": 0, "initial_delay_ms": 0, "lease_ms": 60_000},
-    )  # fmt: skip
-    session.send(session_pb2.SessionRequest(attach=attach))
+    policy = session_pb2.GroupPolicy(join_quiet_ms=0, initial_delay_ms=0, lease_ms=60_000)
+    member = ScriptedMember(group, 3, group_id=group, topic=group, member_name="", wishes=policy)
+    session.send(member.attach())
     c.advance(200)
     return session
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from coordinator.v1 import session_pb2 as pb
+from tests.kit.session_member import held_topics
 from tests.protocol.sessions.coordinator_rules.group import GroupTrial
-from tests.protocol.sessions.coordinator_rules.messages import held_set, held_topics
+from tests.protocol.sessions.coordinator_rules.messages import held_set
 from tests.protocol.sessions.rules import Cases
 
 cases: Cases[GroupTrial] = Cases()
@@ -14,7 +15,7 @@ cases: Cases[GroupTrial] = Cases()
 async def attach_new(group: GroupTrial) -> None:
     """A new member is answered before it is given anything, and is told why it has nothing."""
     a = group.member("w-a", 4)
-    attached = await a.attach()
+    attached = await a.attached()
     group.check(attached.standing == pb.Attached.MEMBER, "the standing is MEMBER")
     group.check(bool(attached.session_id and attached.member_id), "session and member have ids")
     group.check(attached.lease_ms == group.lease_ms, "the lease is that of the group's policy")
@@ -36,7 +37,7 @@ async def resume_keeps_tokens(group: GroupTrial) -> None:
     a.cut()
     await group.until(lambda: a.last.has_ended, "the stream has ended")
     a.beats = True
-    attached = await a.attach()
+    attached = await a.attached()
     group.check(attached.session_id == session, "the session is the same")
     group.check({p: a.orders[p].token for p in a.active} == before, "the tokens are the same")
     group.check(len(b.all_orders) == told, "the other member is told nothing")
@@ -48,7 +49,7 @@ async def resume_without_session_id(group: GroupTrial) -> None:
     lost."""
     a = await group.alone(2)
     session = a.session_id
-    attached = await a.attach(session_id="")
+    attached = await a.attached(session_id="")
     group.check(attached.session_id == session, "the session is the same")
     group.check(a.active == [0, 1], "its partitions are its own")
 
@@ -58,7 +59,7 @@ async def resume_claims_too_much(group: GroupTrial) -> None:
     """Claims of what a member does not hold are LOST; the one who holds it hears nothing."""
     a, b = await group.pair()
     mine, (theirs,), told = a.active, b.active, len(b.all_orders)
-    attached = await a.attach(held=held_topics({**a.held, theirs: 99}))
+    attached = await a.attached(held=held_topics({**a.held, theirs: 99}))
     group.check(a.active == mine, "what it holds is ACTIVE")
     lost = [
         each.order
@@ -76,7 +77,7 @@ async def resume_without_claim(group: GroupTrial) -> None:
     a, _ = await group.pair()
     unclaimed, claimed = a.active
     old = dict(a.held)
-    await a.attach(held=held_topics({claimed: old[claimed]}))
+    await a.attached(held=held_topics({claimed: old[claimed]}))
     await group.until(
         lambda: a.orders[unclaimed].token > old[unclaimed], "the unclaimed one has a new token"
     )
@@ -93,7 +94,7 @@ async def heartbeat_claims(group: GroupTrial) -> None:
     await a.beat_and_hear(held=held_set({}), applied_version=max(0, a.version - 1))
     await a.beat_and_hear()
     group.check(a.orders[0].token == token, "a grant newer than `applied` is left alone")
-    await a.beat(held=held_set({}))
+    await a.send_beat(held=held_set({}))
     await group.until(lambda: a.orders[0].token > token, "one that it has applied is granted anew")
 
 
@@ -103,7 +104,7 @@ async def supersede(group: GroupTrial) -> None:
     afterwards is dropped."""
     a = await group.alone(2)
     old = a.last
-    await a.attach()
+    await a.attached()
     await group.until(lambda: old.has_ended, "the older stream ends")
     said = old.first("go_away")
     group.check(
@@ -122,7 +123,7 @@ async def old_stream_number(group: GroupTrial) -> None:
     """An Attach whose stream number is not above the session's newest is refused, and the newest
     stream goes on."""
     a = await group.alone(2)
-    await a.attach(stream_number=3)
+    await a.attached(stream_number=3)
     newest = a.last
     for number in (2, 3):
         await a.attach_refused("FENCED_INSTANCE_ID", stream_number=number)
@@ -135,7 +136,7 @@ async def old_stream_number(group: GroupTrial) -> None:
 async def unknown_session(group: GroupTrial) -> None:
     """A session id that nobody knows gets a new session; all that it claims is LOST."""
     a = group.member("w-a")
-    attached = await a.attach(session_id="f" * 32, held=held_topics({0: 7}))
+    attached = await a.attached(session_id="f" * 32, held=held_topics({0: 7}))
     group.check(attached.session_id not in ("", "f" * 32), "it gets another session")
     ranges = [each for topic in attached.orders.topics for each in topic.ranges]
     group.check(
@@ -168,7 +169,7 @@ async def higher_epoch(group: GroupTrial) -> None:
     session, what it claims is LOST, and tokens rise all the same."""
     a = await group.alone(2)
     session, old = a.session_id, dict(a.held)
-    attached = await a.attach(coordinator_epoch=a.epoch + 1_000)
+    attached = await a.attached(coordinator_epoch=a.epoch + 1_000)
     group.check(attached.session_id != session, "it gets a new session")
     active = [
         each
@@ -186,7 +187,7 @@ async def claimed_token_is_not_believed(group: GroupTrial) -> None:
     """A claimed token above all that were granted does not raise those to come: tokens stay below
     2^53, and it is LOST."""
     a = group.member("w-a", 2)
-    await a.attach(session_id="f" * 32, held=held_topics({0: 2**60}))
+    await a.attached(session_id="f" * 32, held=held_topics({0: 2**60}))
     await group.until(lambda: a.active == [0, 1], "it is granted partitions")
     group.check(max(a.held.values()) < 2**53, f"tokens are below 2^53: {a.held}")
 
@@ -195,7 +196,7 @@ async def claimed_token_is_not_believed(group: GroupTrial) -> None:
 async def whole_on_request(group: GroupTrial) -> None:
     """A heartbeat with `whole` is answered with all orders, which name the heartbeat."""
     a = await group.alone(3)
-    number = await a.beat(whole=True)
+    number = await a.send_beat(whole=True)
     await group.until(
         lambda: any(w.HasField("answers") and w.answers == number for w in a.all_orders),
         "Orders answer the heartbeat",

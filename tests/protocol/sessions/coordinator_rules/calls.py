@@ -15,6 +15,7 @@ from coordinator.v1 import (
     session_pb2_grpc,
 )
 from coordinator.v1 import session_pb2 as pb
+from tests.kit import requests
 from tests.protocol.sessions.trial import TOPIC, Trial
 
 
@@ -69,14 +70,7 @@ class GroupCalls(Trial):
         """The name of the error that a classic member gets."""
         stub = group_pb2_grpc.GroupCoordinatorStub(self._channel)
         answer = await stub.JoinGroup(
-            group_pb2.JoinGroupRequest(
-                group_id=self.group_id,
-                session_timeout_ms=30_000,
-                rebalance_timeout_ms=60_000,  # It never syncs, and is a member for as long.
-                protocol_type="consumer",
-                protocols=[group_pb2.JoinGroupRequest.Protocol(name="range")],
-                require_known_member_id=False,
-            ),
+            requests.join(self.group_id, session_timeout_ms=30_000),
             metadata=self._metadata,
         )
         return str(errors_pb2.ErrorCode.Name(answer.error_code))

@@ -14,7 +14,7 @@ from coordinator.dial import Credentials, address_of
 from coordinator.v1 import errors_pb2, group_pb2, group_pb2_grpc
 from coordinator.v1 import session_pb2 as pb
 from tests.protocol.sessions.coordinator_rules.calls import GroupCalls
-from tests.protocol.sessions.coordinator_rules.member import ScriptedMember
+from tests.protocol.sessions.coordinator_rules.member import TrialMember
 from tests.protocol.sessions.coordinator_rules.messages import text_of
 from tests.protocol.sessions.trial import now_s
 
@@ -35,7 +35,7 @@ class GroupTrial(GroupCalls):
         restart: Callable[[], Awaitable[grpc.aio.Channel]],
     ) -> None:
         super().__init__(channel, metadata, group_id, lease_ms)
-        self.members: list[ScriptedMember] = []
+        self.members: list[TrialMember] = []
         self._restart = restart
 
     async def restart(self) -> float:
@@ -48,7 +48,7 @@ class GroupTrial(GroupCalls):
             await self.until(lambda m=member: m.last.has_ended, f"{member.name}'s stream has ended")  # type: ignore[misc]
         return began_s
 
-    async def back(self, member: ScriptedMember) -> pb.Attached:
+    async def back(self, member: TrialMember) -> pb.Attached:
         """Attach a member after a restart, as soon as its group is loaded."""
         member.beats = True
         while True:
@@ -64,19 +64,19 @@ class GroupTrial(GroupCalls):
             )
             await asyncio.sleep(0.05)
 
-    def member(self, name: str, partitions: int = 3, **fields: Any) -> ScriptedMember:
+    def member(self, name: str, partitions: int = 3, **fields: Any) -> TrialMember:
         """A member, not attached."""
-        member = ScriptedMember(self, name, partitions, fields)
+        member = TrialMember(self, name, partitions, fields)
         self.members.append(member)
         return member
 
-    async def attached(self, name: str, partitions: int = 3, **fields: Any) -> ScriptedMember:
+    async def attached(self, name: str, partitions: int = 3, **fields: Any) -> TrialMember:
         """A member that has attached."""
         member = self.member(name, partitions, **fields)
-        await member.attach()
+        await member.attached()
         return member
 
-    async def alone(self, partitions: int, **fields: Any) -> ScriptedMember:
+    async def alone(self, partitions: int, **fields: Any) -> TrialMember:
         """A member that holds everything."""
         member = await self.attached("w-a", partitions, **fields)
         await self.until(
@@ -84,11 +84,11 @@ class GroupTrial(GroupCalls):
         )
         return member
 
-    async def pair(self) -> tuple[ScriptedMember, ScriptedMember]:
+    async def pair(self) -> tuple[TrialMember, TrialMember]:
         """Two members that share three partitions; the first one has two."""
         a, b = self.member("w-a"), self.member("w-b")
         a.releases = b.releases = True
-        await asyncio.gather(a.attach(), b.attach())
+        await asyncio.gather(a.attached(), b.attached())
         await self.until(
             lambda: sorted((len(a.active), len(b.active))) == [1, 2], "two members share 3 to 1-2"
         )
@@ -96,7 +96,7 @@ class GroupTrial(GroupCalls):
         first.releases = second.releases = False
         return first, second
 
-    async def handing_over(self, **fields: Any) -> tuple[ScriptedMember, ScriptedMember, int]:
+    async def handing_over(self, **fields: Any) -> tuple[TrialMember, TrialMember, int]:
         """A member that is to give one of its two partitions to another one, and has not yet.
 
         Args:
@@ -107,7 +107,7 @@ class GroupTrial(GroupCalls):
         await self.until(lambda: len(a.with_order(pb.Orders.DRAIN)) == 1, "w-a is to drain one")
         return a, b, a.with_order(pb.Orders.DRAIN)[0]
 
-    async def warming(self) -> tuple[ScriptedMember, ScriptedMember, int]:
+    async def warming(self) -> tuple[TrialMember, TrialMember, int]:
         """Mode warm: one member holds a partition for which another one is to prepare."""
         self.policy.mode = pb.GroupPolicy.WARM
         a = await self.alone(2)

@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 
 from coordinator.v1 import session_pb2 as pb
+from tests.kit.session_member import DRAIN, LOST
 from tests.protocol.sessions.coordinator_rules.group import GroupTrial
 from tests.protocol.sessions.coordinator_rules.messages import listed
 from tests.protocol.sessions.rules import Cases
-from tests.protocol.sessions.trial import DRAIN, LOST
 
 cases: Cases[GroupTrial] = Cases()
 
@@ -25,7 +25,7 @@ async def drain_release_grant(group: GroupTrial) -> None:
     group.check(ordered.token == a.held[partition], "the order names the token")
     group.check(await a.commit(partition, 70) == "NONE", "its holder commits while it drains")
     group.check(not b.orders, "the next one has nothing before the release")
-    await a.ack(partition, position=70)
+    await a.send_ack(partition, position=70)
     await group.until(lambda: b.active == [partition], "the next one has it")
     group.check(b.held[partition] > ordered.token, "the token has risen")
     group.check(b.orders[partition].offset == 70, "the committed offset comes with the grant")
@@ -37,10 +37,10 @@ async def released_is_about_the_token(group: GroupTrial) -> None:
     """RELEASED counts by its token, whatever hand-off it names; another token is ignored."""
     a, b, partition = await group.handing_over()
     token = a.held[partition]
-    await a.ack(partition, token=token + 1_000)
+    await a.send_ack(partition, token=token + 1_000)
     await a.beat_and_hear()
     group.check(not b.active, "another token is ignored")
-    await a.ack(partition, handoff_id=999_999)
+    await a.send_ack(partition, handoff_id=999_999)
     await group.until(lambda: b.active == [partition], "another hand-off's id does not matter")
 
 
@@ -50,10 +50,10 @@ async def released_twice(group: GroupTrial) -> None:
     a, b, partition = await group.handing_over()
     ordered = a.orders[partition]
     for _ in range(3):
-        await a.ack(partition, token=ordered.token, handoff_id=ordered.handoff_id)
+        await a.send_ack(partition, token=ordered.token, handoff_id=ordered.handoff_id)
     await group.until(lambda: b.active == [partition], "the next one has it")
     token = b.held[partition]
-    await a.ack(partition, token=ordered.token, handoff_id=ordered.handoff_id)
+    await a.send_ack(partition, token=ordered.token, handoff_id=ordered.handoff_id)
     await a.beat_and_hear()
     await b.beat_and_hear()
     group.check(b.orders[partition].token == token, "it is granted once")
@@ -64,7 +64,7 @@ async def given_up_unasked(group: GroupTrial) -> None:
     """A member may give up a partition that nobody asked for; its token ends with that."""
     a = await group.alone(2)
     token = a.held[0]
-    await a.ack(0)
+    await a.send_ack(0)
     await group.until(lambda: a.held.get(0, 0) > token, "it is granted again, under a new token")
     error = await a.commit(0, 3, token=token)
     group.check(error == "FENCED_TOKEN", "the old token has ended")
@@ -76,13 +76,13 @@ async def drain_is_not_taken_back(group: GroupTrial) -> None:
     its release, under a new token."""
     a, b, partition = await group.handing_over()
     token = a.held[partition]
-    await b.leave("NOW")
+    await b.send_leave("NOW")
     await group.until(lambda: b.go_away == pb.GoAway.LEFT, "the next holder has left")
     await a.beat_and_hear()
     await a.beat_and_hear(whole=True)
     await group.until(lambda: a.all_orders[-1].HasField("answers"), "the whole has come")
     group.check(a.orders[partition].order == DRAIN, "the drain stays ordered")
-    await a.ack(partition)
+    await a.send_ack(partition)
     await group.until(
         lambda: partition in a.active and a.held[partition] > token,
         "then it is granted under a new token",
@@ -98,7 +98,7 @@ async def no_grant_to_a_suspect(group: GroupTrial) -> None:
     await asyncio.sleep(0.2)  # The server hears of it by itself.
     await a.beat_and_hear()
     token = a.held[partition]
-    await a.ack(partition)
+    await a.send_ack(partition)
     await group.until(
         lambda: partition in a.active and a.held[partition] > token,
         "it goes to one that has a stream",
@@ -113,7 +113,7 @@ async def holder_dies_in_drain(group: GroupTrial) -> None:
     a, b, partition = await group.handing_over()
     silent_s = await a.fall_silent()
     await group.until(lambda: len(b.active) == 2, "the next one has both", 3 * group.lease_s + 10)
-    group.not_before(b.orders[partition].at_s, silent_s, group.lease_s, "it goes on")
+    group.not_before(b.ordered_s[partition], silent_s, group.lease_s, "it goes on")
 
 
 @cases("6")
@@ -156,7 +156,7 @@ async def forced(group: GroupTrial) -> None:
         lambda: b.active == [partition], "the next one gets it", 3 * group.lease_s + 10
     )
     group.not_before(
-        b.orders[partition].at_s, a.sent[renewing[-1].number], group.lease_s, "it is granted"
+        b.ordered_s[partition], a.sent[renewing[-1].number], group.lease_s, "it is granted"
     )
     group.check(a.active == [kept] and not a.last.has_ended, "the holder keeps the rest")
     error = await a.commit(partition, 9, token=old)
@@ -174,10 +174,10 @@ async def forced_and_released(group: GroupTrial) -> None:
     group.policy.lease_ms = group.lease_ms = 10 * group.lease_ms
     a, b, partition = await group.handing_over()
     await group.until(lambda: a.orders[partition].order == LOST, "it is LOST when the time is up")
-    lost_s = a.orders[partition].at_s
-    await a.ack(partition)
+    lost_s = a.ordered_s[partition]
+    await a.send_ack(partition)
     await group.until(lambda: b.active == [partition], "the next one gets it")
-    took_s = b.orders[partition].at_s - lost_s
+    took_s = b.ordered_s[partition] - lost_s
     group.check(took_s < group.lease_s / 2, f"at the release, not a lease later: {took_s:.2f} s")
 
 
@@ -199,18 +199,18 @@ async def deadline_is_fixed(group: GroupTrial) -> None:
     """No plan and no change of successor gives a drain more time."""
     group.policy.drain_timeout_ms = 2 * group.lease_ms
     a, b, partition = await group.handing_over()
-    began_s = a.orders[partition].at_s
+    began_s = a.ordered_s[partition]
     await asyncio.sleep(group.lease_s / 2)
     c = await group.attached("w-c", 2)
-    await b.leave("NOW")
+    await b.send_leave("NOW")
     await asyncio.sleep(group.lease_s / 2)
     await group.attached("w-d", 2)
-    await c.leave("NOW")
+    await c.send_leave("NOW")
     await asyncio.sleep(group.lease_s / 4)
-    await a.beat(whole=True)
+    await a.send_beat(whole=True)
     await group.until(lambda: a.all_orders[-1].HasField("answers"), "the whole has come")
     told = a.orders[partition]
-    spent_ms = (told.at_s - began_s) * 1_000
+    spent_ms = (a.ordered_s[partition] - began_s) * 1_000
     group.check(told.order == DRAIN, "the drain stays ordered")
     group.check(
         told.remaining_ms <= 2 * group.lease_ms - spent_ms + 500,
@@ -249,9 +249,9 @@ async def budget_of_many(group: GroupTrial) -> None:
     group.check(len(a.with_order(DRAIN)) == 20, "no more than 20")
     a.releases = True
     for partition in a.with_order(DRAIN):
-        await a.ack(partition)
+        await a.send_ack(partition)
     await group.until(lambda: len(b.active) == 100, "half of them have moved")
-    await b.leave("DRAIN", 20_000)
+    await b.send_leave("DRAIN", 20_000)
     await group.until(lambda: len(b.with_order(DRAIN)) == 100, "a leaver drains all at once")
 
 

@@ -6,19 +6,19 @@ import asyncio
 
 from coordinator.v1 import session_pb2 as pb
 from tests.protocol.sessions.coordinator_rules.group import GroupTrial
-from tests.protocol.sessions.coordinator_rules.member import ScriptedMember
+from tests.protocol.sessions.coordinator_rules.member import TrialMember
 from tests.protocol.sessions.rules import Cases
 
 cases: Cases[GroupTrial] = Cases()
 
 
 async def _moves_at_the_end(
-    group: GroupTrial, a: ScriptedMember, b: ScriptedMember, silent_s: float
+    group: GroupTrial, a: TrialMember, b: TrialMember, silent_s: float
 ) -> None:
     old = dict(a.held)
     await group.until(lambda: b.active == [0, 1, 2], "the other gets them", 3 * group.lease_s + 10)
-    moved = [b.orders[p] for p in old]
-    group.not_before(min(each.at_s for each in moved), silent_s, group.lease_s, "they move")
+    moved_s = min(b.ordered_s[p] for p in old)
+    group.not_before(moved_s, silent_s, group.lease_s, "they move")
     group.check(all(b.held[p] > old[p] for p in old), "under new, higher tokens")
 
 
@@ -40,7 +40,7 @@ async def late_heartbeat(group: GroupTrial) -> None:
     await a.fall_silent()
     await group.until(lambda: len(b.active) == 3, "the lease ends", 3 * group.lease_s + 10)
     if not a.last.has_ended:
-        await a.beat()
+        await a.send_beat()
         await group.until(lambda: a.last.has_ended, "the late heartbeat ends the stream")
     refused = a.refused
     group.check(
@@ -85,7 +85,7 @@ async def heartbeat_number_goes_back(group: GroupTrial) -> None:
     async def repeat() -> None:
         number = a.number
         while len(b.active) < 3 and not a.last.has_ended:
-            await a.beat(number=number)
+            await a.send_beat(number=number)
             await asyncio.sleep(group.lease_s / 5)
 
     repeating = asyncio.create_task(repeat())
@@ -95,7 +95,7 @@ async def heartbeat_number_goes_back(group: GroupTrial) -> None:
         repeating.cancel()
 
 
-async def _with_a_shorter_lease(group: GroupTrial) -> tuple[ScriptedMember, ScriptedMember]:
+async def _with_a_shorter_lease(group: GroupTrial) -> tuple[TrialMember, TrialMember]:
     """Two members under four times the lease that the group's policy has now."""
     group.policy.lease_ms = group.lease_ms = 4 * group.lease_ms
     a, b = await group.pair()
@@ -111,12 +111,12 @@ async def shorter_lease_unheard(group: GroupTrial) -> None:
     one, from the Attach."""
     a, b = await _with_a_shorter_lease(group)
     a.beats = False
-    attached = await a.attach()
+    attached = await a.attached()
     group.check(attached.lease_ms == group.lease_ms, "the lease that counts next is told")
     a.cut()
     old = dict(a.held)
     await group.until(lambda: len(b.active) == 3, "the lease ends", 8 * group.lease_s + 10)
-    moved_s = min(b.orders[p].at_s for p in old)
+    moved_s = min(b.ordered_s[p] for p in old)
     group.not_before(moved_s, a.heard_s, 4 * group.lease_s, "they move")
 
 
@@ -126,11 +126,11 @@ async def shorter_lease_heard(group: GroupTrial) -> None:
     there."""
     a, b = await _with_a_shorter_lease(group)
     a.beats = False
-    await a.attach()
+    await a.attached()
     silent_s = await a.fall_silent()
     old = dict(a.held)
     await group.until(lambda: len(b.active) == 3, "the lease ends", 8 * group.lease_s + 10)
-    moved_s = min(b.orders[p].at_s for p in old)
+    moved_s = min(b.ordered_s[p] for p in old)
     group.not_before(moved_s, silent_s, group.lease_s, "they move")
     took_s = moved_s - silent_s
     group.check(took_s < 4 * group.lease_s, f"the shorter one counts: it took {took_s:.2f} s")
@@ -143,7 +143,7 @@ async def handover_delay(group: GroupTrial) -> None:
     group.policy.handover_delay_ms = delay_ms
     a, b = await group.pair()
     given, kept = a.active
-    await a.ack(given)
+    await a.send_ack(given)
     # It is free at once, so somebody gets it before the delay could have passed.
     began_s = asyncio.get_running_loop().time()
     await group.until(lambda: given in a.active + b.active and given in a.held | b.held,
@@ -153,7 +153,7 @@ async def handover_delay(group: GroupTrial) -> None:
     silent_s = await a.fall_silent()
     await group.until(lambda: kept in b.active, "the rest is granted", 4 * group.lease_s + 10)
     group.not_before(
-        b.orders[kept].at_s, silent_s, group.lease_s + delay_ms / 1_000, "they are granted"
+        b.ordered_s[kept], silent_s, group.lease_s + delay_ms / 1_000, "they are granted"
     )
 
 
@@ -173,7 +173,7 @@ async def stall_drains(group: GroupTrial) -> None:
         await asyncio.sleep(group.lease_s / 5)
     group.check(not a.last.has_ended, "it stays a member")
     for partition in mine:
-        await a.ack(partition)
+        await a.send_ack(partition)
     await a.beat_and_hear(progress=1)
     a.heartbeat_again()
     a.releases = b.releases = True

@@ -5,16 +5,16 @@ from __future__ import annotations
 import asyncio
 
 from coordinator.v1 import session_pb2 as pb
+from tests.kit.session_member import DRAIN, LOST
 from tests.protocol.sessions.coordinator_rules.group import GroupTrial
-from tests.protocol.sessions.coordinator_rules.member import ScriptedMember
+from tests.protocol.sessions.coordinator_rules.member import TrialMember
 from tests.protocol.sessions.rules import Cases
-from tests.protocol.sessions.trial import DRAIN, LOST
 
 cases: Cases[GroupTrial] = Cases()
 FOREVER_MS = 300_000
 
 
-def _next(group: GroupTrial, old: ScriptedMember, **fields: object) -> ScriptedMember:
+def _next(group: GroupTrial, old: TrialMember, **fields: object) -> TrialMember:
     """A new process under the name of an old one."""
     member = group.member(old.name, old.partitions, **fields)
     member.started_at_ms = old.started_at_ms + 1_000
@@ -27,7 +27,7 @@ async def leave_now(group: GroupTrial) -> None:
     a, b = await group.pair()
     token = dict(a.held)
     began_s = asyncio.get_running_loop().time()
-    await a.leave("NOW")
+    await a.send_leave("NOW")
     await group.until(lambda: a.go_away == pb.GoAway.LEFT, "the leaver gets GoAway(LEFT)")
     await group.until(lambda: b.active == [0, 1, 2], "the other one has them")
     took_s = asyncio.get_running_loop().time() - began_s
@@ -43,14 +43,14 @@ async def leave_with_drain(group: GroupTrial) -> None:
     a, b = await group.pair()
     (theirs,), before = b.active, dict(b.held)
     mine = a.active
-    await a.leave("DRAIN", 20_000)
+    await a.send_leave("DRAIN", 20_000)
     await group.until(lambda: a.with_order(DRAIN) == mine, "everything is to be drained")
     group.check(
         all(0 < a.orders[p].remaining_ms <= 20_000 for p in mine), "within the leaver's time"
     )
     group.check(a.go_away is None, "it is a member while it drains")
     for partition in mine:
-        await a.ack(partition)
+        await a.send_ack(partition)
     await group.until(lambda: a.go_away == pb.GoAway.DRAINED, "then it gets GoAway(DRAINED)")
     await group.until(lambda: b.active == [0, 1, 2], "the other one has everything")
     group.check(b.held[theirs] == before[theirs], "what it had, it had throughout")
@@ -62,13 +62,13 @@ async def leave_drain_deadline(group: GroupTrial) -> None:
     not free before its ack, or a lease after the last heartbeat that renewed it."""
     a, b = await group.pair()
     kept, given = a.active
-    await a.leave("DRAIN", group.lease_ms // 2)
+    await a.send_leave("DRAIN", group.lease_ms // 2)
     await group.until(lambda: len(a.with_order(DRAIN)) == 2, "everything is to be drained")
-    await a.ack(given)
+    await a.send_ack(given)
     await group.until(lambda: a.orders[kept].order == LOST, "the rest is forced at the deadline")
     renewing_s = max(a.sent[ack.number] for ack in a.acks if not ack.expiring)
     await group.until(lambda: kept in b.active, "it goes on", 3 * group.lease_s + 10)
-    group.not_before(b.orders[kept].at_s, renewing_s, group.lease_s, "it goes on")
+    group.not_before(b.ordered_s[kept], renewing_s, group.lease_s, "it goes on")
 
 
 @cases("5")
@@ -77,13 +77,13 @@ async def leave_and_return(group: GroupTrial) -> None:
     new tokens, and nobody else moves."""
     a, b = await group.pair()
     mine, old, told = a.active, dict(a.held), len(b.all_orders)
-    await a.leave("RETURN", FOREVER_MS)
+    await a.send_leave("RETURN", FOREVER_MS)
     await group.until(lambda: a.go_away == pb.GoAway.LEFT, "the leaver gets GoAway(LEFT)")
     await asyncio.sleep(0.5)
     await b.beat_and_hear()
     group.check(len(b.all_orders) == told, "nobody gets what is kept")
     again = _next(group, a)
-    await again.attach()
+    await again.attached()
     await group.until(lambda: again.active == mine, "the next process has the same partitions")
     group.check(all(again.held[p] > old[p] for p in mine), "under new tokens")
     await b.beat_and_hear()
@@ -96,7 +96,7 @@ async def kept_for_a_time(group: GroupTrial) -> None:
     a, b = await group.pair()
     within_ms = group.lease_ms // 2
     began_s = asyncio.get_running_loop().time()
-    await a.leave("RETURN", within_ms)
+    await a.send_leave("RETURN", within_ms)
     await group.until(lambda: b.active == [0, 1, 2], "the other one has everything")
     took_s = asyncio.get_running_loop().time() - began_s
     group.check(took_s >= within_ms / 1_000 - 0.01, f"not before: it took {took_s:.2f} s")
@@ -106,7 +106,7 @@ async def kept_for_a_time(group: GroupTrial) -> None:
 async def kept_group_is_not_empty(group: GroupTrial) -> None:
     """A group in which something is reserved for a name is no classic group."""
     a = await group.alone(2)
-    await a.leave("RETURN", FOREVER_MS)
+    await a.send_leave("RETURN", FOREVER_MS)
     await group.until(lambda: a.go_away == pb.GoAway.LEFT, "it has left")
     error = await group.join()
     group.check(error == "INCONSISTENT_GROUP_PROTOCOL", f"JoinGroup is refused: it was {error}")
@@ -119,7 +119,7 @@ async def return_without_a_name(group: GroupTrial) -> None:
     await group.until(lambda: a.active == [0, 1], "it holds both")
     b = await group.attached("w-b", 2, capacity=1.0)
     b.releases = a.releases = True
-    await a.leave("RETURN", FOREVER_MS)
+    await a.send_leave("RETURN", FOREVER_MS)
     await group.until(lambda: b.active == [0, 1], "the other one has everything")
 
 
@@ -130,7 +130,7 @@ async def name_in_use(group: GroupTrial) -> None:
     a, b = await group.pair()
     mine, old, told = a.active, dict(a.held), len(b.all_orders)
     heir = _next(group, a)
-    attached = await heir.attach()
+    attached = await heir.attached()
     group.check(attached.standing == pb.Attached.WAITING, "the second process is WAITING")
     group.check(0 < attached.retry_after_ms <= group.lease_ms, "it is told the rest of the lease")
     group.check(bool(attached.why), "it is told why")
@@ -138,7 +138,7 @@ async def name_in_use(group: GroupTrial) -> None:
     group.check(ack.number == 1 and not heir.orders, "it heartbeats, and holds nothing")
     await a.beat_and_hear()
     group.check(not a.last.has_ended, "the first one is not disturbed")
-    await a.leave("NOW")
+    await a.send_leave("NOW")
     await group.until(lambda: heir.active == mine, "the second process inherits")
     group.check(all(heir.held[p] > old[p] for p in mine), "under new tokens")
     await b.beat_and_hear()
@@ -151,10 +151,10 @@ async def name_after_a_lease(group: GroupTrial) -> None:
     a, _ = await group.pair()
     mine = a.active
     heir = _next(group, a)
-    await heir.attach()
+    await heir.attached()
     silent_s = await a.fall_silent()
     await group.until(lambda: heir.active == mine, "it inherits", 3 * group.lease_s + 10)
-    group.not_before(heir.orders[mine[0]].at_s, silent_s, group.lease_s, "it inherits")
+    group.not_before(heir.ordered_s[mine[0]], silent_s, group.lease_s, "it inherits")
 
 
 @cases("5")
@@ -163,7 +163,7 @@ async def one_waits_for_a_name(group: GroupTrial) -> None:
     a, _ = await group.pair()
     newest = _next(group, a)
     newest.started_at_ms += 60_000
-    await newest.attach()
+    await newest.attached()
     older = _next(group, a)
     await older.attach_refused("UNRELEASED_INSTANCE_ID")
     await newest.beat_and_hear()
@@ -178,7 +178,7 @@ async def ready_gates_receiving(group: GroupTrial) -> None:
     await asyncio.sleep(0.3)
     group.check(not a.orders, "it receives nothing")
     group.check(bool(a.all_orders[-1].why), "and is told why")
-    await a.beat(ready=True)
+    await a.send_beat(ready=True)
     await group.until(lambda: a.active == [0, 1], "ready, it receives")
     await a.beat_and_hear(ready=False)
     await asyncio.sleep(0.3)

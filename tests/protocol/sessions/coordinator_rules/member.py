@@ -12,19 +12,14 @@ import grpc
 
 from coordinator.v1 import errors_pb2
 from coordinator.v1 import session_pb2 as pb
+from tests.kit.session_member import ACTIVE, Ordered, ScriptedMember, orders_of
 from tests.protocol.sessions.coordinator_rules.calls import GroupCalls
-from tests.protocol.sessions.coordinator_rules.messages import (
-    Ordered,
-    Stream,
-    held_topics,
-    orders_of,
-    text_of,
-)
-from tests.protocol.sessions.trial import ACTIVE, DRAIN, LOST, TOPIC, WARM, Failed, brief, now_s
+from tests.protocol.sessions.coordinator_rules.messages import Stream, text_of
+from tests.protocol.sessions.trial import TOPIC, Failed, brief, now_s
 
 
-class ScriptedMember:
-    """One member of a group.
+class TrialMember(ScriptedMember):
+    """One member of a group, on a stream of its own.
 
     Args:
         fields: of its Attach, besides those that every Attach has.
@@ -33,33 +28,26 @@ class ScriptedMember:
     def __init__(
         self, group: GroupCalls, name: str, partitions: int, fields: dict[str, Any]
     ) -> None:
-        self.group, self.name, self.partitions, self.fields = group, name, partitions, fields
-        self.incarnation = os.urandom(16)
+        fields = {"client_id": "conformance", "wishes": group.policy, **fields}
+        super().__init__(
+            name, partitions, group_id=group.group_id, topic=TOPIC,
+            incarnation=os.urandom(16), **fields,
+        )  # fmt: skip
+        self.group = group
         self.started_at_ms = int(time.time() * 1_000)
-        self.session_id = self.member_id = ""
         self.stream: Stream | None = None
-        self.stream_number = self.number = self.epoch = self.version = 0
-        self.orders: dict[int, Ordered] = {}
         self.history: list[tuple[int, Ordered]] = []
-        self.held: dict[int, int] = {}
-        """Tokens of partitions that it has not released."""
+        self.ordered_s: dict[int, float] = {}
+        """Time of the last order about each partition."""
         self.sent: dict[int, float] = {}
         """Times at which its heartbeats were sent."""
         self.acks: list[pb.SessionHeartbeatAck] = []
         self.all_orders: list[pb.Orders] = []
         self.beats = True
-        self.releases = self.readies = self.refuses = False
-        """Acks that it sends without being told."""
-        self._released: set[int] = set()
-        """Tokens that it has released: also one whose first order was to drain it."""
         self.heard_s = 0.0
         self._tasks: set[asyncio.Task[None]] = set()
 
     # --- What it was told ---
-
-    def with_order(self, order: int) -> list[int]:
-        """Partitions with an order."""
-        return sorted(p for p, each in self.orders.items() if each.order == order)
 
     @property
     def active(self) -> list[int]:
@@ -86,7 +74,7 @@ class ScriptedMember:
 
     # --- What it says ---
 
-    async def attach(self, **fields: Any) -> pb.Attached:
+    async def attached(self, **fields: Any) -> pb.Attached:
         """Attach on a new stream, and wait for the answer.
 
         Raises:
@@ -124,25 +112,9 @@ class ScriptedMember:
 
     async def send_attach(self, **fields: Any) -> Stream:
         """Attach on a new stream."""
-        self.stream_number = fields.pop("stream_number", self.stream_number + 1)
-        given: dict[str, Any] = {
-            "group_id": self.group.group_id,
-            "member_name": self.name,
-            "incarnation": pb.Attach.Incarnation(
-                id=self.incarnation, started_at_ms=self.started_at_ms
-            ),
-            "session_id": self.session_id,
-            "stream_number": self.stream_number,
-            "client_id": "conformance",
-            "topics": [pb.Attach.Topic(name=TOPIC, partitions=self.partitions)],
-            "coordinator_epoch": self.epoch,
-            "held": held_topics(self.held),
-            "wishes": self.group.policy,
-            **self.fields,
-            **fields,
-        }
+        request = self.attach(**fields)
         stream = self.open()
-        await self.send(pb.SessionRequest(attach=pb.Attach(**given)))
+        await self.send(request)
         self.heard_s = now_s()
         return stream
 
@@ -161,52 +133,30 @@ class ScriptedMember:
             async with stream.writing:
                 await stream.call.write(request)
 
-    async def beat(self, stream: Stream | None = None, **fields: Any) -> int:
+    async def send_beat(self, stream: Stream | None = None, **fields: Any) -> int:
         """Send a heartbeat; its number is returned."""
-        self.number = fields.pop("number", self.number + 1)
-        given: dict[str, Any] = {
-            "number": self.number,
-            "applied_epoch": self.epoch,
-            "applied_version": self.version,
-            "progress": int(now_s() * 1_000),
-            **fields,
-        }
+        beat = self.beat(**{"progress": int(now_s() * 1_000), **fields})
         self.sent[self.number] = now_s()
-        await self.send(
-            pb.SessionRequest(heartbeat=pb.SessionHeartbeat(**given)), stream or self.last
-        )
+        await self.send(beat, stream or self.last)
         return self.number
 
     async def beat_and_hear(self, **fields: Any) -> pb.SessionHeartbeatAck:
         """Send a heartbeat, and wait until it, or a later one, is acknowledged."""
-        number = await self.beat(**fields)
+        number = await self.send_beat(**fields)
         await self.group.until(
             lambda: bool(self.acks) and self.acks[-1].number >= number,
             f"{self.name}'s heartbeat {number} is acknowledged",
         )
         return self.acks[-1]
 
-    async def ack(self, partition: int, kind: str = "RELEASED", **fields: Any) -> None:
+    async def send_ack(self, partition: int, kind: str = "RELEASED", **fields: Any) -> None:
         """Say what it has done, by default for the order that it has."""
-        ordered = self.orders.get(partition)
-        if ordered is not None:
-            fields = {"token": ordered.token, "handoff_id": ordered.handoff_id, **fields}
-        if kind != "READY":
-            self._released.add(fields.get("token", 0))
-            if fields.get("token") == self.held.get(partition):
-                self.held.pop(partition, None)
-        each = pb.SessionAck.Partition(
-            topic=TOPIC, partition=partition, kind=pb.SessionAck.Kind.Value(kind), **fields
-        )
-        await self.send(pb.SessionRequest(ack=pb.SessionAck(partitions=[each])))
+        await self.send(self.ack(kind, partition, **fields))
 
-    async def leave(self, kind: str, within_ms: int = 0) -> None:
+    async def send_leave(self, kind: str, within_ms: int = 0) -> None:
         """Leave; only a member that drains heartbeats on."""
         self.beats = kind == "DRAIN"
-        leave = pb.SessionLeave(
-            kind=pb.SessionLeave.Kind.Value(kind), within_ms=within_ms, reason="conformance"
-        )
-        await self.send(pb.SessionRequest(leave=leave))
+        await self.send(self.leave(kind, within_ms, "conformance"))
 
     async def fall_silent(self) -> float:
         """Send one more heartbeat, and no others; returns when that was."""
@@ -267,25 +217,20 @@ class ScriptedMember:
             self.group.news.set()
 
     async def _receive(self, said: pb.SessionResponse) -> None:
+        answers = self.hear(said)
         match said.WhichOneof("message"):
             case "attached":
-                self._attached(said.attached)
-                await self._answer_orders()
+                if said.attached.HasField("orders"):
+                    self._note_orders(said.attached.orders)
+                if self.last.count("attached") == 1:
+                    interval_s = said.attached.heartbeat_interval_ms / 1_000
+                    self._start(self._beat_in_time(self.last, interval_s))
             case "heartbeat_ack":
                 self.acks.append(said.heartbeat_ack)
             case "orders":
-                self._orders(said.orders)
-                await self._answer_orders()
-
-    def _attached(self, attached: pb.Attached) -> None:
-        if attached.session_id != self.session_id:
-            self.number = 0
-        self.session_id, self.member_id = attached.session_id, attached.member_id
-        self.epoch = max(self.epoch, attached.coordinator_epoch)
-        if attached.HasField("orders"):
-            self._orders(attached.orders)
-        if self.last.count("attached") == 1:
-            self._start(self._beat_in_time(self.last, attached.heartbeat_interval_ms / 1_000))
+                self._note_orders(said.orders)
+        for answer in answers:
+            await self.send(answer)
 
     async def _beat_in_time(self, stream: Stream, interval_s: float) -> None:
         loop = asyncio.get_running_loop()
@@ -294,32 +239,11 @@ class ScriptedMember:
             await asyncio.sleep(due_s - loop.time())
             if not self.beats or stream is not self.stream or stream.has_ended:
                 return
-            await self.beat()
+            await self.send_beat()
             due_s = loop.time() + interval_s
 
-    def _orders(self, orders: pb.Orders) -> None:
+    def _note_orders(self, orders: pb.Orders) -> None:
         self.all_orders.append(orders)
-        self.version = orders.version
-        told = dict(orders_of(orders))
-        if not orders.HasField("based_on"):
-            self.orders.clear()
-            self.held = {p: token for p, token in self.held.items() if p in told}
-        for partition, each in told.items():
-            self.history.append((partition, each))
-            if each.order == LOST and not each.token:
-                self.orders.pop(partition, None)
-                self.held.pop(partition, None)
-                continue
-            self.orders[partition] = each
-            if each.order == ACTIVE:
-                self.held[partition] = each.token
-
-    async def _answer_orders(self) -> None:
-        for partition, each in list(self.orders.items()):
-            is_due = each.token not in self._released
-            if self.releases and is_due and each.order in (DRAIN, LOST):
-                await self.ack(partition)
-            elif self.readies and each.order == WARM:
-                await self.ack(partition, "READY")
-            elif self.refuses and each.order == WARM:
-                await self.ack(partition, "REFUSED", reason="conformance")
+        told = orders_of(orders)
+        self.history += told.items()
+        self.ordered_s |= dict.fromkeys(told, now_s())

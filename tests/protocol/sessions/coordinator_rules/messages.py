@@ -10,20 +10,7 @@ import grpc
 
 from coordinator.v1 import errors_pb2
 from coordinator.v1 import session_pb2 as pb
-from tests.protocol.sessions.trial import TOPIC, now_s
-
-
-@dataclass(frozen=True, slots=True)
-class Ordered:
-    """The last order about a partition. at_s: when it came."""
-
-    order: int
-    token: int
-    handoff_id: int
-    remaining_ms: int
-    offset: int
-    position: int | None
-    at_s: float
+from tests.kit.session_member import held_topics
 
 
 @dataclass(slots=True)
@@ -50,14 +37,6 @@ class Stream:
         return sum(each.WhichOneof("message") == kind for each in self.said)
 
 
-def held_topics(held: dict[int, int]) -> list[pb.HeldTopic]:
-    """A held set, as messages carry it."""
-    if not held:
-        return []
-    ranges = [pb.PartitionRange(first=p, last=p, first_token=held[p]) for p in sorted(held)]
-    return [pb.HeldTopic(name=TOPIC, partitions=ranges)]
-
-
 def held_set(held: dict[int, int]) -> pb.SessionHeartbeat.Held:
     """A held set, as heartbeats carry it."""
     return pb.SessionHeartbeat.Held(topics=held_topics(held))
@@ -67,28 +46,6 @@ def listed(ack: pb.SessionHeartbeatAck) -> list[int]:
     """Partitions that an acknowledgement does not renew."""
     ranges = [each for topic in ack.expiring for each in topic.partitions]
     return sorted(p for each in ranges for p in range(each.first, each.last + 1))
-
-
-def orders_of(orders: pb.Orders) -> list[tuple[int, Ordered]]:
-    """The orders of a message, by partition."""
-    at_s = now_s()
-    found: list[tuple[int, Ordered]] = []
-    for topic in orders.topics:
-        for each in topic.ranges:
-            first, last = each.partitions.first, each.partitions.last
-            for number, partition in enumerate(range(first, last + 1)):
-                token, offsets = each.partitions.first_token, each.committed_offsets
-                ordered = Ordered(
-                    each.order,
-                    token + number if token else 0,
-                    each.handoff_id,
-                    each.remaining_ms,
-                    offsets[number] if number < len(offsets) else -1,
-                    each.position if each.HasField("position") else None,
-                    at_s,
-                )
-                found.append((partition, ordered))
-    return found
 
 
 def text_of(refused: pb.SessionRefused | None) -> str:

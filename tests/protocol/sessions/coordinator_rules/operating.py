@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from coordinator.v1 import errors_pb2
 from coordinator.v1 import session_pb2 as pb
+from tests.kit.session_member import DRAIN, LOST, WARM
 from tests.protocol.sessions.coordinator_rules.group import GroupTrial
 from tests.protocol.sessions.coordinator_rules.messages import listed
 from tests.protocol.sessions.rules import Cases
-from tests.protocol.sessions.trial import DRAIN, LOST, WARM
 
 cases: Cases[GroupTrial] = Cases()
 
@@ -38,7 +38,7 @@ async def policy_is_checked(group: GroupTrial) -> None:
     for settings in wrong:
         error = await group.set_policy(**settings)
         group.check(error == "INVALID_REQUEST", f"{settings} is refused (was {error})")
-    attached = await a.attach()
+    attached = await a.attached()
     group.check(attached.lease_ms == group.lease_ms, "the lease is what it was")
 
 
@@ -52,13 +52,13 @@ async def evicted(group: GroupTrial) -> None:
     error = await group.evict(a.name)
     group.check(error == "NONE", f"it is evicted (was {error})")
     await group.until(lambda: a.with_order(LOST) == [kept, given], "both are LOST")
-    await a.ack(given)
+    await a.send_ack(given)
     await group.until(lambda: given in b.active, "one that was released goes on")
     group.check(kept not in b.active, "the other one waits")
     await a.beat_and_hear()
     group.check(kept in listed(a.acks[-1]), "acknowledgements list it")
     await group.until(lambda: kept in b.active, "it goes on", 3 * group.lease_s + 10)
-    group.not_before(b.orders[kept].at_s, renewing_s, group.lease_s, "it goes on")
+    group.not_before(b.ordered_s[kept], renewing_s, group.lease_s, "it goes on")
     await group.until(lambda: a.last.has_ended, "then the member's stream ends")
 
 
@@ -72,7 +72,7 @@ async def evicted_as_gone(group: GroupTrial) -> None:
     error = await group.evict(a.name, gone=True)
     group.check(error == "NONE", f"it is evicted (was {error})")
     await group.until(lambda: b.active == [0, 1, 2], "the other one has everything")
-    took_s = b.orders[partition].at_s - max(a.sent.values(), default=a.heard_s)
+    took_s = b.ordered_s[partition] - max(a.sent.values(), default=a.heard_s)
     group.check(took_s < group.lease_s, f"without waiting for the lease: {took_s:.2f} s")
     await group.until(lambda: a.last.has_ended, "its stream ends")
     refused = a.refused
@@ -88,7 +88,7 @@ async def evicted_as_gone(group: GroupTrial) -> None:
 async def evicted_name(group: GroupTrial) -> None:
     """The name for which partitions are kept is evicted: they are free at once."""
     a, b = await group.pair()
-    await a.leave("RETURN", 300_000)
+    await a.send_leave("RETURN", 300_000)
     await group.until(lambda: a.go_away == pb.GoAway.LEFT, "it has left")
     error = await group.evict(a.name)
     group.check(error == "NONE", f"the name is evicted (was {error})")
@@ -105,7 +105,7 @@ async def evicted_heir(group: GroupTrial) -> None:
     mine, old, told = a.active, dict(a.held), len(b.all_orders)
     heir = group.member(a.name, a.partitions)
     heir.started_at_ms = a.started_at_ms + 1_000
-    attached = await heir.attach()
+    attached = await heir.attached()
     group.check(attached.standing == pb.Attached.WAITING, "it waits")
     group.check(await group.evict(a.name, gone=True) == "NONE", "the first one is evicted")
     await group.until(lambda: heir.active == mine, "it inherits")

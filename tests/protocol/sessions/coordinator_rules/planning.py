@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 
+from tests.kit.session_member import DRAIN
 from tests.protocol.sessions.coordinator_rules.group import GroupTrial
 from tests.protocol.sessions.rules import Cases
-from tests.protocol.sessions.trial import DRAIN
 
 cases: Cases[GroupTrial] = Cases()
 
@@ -18,7 +18,7 @@ async def fewest_moves(group: GroupTrial) -> None:
     a.releases = True
     b = group.member("w-b", 6)
     b.releases = True
-    await b.attach()
+    await b.attached()
     await group.until(lambda: len(b.active) == 3, "the second one has three")
     kept = dict(a.held), dict(b.held)
     c = await group.attached("w-c", 6)
@@ -36,9 +36,9 @@ async def capacity_of_zero(group: GroupTrial) -> None:
     a, b = await group.pair()
     mine = a.active
     a.fields["capacity"] = 0.0
-    await a.attach()
+    await a.attached()
     group.check(a.active == mine, "it keeps what it holds")
-    await b.leave("NOW")
+    await b.send_leave("NOW")
     await asyncio.sleep(0.5)
     await a.beat_and_hear()
     group.check(a.active == mine, "it receives nothing")
@@ -49,7 +49,7 @@ async def capacity_of_zero_says_why(group: GroupTrial) -> None:
     """A member of capacity 0 that has nothing is told why."""
     a = await group.attached("w-a", 2, capacity=0.0)
     await asyncio.sleep(0.3)
-    await a.beat(whole=True)
+    await a.send_beat(whole=True)
     await group.until(lambda: a.all_orders[-1].HasField("answers"), "the whole has come")
     group.check(not a.orders, "it has nothing")
     group.check("capacity" in a.all_orders[-1].why, f"why says so: {a.all_orders[-1].why!r}")
@@ -86,7 +86,7 @@ async def by_capacity(group: GroupTrial) -> None:
     a = group.member("w-a", 8, capacity=3.0)
     b = group.member("w-b", 8, capacity=1.0)
     a.releases = b.releases = True
-    await asyncio.gather(a.attach(), b.attach())
+    await asyncio.gather(a.attached(), b.attached())
     await group.until(
         lambda: (len(a.active), len(b.active)) == (6, 2), "three times the capacity, three times"
     )
@@ -97,10 +97,10 @@ async def no_longer_declared(group: GroupTrial) -> None:
     """A topic that shrinks in all declarations lets its surplus go: DRAIN, for nobody."""
     a = await group.alone(4)
     a.partitions = 2
-    await a.attach()
+    await a.attached()
     await group.until(lambda: a.with_order(DRAIN) == [2, 3], "the surplus is to be drained")
     for partition in (2, 3):
-        await a.ack(partition)
+        await a.send_ack(partition)
     await asyncio.sleep(0.5)
     await a.beat_and_hear()
     group.check(a.active == [0, 1], "it keeps the rest, and gets the surplus no more")
@@ -124,7 +124,7 @@ async def topic_that_grows(group: GroupTrial) -> None:
     a = await group.alone(2)
     old = dict(a.held)
     a.partitions = 4
-    await a.attach()
+    await a.attached()
     await group.until(lambda: a.active == [0, 1, 2, 3], "the new ones are granted")
     group.check(all(a.held[p] == old[p] for p in old), "the others keep their tokens")
 
@@ -152,7 +152,7 @@ async def a_free_partition_waits_for_nobody(group: GroupTrial) -> None:
     a, b = await group.pair()
     await group.attached("w-c", 3)
     began_s = asyncio.get_running_loop().time()
-    await a.leave("NOW")
+    await a.send_leave("NOW")
     await group.until(
         lambda: sum(len(m.active) for m in group.members if m is not a) == 3,
         "others have its partitions",

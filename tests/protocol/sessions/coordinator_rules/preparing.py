@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 
 from coordinator.v1 import session_pb2 as pb
+from tests.kit.session_member import DRAIN, WARM
 from tests.protocol.sessions.coordinator_rules.group import GroupTrial
-from tests.protocol.sessions.coordinator_rules.member import ScriptedMember
+from tests.protocol.sessions.coordinator_rules.member import TrialMember
 from tests.protocol.sessions.rules import Cases
-from tests.protocol.sessions.trial import DRAIN, WARM
 
 cases: Cases[GroupTrial] = Cases()
 
@@ -25,10 +25,10 @@ async def warm_then_drain(group: GroupTrial) -> None:
     group.check(error == "INVALID_REQUEST", f"a commit without token is INVALID_REQUEST: {error}")
     group.check(await a.commit(partition, 70) == "NONE", "the holder commits")
     handoff_id = b.orders[partition].handoff_id
-    await b.ack(partition, "READY")
+    await b.send_ack(partition, "READY")
     await group.until(lambda: a.with_order(DRAIN) == [partition], "then the holder is to drain")
     group.check(a.orders[partition].handoff_id == handoff_id, "under the same hand-off id")
-    await a.ack(partition, position=70)
+    await a.send_ack(partition, position=70)
     await group.until(lambda: b.active == [partition], "then the next one has it")
     group.check(b.orders[partition].offset == 70, "from the committed offset")
 
@@ -38,15 +38,15 @@ async def ready_counts_for_its_handoff(group: GroupTrial) -> None:
     """READY counts only under the open hand-off's id; a resumed member finds the order again."""
     a, b, partition = await group.warming()
     handoff_id = b.orders[partition].handoff_id
-    await b.ack(partition, "READY", handoff_id=handoff_id + 1_000)
-    await a.ack(partition, "READY", handoff_id=handoff_id)
+    await b.send_ack(partition, "READY", handoff_id=handoff_id + 1_000)
+    await a.send_ack(partition, "READY", handoff_id=handoff_id)
     await b.beat_and_hear()
     await a.beat_and_hear()
     group.check(not a.with_order(DRAIN), "another id, or another member, does not count")
-    attached = await b.attach()
+    attached = await b.attached()
     group.check(not attached.orders.HasField("based_on"), "the answer is the whole")
     group.check(b.orders[partition].handoff_id == handoff_id, "the whole names the same hand-off")
-    await b.ack(partition, "READY")
+    await b.send_ack(partition, "READY")
     await group.until(lambda: a.with_order(DRAIN) == [partition], "the right id counts")
 
 
@@ -56,7 +56,7 @@ async def holder_dies_while_warming(group: GroupTrial) -> None:
     a, b, partition = await group.warming()
     silent_s = await a.fall_silent()
     await group.until(lambda: partition in b.active, "the next one has it", 3 * group.lease_s + 10)
-    group.not_before(b.orders[partition].at_s, silent_s, group.lease_s, "it moves")
+    group.not_before(b.ordered_s[partition], silent_s, group.lease_s, "it moves")
 
 
 @cases("6")
@@ -86,7 +86,7 @@ async def refusal_backs_off(group: GroupTrial) -> None:
     a, b, partition = await group.warming()
     tokens = dict(a.held)
     b.refuses = True
-    await b.ack(partition, "REFUSED", reason="no room")
+    await b.send_ack(partition, "REFUSED", reason="no room")
     await asyncio.sleep(1.5)
     await b.beat_and_hear()
     orders = [each for _, each in b.history if each.order == WARM]
@@ -99,7 +99,7 @@ async def refused_while_held(group: GroupTrial) -> None:
     """REFUSED of a held token is a release with a back-off."""
     a = await group.alone(1)
     token = a.held[0]
-    await a.ack(0, "REFUSED", reason="cannot open it")
+    await a.send_ack(0, "REFUSED", reason="cannot open it")
     await asyncio.sleep(1.0)
     await a.beat_and_hear()
     granted = [each for _, each in a.history if each.order == pb.Orders.ACTIVE]
@@ -112,7 +112,7 @@ async def free_in_warm_mode(group: GroupTrial) -> None:
     """A free partition is granted at once in mode warm too."""
     group.policy.mode = pb.GroupPolicy.WARM
     a, b, _ = await _both_attached(group)
-    await a.leave("NOW")
+    await a.send_leave("NOW")
     await group.until(lambda: b.active == [0, 1], "the other one has both")
     warmed = [partition for partition, each in b.history if each.order == WARM]
     group.check(len(set(warmed)) <= 1, "what became free was not warmed first")
@@ -126,7 +126,7 @@ async def copy_prepares_from_the_position(group: GroupTrial) -> None:
     group.check(b.orders[partition].position == 70, "the order has the released position")
     group.check(b.orders[partition].token == 0, "and no token")
     group.check(await a.commit(partition, 71) != "NONE", "the old token has ended")
-    await b.ack(partition, "READY")
+    await b.send_ack(partition, "READY")
     await group.until(lambda: b.active == [partition], "READY makes it active")
 
 
@@ -135,7 +135,7 @@ async def copy_loses_its_successor(group: GroupTrial) -> None:
     """The next holder dies while it copies: another one prepares from the same position."""
     _a, b, partition = await _copying(group, position=70)
     others = [await group.attached(name, 2, capacity=1.0) for name in ("w-c",)]
-    await b.leave("NOW")
+    await b.send_leave("NOW")
     await group.until(
         lambda: any(partition in {**m.orders} for m in [_a, *others]), "another one is to have it"
     )
@@ -143,7 +143,7 @@ async def copy_loses_its_successor(group: GroupTrial) -> None:
     ordered = chosen.orders[partition]
     if ordered.order == WARM:
         group.check(ordered.position == 70, "from the same position")
-        await chosen.ack(partition, "READY")
+        await chosen.send_ack(partition, "READY")
     await group.until(lambda: partition in chosen.active, "and becomes its holder")
 
 
@@ -158,22 +158,22 @@ async def copy_from_a_dead_holder(group: GroupTrial) -> None:
         lambda: partition in b.orders, "the next one is to copy", 3 * group.lease_s + 10
     )
     ordered = b.orders[partition]
-    group.not_before(ordered.at_s, silent_s, group.lease_s, "it is ordered")
+    group.not_before(b.ordered_s[partition], silent_s, group.lease_s, "it is ordered")
     group.check(ordered.order == WARM, "it prepares first")
     group.check(ordered.position == 42, f"from the committed offset: {ordered.position}")
-    await b.ack(partition, "READY")
+    await b.send_ack(partition, "READY")
     await group.until(lambda: partition in b.active, "READY makes it active")
 
 
-async def _copying(group: GroupTrial, position: int) -> tuple[ScriptedMember, ScriptedMember, int]:
+async def _copying(group: GroupTrial, position: int) -> tuple[TrialMember, TrialMember, int]:
     group.policy.mode = pb.GroupPolicy.COPY
     a, b, partition = await group.handing_over()
-    await a.ack(partition, position=position)
+    await a.send_ack(partition, position=position)
     await group.until(lambda: b.with_order(WARM) == [partition], "the next one is to prepare")
     return a, b, partition
 
 
-async def _both_attached(group: GroupTrial) -> tuple[ScriptedMember, ScriptedMember, int]:
+async def _both_attached(group: GroupTrial) -> tuple[TrialMember, TrialMember, int]:
     a = await group.alone(2)
     b = await group.attached("w-b", 2)
     await group.until(lambda: bool(b.orders), "the second one has an order")

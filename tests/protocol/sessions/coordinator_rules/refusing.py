@@ -37,7 +37,7 @@ async def an_empty_group_changes_kind(group: GroupTrial) -> None:
     """An Empty group changes kind with the next member, and keeps its offsets."""
     a = await group.alone(1)
     group.check(await a.commit(0, 33) == "NONE", "a commit")
-    await a.leave("NOW")
+    await a.send_leave("NOW")
     await group.until(lambda: a.go_away == pb.GoAway.LEFT, "it has left")
     group.check(await group.join() == "NONE", "a classic member joins")
     b = group.member("w-b", 1)
@@ -71,7 +71,7 @@ async def commits_end_with_the_release(group: GroupTrial) -> None:
     a, _, partition = await group.handing_over()
     token = a.held[partition]
     group.check(await a.commit(partition, 70) == "NONE", "accepted before the release")
-    await a.ack(partition, position=70)
+    await a.send_ack(partition, position=70)
     await a.beat_and_hear()
     error = await a.commit(partition, 71, token=token)
     group.check(error == "FENCED_TOKEN", f"fenced after it (was {error})")
@@ -82,7 +82,7 @@ async def tokens_outlive_the_group(group: GroupTrial) -> None:
     """Tokens of a group that was deleted and made again go on above the old ones."""
     a = await group.alone(3)
     top = max(a.held.values())
-    await a.leave("NOW")
+    await a.send_leave("NOW")
     await group.until(lambda: a.go_away == pb.GoAway.LEFT, "it has left")
     group.check(await group.delete() == "NONE", "the group is deleted")
     b = await group.attached("w-b", 3)
@@ -95,7 +95,7 @@ async def message_before_attach(group: GroupTrial) -> None:
     """A first message that is no Attach ends the stream with INVALID_ARGUMENT."""
     a = group.member("w-a")
     stream = a.open()
-    await a.beat()
+    await a.send_beat()
     await group.until(lambda: stream.has_ended, "the stream ends")
     group.check(
         stream.status is grpc.StatusCode.INVALID_ARGUMENT or stream.first("refused") is not None,
@@ -116,7 +116,7 @@ async def two_attaches_on_a_stream(group: GroupTrial) -> None:
     )
     await a.send(pb.SessionRequest(attach=attach))
     await group.until(lambda: stream.has_ended, "the stream ends")
-    attached = await a.attach()
+    attached = await a.attached()
     group.check(attached.session_id == session, "the session goes on")
     await b.beat_and_hear()
     group.check(not b.last.has_ended, "others are not disturbed")
@@ -174,7 +174,7 @@ async def malformed_messages(group: GroupTrial) -> None:
     each = pb.SessionAck.Partition(topic="no", partition=0, kind=pb.SessionAck.READY, handoff_id=7)
     await a.send(pb.SessionRequest(ack=pb.SessionAck(partitions=[each])))
     held = pb.SessionHeartbeat.Held(topics=held_topics({**a.held, 77: 5}))
-    await a.beat(held=held)
+    await a.send_beat(held=held)
     await b.beat_and_hear()
     group.check(b.held == kept and not b.last.has_ended, "the other member is not disturbed")
     await a.beat_and_hear()
@@ -191,7 +191,7 @@ async def negative_partition(group: GroupTrial) -> None:
     await b.beat_and_hear()
     group.check(not b.last.has_ended, "the other member is not disturbed")
     mine = dict(a.held)
-    await a.attach()
+    await a.attached()
     group.check({p: a.orders[p].token for p in a.active} == mine, "it holds what it held")
 
 
@@ -202,7 +202,7 @@ async def huge_held_set(group: GroupTrial) -> None:
     a, b = await group.pair()
     huge = [pb.PartitionRange(first=0, last=2**31 - 2, first_token=1)]
     held = pb.SessionHeartbeat.Held(topics=[pb.HeldTopic(name="t", partitions=huge)])
-    await a.beat(held=held)
+    await a.send_beat(held=held)
     await b.beat_and_hear()
     group.check(not b.last.has_ended, "the other member is not disturbed")
 

@@ -5,10 +5,10 @@ These cases are played one at a time, after all others: a restart disturbs every
 
 from __future__ import annotations
 
+from tests.kit.session_member import DRAIN, LOST
 from tests.protocol.sessions.coordinator_rules.group import GroupTrial
 from tests.protocol.sessions.coordinator_rules.messages import listed
 from tests.protocol.sessions.rules import Cases
-from tests.protocol.sessions.trial import DRAIN, LOST
 
 cases: Cases[GroupTrial] = Cases()
 
@@ -45,8 +45,8 @@ async def restart_grants_a_lease(group: GroupTrial) -> None:
     restarted_s = await group.restart()
     await group.back(b)
     await group.until(lambda: len(b.active) == 3, "the other has them", 3 * group.lease_s + 10)
-    moved = [b.orders[p] for p in old]
-    group.not_before(min(each.at_s for each in moved), restarted_s, group.lease_s, "they move")
+    moved_s = min(b.ordered_s[p] for p in old)
+    group.not_before(moved_s, restarted_s, group.lease_s, "they move")
     group.check(all(b.held[p] > old[p] for p in old), "under higher tokens")
 
 
@@ -60,7 +60,7 @@ async def restart_in_a_drain(group: GroupTrial) -> None:
     await group.back(a)
     group.check(a.with_order(DRAIN) == [partition], "the drain stays ordered")
     group.check(a.orders[partition].token == token, "under the same token")
-    await a.ack(partition, position=1)
+    await a.send_ack(partition, position=1)
     await group.until(lambda: b.active == [partition], "the next one has it")
     group.check(b.held[partition] > token, "under a higher token")
 
@@ -80,7 +80,7 @@ async def restart_while_forced(group: GroupTrial) -> None:
     ack = await a.beat_and_hear()
     group.check(listed(ack) == [partition], "the first acknowledgement lists it")
     await group.until(lambda: partition in b.active, "the next one has it", 3 * group.lease_s + 10)
-    took_s = b.orders[partition].at_s - restarted_s
+    took_s = b.ordered_s[partition] - restarted_s
     group.check(took_s < 2 * group.lease_s, f"a lease later: it took {took_s:.2f} s")
 
 
@@ -89,7 +89,7 @@ async def restart_raises_tokens(group: GroupTrial) -> None:
     """Tokens that are granted after a restart are above all that were granted before."""
     a = await group.alone(3)
     top = max(a.held.values())
-    await a.leave("NOW")
+    await a.send_leave("NOW")
     await group.until(lambda: a.last.has_ended, "it has left")
     await group.restart()
     b = group.member("w-b", 3)

@@ -6,10 +6,10 @@ import asyncio
 
 from coordinator.v1 import errors_pb2
 from coordinator.v1 import session_pb2 as pb
+from tests.kit.session_member import DRAIN, LOST, WARM
 from tests.protocol.sessions.member_rules.coordinator import MemberTrial
 from tests.protocol.sessions.member_rules.stream import Told
 from tests.protocol.sessions.rules import Cases
-from tests.protocol.sessions.trial import DRAIN, LOST, WARM
 
 cases: Cases[MemberTrial] = Cases()
 RELEASED, READY, REFUSED = pb.SessionAck.RELEASED, pb.SessionAck.READY, pb.SessionAck.REFUSED

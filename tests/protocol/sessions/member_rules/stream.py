@@ -11,7 +11,8 @@ import grpc
 
 from coordinator.testing.coordinator import HOST
 from coordinator.v1 import session_pb2 as pb
-from tests.protocol.sessions.trial import ACTIVE, TOPIC, brief, now_s
+from tests.kit.session_member import ACTIVE
+from tests.protocol.sessions.trial import TOPIC, brief, now_s
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,11 +11,9 @@ from coordinator.assignors import TopicPartition
 from coordinator.client.member.ledger import Holding, Ledger
 from coordinator.client.member.session.stream import SessionStream
 from coordinator.v1 import session_pb2 as pb
+from tests.kit.session_member import ACTIVE
 
 P, Q = TopicPartition("t", 0), TopicPartition("t", 1)
-ACTIVE, WARM, DRAIN, LOST = (
-    pb.Orders.ACTIVE, pb.Orders.WARM, pb.Orders.DRAIN, pb.Orders.LOST,
-)  # fmt: skip
 
 
 class Granted(NamedTuple):

@@ -5,15 +5,8 @@ from __future__ import annotations
 import pytest
 
 from coordinator.v1 import session_pb2 as pb
-from tests.unit.client.sessions.kit import (
-    ACTIVE,
-    LOST,
-    P,
-    Played,
-    Q,
-    Resumed,
-    orders_message,
-)
+from tests.kit.session_member import ACTIVE, LOST
+from tests.unit.client.sessions.kit import P, Played, Q, Resumed, orders_message
 
 
 def test_what_every_ack_lists_as_not_renewed_ends_when_the_first_one_said():

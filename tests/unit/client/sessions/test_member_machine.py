@@ -17,11 +17,8 @@ from coordinator.client.offsets import Commit
 from coordinator.client.settings.reading import config_of
 from coordinator.v1 import errors_pb2
 from coordinator.v1 import session_pb2 as pb
+from tests.kit.session_member import ACTIVE, DRAIN, LOST, WARM
 from tests.unit.client.sessions.kit import (
-    ACTIVE,
-    DRAIN,
-    LOST,
-    WARM,
     Granted,
     P,
     Q,
@@ -29,7 +26,7 @@ from tests.unit.client.sessions.kit import (
     Warming,
     one_by_one,
     orders_message,
-)  # fmt: skip
+)
 
 BOTH = (0, ACTIVE, 1), (1, ACTIVE, 2)
 

@@ -9,11 +9,8 @@ import pytest
 from coordinator.assignors import TopicPartition
 from coordinator.v1 import errors_pb2
 from coordinator.v1 import session_pb2 as pb
+from tests.kit.session_member import ACTIVE, DRAIN, LOST, WARM
 from tests.unit.client.sessions.kit import (
-    ACTIVE,
-    DRAIN,
-    LOST,
-    WARM,
     Granted,
     Lost,
     P,
