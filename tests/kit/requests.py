@@ -49,6 +49,25 @@ def sync(
     )
 
 
+def attach(
+    name: str = "w-a", group_id: str = "g", number: int = 1, partitions: int = 4, **fields: Any
+) -> session_pb2.SessionRequest:
+    """An Attach of a process that has its member's name for an id.
+
+    Args:
+        number: of the stream.
+        partitions: of topic t.
+    """
+    defaults: dict[str, Any] = {
+        "member_name": name,
+        "incarnation": {"id": name.encode()},
+        "topics": [{"name": "t", "partitions": partitions}],
+        "wishes": AT_ONCE,
+    }
+    message = session_pb2.Attach(group_id=group_id, stream_number=number, **{**defaults, **fields})
+    return session_pb2.SessionRequest(attach=message)
+
+
 def assignment(topic: str, partitions: Collection[int]) -> bytes:
     """What a consumer's leader writes for a member that is to have partitions of one topic."""
     return encode_assignment(Assignment(tuple(TopicPartition(topic, n) for n in partitions)))

@@ -14,13 +14,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from coordinator.cli.kafka_listener import serve_kafka
-from coordinator.runtime.node import Node
-from coordinator.runtime.watchers import Watchers
 from coordinator.security.loading import load
 from coordinator.service.grpc.server import GrpcServer
 from coordinator.settings import Settings
 from coordinator.settings.sections import NODE_PORTS
 from coordinator.testing.server import LoggedNode
+from tests.kit.nodes import ObservedNode
 
 FAST = {
     "listen": "127.0.0.1:0",
@@ -31,27 +30,16 @@ FAST = {
 }
 
 
-class Running:
+class Running(ObservedNode):
     """A server on the test's own loop, with what it told those who watch."""
 
     def __init__(self, log=None, **settings) -> None:
-        self.events: list = []
-        self.failures: list = []
-        self.recoveries: list = []
+        super().__init__(Settings.of(**{**FAST, **settings}), log=log)
         self.malformed: list = []
         self.refused: list = []
         self.deleted: list = []
         self.kafka: str | None = None
         self.full: list = []
-        self.node = Node(
-            Settings.of(**{**FAST, **settings}),
-            watchers=Watchers(
-                events=lambda events, _: self.events.extend(events),
-                failure=lambda what, error: self.failures.append((what, error)),
-                recovery=self.recoveries.append,
-            ),
-            log=log,
-        )
         told = self.node.settings
         self.security = load(told.security, told.serving, told.kafka)
         if self.security.guard is not None:

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from coordinator.v1 import session_pb2 as pb
-from tests.kit.requests import AT_ONCE
+from tests.kit.requests import attach
 
 ACTIVE, WARM, DRAIN, LOST = (
     pb.Orders.ACTIVE, pb.Orders.WARM, pb.Orders.DRAIN, pb.Orders.LOST,
@@ -97,19 +97,15 @@ class ScriptedMember:
     def attach(self, **fields: Any) -> pb.SessionRequest:
         """Attach on a new stream, with what it holds."""
         self.stream_number = fields.pop("stream_number", self.stream_number + 1)
-        defaults: dict[str, Any] = {
-            "group_id": self.group_id,
-            "member_name": self.name,
+        known: dict[str, Any] = {
             "incarnation": {"id": self.incarnation, "started_at_ms": self.started_at_ms},
             "session_id": self.session_id,
-            "stream_number": self.stream_number,
-            "topics": [pb.Attach.Topic(name=self.topic, partitions=self.partitions)],
+            "topics": [{"name": self.topic, "partitions": self.partitions}],
             "coordinator_epoch": self.epoch,
             "held": held_topics(self.held, self.topic),
-            "wishes": AT_ONCE,
         }
-        attach = pb.Attach(**{**defaults, **self.fields, **fields})
-        return pb.SessionRequest(attach=attach)
+        given = {**known, **self.fields, **fields}
+        return attach(self.name, self.group_id, self.stream_number, **given)
 
     def beat(self, **fields: Any) -> pb.SessionRequest:
         """The next heartbeat."""

@@ -17,27 +17,27 @@ from coordinator.testing.engine.loop import SimulatedLoop
 from tests.campaigns.fuzz.kafka_bodies import KINDS, example_of, head
 from tests.campaigns.fuzz.web_tokens import VERIFIER
 from tests.kit.kafka.messages import written
-from tests.unit.service.kafka_wire import World
+from tests.unit.service.kafka_wire import KafkaNode
 
 TOKEN = "cgc_a-token"
 HELLO = framed(struct.pack(">hhih", API_VERSIONS.key, 0, 1, -1))
 LOOP = SimulatedLoop()
 
 
-async def _make() -> list[World]:
+async def _make() -> list[KafkaNode]:
     guard = Guard(Authenticator(Tokens([("worker", digest_of(TOKEN))]), VERIFIER), None)
-    worlds = [World(), World(guard=guard, asks_sasl=True)]
-    for each in worlds:
+    nodes = [KafkaNode(), KafkaNode(guard=guard, asks_sasl=True)]
+    for each in nodes:
         await each.node.start("here", 7400)
-    return worlds
+    return nodes
 
 
-WORLDS = LOOP.run_until_complete(_make())
+NODES = LOOP.run_until_complete(_make())
 
 
-async def _talk(world: World, reads: list[bytes]) -> bytes:
+async def _talk(node: KafkaNode, reads: list[bytes]) -> bytes:
     """The answers to a client that sends this, and waits a while."""
-    client = world.connect()
+    client = node.connect()
     for read in reads:
         if client.is_closed:
             break
@@ -46,22 +46,22 @@ async def _talk(world: World, reads: list[bytes]) -> bytes:
     await asyncio.sleep(0.05)
     client.hang_up()
     await asyncio.sleep(0.05)
-    assert world.listener.connections == 0
-    assert world.failures == []
+    assert node.listener.connections == 0
+    assert node.failures == []
     return b"".join(client.transport.writes)
 
 
 def target(data: bytes) -> None:
     if len(data) < 2:
         return
-    world, size, stream = WORLDS[data[0] % 2], 1 + data[1] * 8, data[2:]
+    node, size, stream = NODES[data[0] % 2], 1 + data[1] * 8, data[2:]
     reads = [stream[at : at + size] for at in range(0, len(stream), size)]
-    answers = LOOP.run_until_complete(_talk(world, reads))
+    answers = LOOP.run_until_complete(_talk(node, reads))
     while answers:
         (length,) = struct.unpack_from(">i", answers)
         assert 0 <= length <= len(answers) - 4
         answers = answers[4 + length :]
-    assert LOOP.run_until_complete(_talk(world, [HELLO]))[4:8] == b"\0\0\0\1"
+    assert LOOP.run_until_complete(_talk(node, [HELLO]))[4:8] == b"\0\0\0\1"
 
 
 def seeds():

@@ -9,19 +9,14 @@ from coordinator.settings.sections import LimitsConfig
 from coordinator.testing.virtual import VirtualCoordinator
 from coordinator.testing.virtual_session import VirtualSession
 from coordinator.v1 import session_pb2 as pb
+from tests.kit.requests import attach
 
 LIMITS = MessageLimits(LimitsConfig())
-POLICY = pb.GroupPolicy(join_quiet_ms=0, initial_delay_ms=0)
 
 
 def _member(c: VirtualCoordinator, name: str) -> VirtualSession:
     session = c.open_session()
-    topics = [pb.Attach.Topic(name="t", partitions=4)]
-    attach = pb.Attach(
-        group_id="g", member_name=name, incarnation={"id": name.encode()}, stream_number=1,
-        topics=topics, wishes=POLICY,
-    )  # fmt: skip
-    session.send(pb.SessionRequest(attach=attach))
+    session.send(attach(name))
     return session
 
 

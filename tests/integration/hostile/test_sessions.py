@@ -17,7 +17,7 @@ from coordinator.v1 import session_pb2 as pb
 from tests.kit import requests
 from tests.kit.serving import running
 from tests.kit.session_member import orders_of
-from tests.unit.service.session_client import Stream
+from tests.kit.session_stream import Stream
 
 ATTACKS = []
 LONGEST_NAME = "ü" * 249

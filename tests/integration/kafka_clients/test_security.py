@@ -13,9 +13,9 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from jwt.algorithms import ECAlgorithm
 
 from coordinator.kafka import apis
-from coordinator.security.tokens import line_for, new_token
-from tests.integration.security.test_access import rule
+from coordinator.security.tokens import new_token
 from tests.integration.waiting import until
+from tests.kit.auth_files import AuthFiles, rule
 from tests.kit.certificates import Authority, replace
 from tests.kit.kafka.client import connected
 from tests.kit.patience import HANG_S
@@ -24,31 +24,24 @@ from tests.kit.serving import running
 FAILED, UNSUPPORTED, ILLEGAL_STATE = 58, 33, 34
 
 
-class Desk:
-    """Tokens, keys and rules of a node, which are exchanged as an operator does."""
+class KafkaAuthFiles(AuthFiles):
+    """With keys of JSON web tokens, on a node with a listener for Kafka's clients."""
 
     def __init__(self, folder) -> None:
-        self.tokens = {name: new_token() for name in ("etl", "op")}
+        super().__init__(folder)
         self._key = ec.generate_private_key(ec.SECP256R1())
         jwk = ECAlgorithm.to_jwk(self._key.public_key(), as_dict=True)
-        self.settings = {
+        self.settings |= {
             "kafka_listen": "127.0.0.1:0",
-            "auth_tokens_file": str(folder / "tokens"),
             "auth_jwks": str(folder / "jwks.json"),
             "auth_jwt_audience": "groups",
-            "auth_rules_file": str(folder / "rules.toml"),
         }
         replace(self.settings["auth_jwks"], json.dumps({"keys": [{**jwk, "kid": "k"}]}))
-        self.know("etl", "op")
+        self.token("etl"), self.token("op")
         self.allow()
 
-    def know(self, *names: str) -> None:
-        lines = [line_for(name, self.tokens[name]) for name in names]
-        replace(self.settings["auth_tokens_file"], "\n".join(lines) + "\n")
-
     def allow(self, *more: str) -> None:
-        rules = [rule("token:op", "*", "*"), rule("jwt:*", "join", "jobs"), *more]
-        replace(self.settings["auth_rules_file"], "\n".join(rules))
+        self.rules(rule("token:op", "*", "*"), rule("jwt:*", "join", "jobs"), *more)
 
     def jwt(self, subject: str = "alice", lasts_s: float = 3_600) -> str:
         claims = {"sub": subject, "aud": "groups", "exp": time.time() + lasts_s}
@@ -56,8 +49,8 @@ class Desk:
 
 
 @pytest.fixture
-def desk(tmp_path):
-    return Desk(tmp_path)
+def files(tmp_path):
+    return KafkaAuthFiles(tmp_path)
 
 
 def reloads(server) -> list[str]:
@@ -77,10 +70,10 @@ async def asked_again_and_again(client) -> None:
 ETL = rule("token:etl", "join commit", "jobs")
 
 
-async def test_a_token_as_the_password_joins_and_rules_hold(desk):
-    desk.allow(ETL)
-    async with running(**desk.settings) as server, connected(server.kafka) as client:
-        told = await client.plain(desk.tokens["etl"], user="whoever")
+async def test_a_token_as_the_password_joins_and_rules_hold(files):
+    files.allow(ETL)
+    async with running(**files.settings) as server, connected(server.kafka) as client:
+        told = await client.plain(files.tokens["etl"], user="whoever")
         assert (int(told.error_code), told.error_message) == (0, None)
         assert told.session_lifetime.total_seconds() == 0
         joined = await client.join("jobs")
@@ -92,17 +85,17 @@ async def test_a_token_as_the_password_joins_and_rules_hold(desk):
         assert {it.where for it in server.refused} == {"Kafka JoinGroup", "Kafka OffsetFetch"}
         listed = await client.ask(apis.LIST_GROUPS)
         assert listed.groups == ()
-    assert all(desk.tokens["etl"] not in repr(it) for it in server.refused)
+    assert all(files.tokens["etl"] not in repr(it) for it in server.refused)
 
 
-async def test_lists_show_what_the_caller_may_read(desk):
-    desk.allow(ETL, rule("token:etl", "read", "jobs"))
-    async with running(**desk.settings) as server:
+async def test_lists_show_what_the_caller_may_read(files):
+    files.allow(ETL, rule("token:etl", "read", "jobs"))
+    async with running(**files.settings) as server:
         async with connected(server.kafka) as client, connected(server.kafka) as operator:
-            await operator.plain(desk.tokens["op"])
+            await operator.plain(files.tokens["op"])
             for group in ("jobs", "secret"):
                 assert int((await operator.join(group)).error_code) == 0
-            await client.plain(desk.tokens["etl"])
+            await client.plain(files.tokens["etl"])
             shown = {it.group_id for it in (await client.ask(apis.LIST_GROUPS)).groups}
             assert shown == {"jobs"}
             shown = {it.group_id for it in (await operator.ask(apis.LIST_GROUPS)).groups}
@@ -114,25 +107,25 @@ async def test_lists_show_what_the_caller_may_read(desk):
             assert [int(it.error_code) for it in deleted.results] == [30]
 
 
-async def test_a_json_web_token_has_a_session_and_authenticates_again(desk):
-    async with running(**desk.settings) as server, connected(server.kafka) as client:
-        told = await client.oauth(desk.jwt(lasts_s=100))
+async def test_a_json_web_token_has_a_session_and_authenticates_again(files):
+    async with running(**files.settings) as server, connected(server.kafka) as client:
+        told = await client.oauth(files.jwt(lasts_s=100))
         assert int(told.error_code) == 0
         assert 50 < told.session_lifetime.total_seconds() <= 100
         assert int((await client.join("jobs")).error_code) == 0
-        again = await client.oauth(desk.jwt(lasts_s=1_000))
+        again = await client.oauth(files.jwt(lasts_s=1_000))
         assert 900 < again.session_lifetime.total_seconds() <= 1_000
         assert int((await client.ask(apis.LIST_GROUPS)).error_code) == 0
         # As somebody else: not on this connection.
-        other = await client.oauth(desk.jwt("bob"))
+        other = await client.oauth(files.jwt("bob"))
         assert int(other.error_code) == FAILED
         assert "jwt:alice" in other.error_message
         assert await client.is_closed()
 
 
-async def test_a_wrong_token_is_refused_in_words(desk):
-    async with running(**desk.settings) as server:
-        for token, oauth in ((new_token(), False), ("a.b.c", True), (desk.jwt(lasts_s=-99), True)):
+async def test_a_wrong_token_is_refused_in_words(files):
+    async with running(**files.settings) as server:
+        for token, oauth in ((new_token(), False), ("a.b.c", True), (files.jwt(lasts_s=-99), True)):
             async with connected(server.kafka) as client:
                 told = await (client.oauth(token) if oauth else client.plain(token))
                 assert int(told.error_code) == FAILED
@@ -142,33 +135,33 @@ async def test_a_wrong_token_is_refused_in_words(desk):
         assert {it.reason for it in server.refused} == {"unauthenticated"}
 
 
-async def test_a_token_that_is_taken_away_ends_its_connections(desk):
-    desk.allow(ETL)
-    async with running(**desk.settings) as server:
+async def test_a_token_that_is_taken_away_ends_its_connections(files):
+    files.allow(ETL)
+    async with running(**files.settings) as server:
         async with connected(server.kafka) as client, connected(server.kafka) as operator:
-            await client.plain(desk.tokens["etl"])
-            await operator.plain(desk.tokens["op"])
+            await client.plain(files.tokens["etl"])
+            await operator.plain(files.tokens["op"])
             joined = await client.join("jobs")
             beat = {"group_id": "jobs", "member_id": joined.member_id, "generation_id": 1}
             assert int((await client.ask(apis.HEARTBEAT, **beat)).error_code) in (0, 27)
             reloaded = reloads(server)
-            desk.know("op")
+            files.revoke("etl")
             await until(lambda: "tokens and keys" in reloaded)
             with pytest.raises((asyncio.IncompleteReadError, ConnectionError)):
                 await client.ask(apis.HEARTBEAT, **beat)
             assert int((await operator.ask(apis.LIST_GROUPS)).error_code) == 0
         async with connected(server.kafka) as client:
-            assert int((await client.plain(desk.tokens["etl"])).error_code) == FAILED
+            assert int((await client.plain(files.tokens["etl"])).error_code) == FAILED
 
 
-async def test_a_rule_that_is_taken_away_holds_for_open_connections(desk):
-    desk.allow(ETL)
-    async with running(**desk.settings) as server, connected(server.kafka) as client:
-        await client.plain(desk.tokens["etl"])
+async def test_a_rule_that_is_taken_away_holds_for_open_connections(files):
+    files.allow(ETL)
+    async with running(**files.settings) as server, connected(server.kafka) as client:
+        await client.plain(files.tokens["etl"])
         joined = await client.join("jobs")
         beat = {"group_id": "jobs", "member_id": joined.member_id, "generation_id": 1}
         reloaded = reloads(server)
-        desk.allow()
+        files.allow()
         await until(lambda: "rules" in reloaded)
         assert int((await client.ask(apis.HEARTBEAT, **beat)).error_code) == 30
 

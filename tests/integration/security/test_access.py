@@ -21,7 +21,6 @@ from jwt.algorithms import ECAlgorithm
 from coordinator.client import CommitFailed, Credentials, FatalError, Member
 from coordinator.operator.admin import GroupAdmin
 from coordinator.operator.cluster import ClusterAdmin
-from coordinator.security.tokens import line_for, new_token
 from coordinator.service import pipeline as pipeline_module
 from coordinator.service.grpc.calls import METHODS
 from coordinator.v1 import admin_pb2 as pb2
@@ -30,55 +29,19 @@ from coordinator.v1 import group_pb2 as pb
 from coordinator.v1 import session_pb2 as sb
 from tests.integration.groups import eventually
 from tests.integration.waiting import until
-from tests.kit.certificates import Authority, replace
+from tests.kit.auth_files import AuthFiles, rule
+from tests.kit.certificates import Authority
 from tests.kit.patience import HANG_S
 from tests.kit.serving import running
 
 CODE = grpc.StatusCode
 
 
-def rule(principal: str, operations: str, groups: str, **more: object) -> str:
-    listed = json.dumps(operations.split())
-    extra = "".join(f"{k} = {json.dumps(v)}\n" for k, v in more.items())
-    text = f'principal = "{principal}"\noperations = {listed}\ngroups = "{groups}"\n'
-    return f"[[rule]]\n{text}{extra}"
-
-
-class Desk:
-    """The files of an operator: tokens and rules, and what a server is to be told of them."""
-
-    def __init__(self, folder, *rules: str) -> None:
-        self.folder = folder
-        self.tokens = {}
-        self._lines: list[str] = []
-        self.settings = {
-            "auth_tokens_file": str(folder / "tokens"),
-            "auth_rules_file": str(folder / "rules.toml"),
-        }
-        self.token("nobody")
-        self.rules(*rules)
-
-    def rules(self, *rules: str) -> None:
-        replace(self.settings["auth_rules_file"], "\n".join(rules))
-
-    def token(self, name: str) -> Credentials:
-        """Make a token, and the credentials of its holder."""
-        self.tokens[name] = new_token()
-        self._lines.append(line_for(name, self.tokens[name]))
-        self._write()
-        return Credentials(token=self.tokens[name])
-
-    def revoke(self, name: str) -> None:
-        self._lines = [line for line in self._lines if not line.startswith(f"{name} ")]
-        self._write()
-
-    def _write(self) -> None:
-        replace(self.settings["auth_tokens_file"], "\n".join(self._lines))
-
-
 @pytest.fixture
-def desk(tmp_path):
-    return Desk(tmp_path, rule("token:etl", "join commit", "etl-*"), rule("token:op", "*", "*"))
+def files(tmp_path):
+    return AuthFiles(
+        tmp_path, rule("token:etl", "join commit", "etl-*"), rule("token:op", "*", "*")
+    )
 
 
 async def joined(member: Member) -> None:
@@ -139,8 +102,8 @@ async def ended_with(stream) -> grpc.StatusCode:
                 return await stream.code()
 
 
-async def test_nothing_is_answered_without_a_credential_but_health(desk):
-    async with running(**desk.settings) as server:
+async def test_nothing_is_answered_without_a_credential_but_health(files):
+    async with running(**files.settings) as server:
         async with grpc.aio.insecure_channel(server.address) as channel:
             health = health_pb2_grpc.HealthStub(channel)
             answer = await health.Check(health_pb2.HealthCheckRequest())
@@ -156,7 +119,7 @@ async def test_nothing_is_answered_without_a_credential_but_health(desk):
             stream = reflection.ServerReflectionInfo(iter([request]))
             assert (await code_of(stream.read()))[0] is CODE.UNAUTHENTICATED
             assert len(server.refused) == 4
-            held = desk.token("nobody2")
+            held = files.token("nobody2")
             answer = await answered_in_time(
                 lambda: reflection.ServerReflectionInfo(iter([request]), metadata=held.metadata())
             )
@@ -165,8 +128,8 @@ async def test_nothing_is_answered_without_a_credential_but_health(desk):
         assert server.server.pipeline.calls[("JoinGroup", "UNAUTHENTICATED")] == 3
 
 
-async def test_no_rpc_is_reached_by_who_shows_nothing_but_those_that_are_open(desk):
-    async with running(**desk.settings) as server, grpc.aio.insecure_channel(server.address) as it:
+async def test_no_rpc_is_reached_by_who_shows_nothing_but_those_that_are_open(files):
+    async with running(**files.settings) as server, grpc.aio.insecure_channel(server.address) as it:
         found = {}
         for name, method in METHODS.items():
             if method.kind.name in ("Session", "ServerReflectionInfo"):
@@ -193,9 +156,9 @@ async def test_a_node_that_asks_nobody_has_nothing_in_a_calls_way(monkeypatch):
         assert await beats(server, Credentials()) is CODE.OK
 
 
-async def test_a_principal_may_do_what_a_rule_says_and_nothing_else(desk):
-    etl = desk.token("etl")
-    async with running(**desk.settings) as server:
+async def test_a_principal_may_do_what_a_rule_says_and_nothing_else(files):
+    etl = files.token("etl")
+    async with running(**files.settings) as server:
         async with Member(server.address, "etl-1", {"t": 1}, credentials=etl) as member:
             await joined(member)
             await member.commit(dict.fromkeys(member.assignment, 3))
@@ -236,9 +199,9 @@ async def test_a_principal_may_do_what_a_rule_says_and_nothing_else(desk):
                 assert server.refused[-1].operation == operation
 
 
-async def test_a_beat_for_a_group_that_is_not_ours_ends_the_whole_batch(desk):
-    etl = desk.token("etl")
-    async with running(**desk.settings) as server, etl.open_aio(server.address) as channel:
+async def test_a_beat_for_a_group_that_is_not_ours_ends_the_whole_batch(files):
+    etl = files.token("etl")
+    async with running(**files.settings) as server, etl.open_aio(server.address) as channel:
         stub = group_pb2_grpc.GroupCoordinatorStub(channel)
         beats = [pb.HeartbeatRequest(group_id=g) for g in ("etl-1", "etl-2", "other")]
         shown = etl.metadata()
@@ -250,15 +213,15 @@ async def test_a_beat_for_a_group_that_is_not_ours_ends_the_whole_batch(desk):
         assert "'other'" in details
 
 
-async def test_a_list_shows_only_what_may_be_read(desk):
-    desk.rules(
+async def test_a_list_shows_only_what_may_be_read(files):
+    files.rules(
         rule("token:etl", "join", "*"),
         rule("token:op", "*", "*"),
         rule("token:team", "read", "a-*"),
         rule("token:team", "read", "a-secret", deny=True),
     )
-    etl, op, team, nobody = (desk.token(name) for name in ("etl", "op", "team", "none"))
-    async with running(**desk.settings) as server, contextlib.AsyncExitStack() as stack:
+    etl, op, team, nobody = (files.token(name) for name in ("etl", "op", "team", "none"))
+    async with running(**files.settings) as server, contextlib.AsyncExitStack() as stack:
         for group in ("a-1", "a-2", "a-secret", "b-1"):
             member = Member(server.address, group, {"t": 1}, credentials=etl)
             await joined(await stack.enter_async_context(member))
@@ -286,9 +249,9 @@ async def test_a_list_shows_only_what_may_be_read(desk):
             assert (await code_of(refused.read()))[0] is CODE.PERMISSION_DENIED
 
 
-async def test_rules_and_tokens_take_effect_when_their_files_change(desk):
-    etl = desk.token("etl")
-    async with running(**desk.settings) as server, etl.open_aio(server.address) as channel:
+async def test_rules_and_tokens_take_effect_when_their_files_change(files):
+    etl = files.token("etl")
+    async with running(**files.settings) as server, etl.open_aio(server.address) as channel:
         stub = group_pb2_grpc.GroupCoordinatorStub(channel)
         shown = etl.metadata()
         beat = pb.HeartbeatRequest(group_id="other")
@@ -306,34 +269,34 @@ async def test_rules_and_tokens_take_effect_when_their_files_change(desk):
                     await asyncio.sleep(0.02)
 
         await until(CODE.PERMISSION_DENIED)
-        desk.rules(rule("token:etl", "join", "other"))
+        files.rules(rule("token:etl", "join", "other"))
         await until(None)
         stream, second = [await attached(channel, "other", shown) for _ in range(2)]
         # Half a file: the old rules stay.
         failures: list[str] = []
         server.security.on_failure = failures.append
-        desk.rules("[[rule]]\nprincipal = ")
+        files.rules("[[rule]]\nprincipal = ")
         await eventually(lambda: failures)
         assert "rules not reloaded" in failures[0]
         assert len(failures) == server.security.reload_failures == 1
         await until(None)
-        desk.rules("")
+        files.rules("")
         await until(CODE.PERMISSION_DENIED)
         assert await ended_with(stream) is CODE.PERMISSION_DENIED  # It was open all the time.
-        desk.revoke("etl")
+        files.revoke("etl")
         await until(CODE.UNAUTHENTICATED)
         assert await ended_with(second) is CODE.UNAUTHENTICATED
 
 
-async def test_a_certificate_says_who_calls_and_a_token_counts_for_more(desk, tmp_path):
+async def test_a_certificate_says_who_calls_and_a_token_counts_for_more(files, tmp_path):
     ca = Authority(tmp_path / "tls")
     cert, key = ca.issue("node")
     mine, my_key = ca.issue("etl-worker", common_name="etl-worker")
-    desk.rules(rule("cert:etl-worker", "join", "etl"), rule("token:op", "join", "op"))
-    op = desk.token("op")
+    files.rules(rule("cert:etl-worker", "join", "etl"), rule("token:op", "join", "op"))
+    op = files.token("op")
     settings = {"tls_cert_file": cert, "tls_key_file": key, "tls_client_ca_file": ca.file}
     known = {"ca_file": ca.file, "cert_file": mine, "key_file": my_key}
-    async with running(**settings, **desk.settings) as server:
+    async with running(**settings, **files.settings) as server:
         async with Credentials(**known).open_aio(server.address) as channel:
             stub = group_pb2_grpc.GroupCoordinatorStub(channel)
             assert await stub.Heartbeat(pb.HeartbeatRequest(group_id="etl"))
@@ -346,10 +309,10 @@ async def test_a_certificate_says_who_calls_and_a_token_counts_for_more(desk, tm
             assert (await code_of(call))[0] is CODE.UNAUTHENTICATED
 
 
-async def test_commands_to_nodes_need_admin_on_everything(desk):
-    desk.rules(rule("token:a", "admin", "a-*"), rule("token:op", "admin", "*"))
-    some, op = desk.token("a"), desk.token("op")
-    async with running(**desk.settings) as server:
+async def test_commands_to_nodes_need_admin_on_everything(files):
+    files.rules(rule("token:a", "admin", "a-*"), rule("token:op", "admin", "*"))
+    some, op = files.token("a"), files.token("op")
+    async with running(**files.settings) as server:
 
         def elect(credentials):
             with ClusterAdmin(server.address, credentials=credentials) as admin:
@@ -362,28 +325,28 @@ async def test_commands_to_nodes_need_admin_on_everything(desk):
             await asyncio.to_thread(elect, op)
 
 
-async def test_a_member_keeps_its_place_while_its_token_is_exchanged(desk, tmp_path):
-    desk.token("etl")
+async def test_a_member_keeps_its_place_while_its_token_is_exchanged(files, tmp_path):
+    files.token("etl")
     path = tmp_path / "token"
-    path.write_text(desk.tokens["etl"])
+    path.write_text(files.tokens["etl"])
     shown = Credentials(token_file=str(path))
-    async with running(**desk.settings) as server:
+    async with running(**files.settings) as server:
         settings = {"session_timeout_ms": 30_000, "heartbeat_interval_ms": 100}
         async with Member(
             server.address, "etl-1", {"t": 1}, credentials=shown, **settings
         ) as member:
             await joined(member)
             generation = member.generation
-            desk.revoke("etl")
+            files.revoke("etl")
             await eventually(lambda: server.refused)
-            desk.token("etl")
-            path.write_text(desk.tokens["etl"])
+            files.token("etl")
+            path.write_text(files.tokens["etl"])
             heard = server.server.pipeline.heartbeats
             await until(lambda: server.server.pipeline.heartbeats > heard + 3)
             assert await member.poll() == []
             assert member.assignment
             assert member.generation == generation
-            desk.rules(rule("token:etl", "join", "etl-*"))
+            files.rules(rule("token:etl", "join", "etl-*"))
             with pytest.raises(CommitFailed) as caught:
                 await commit_until_refused(member)
             assert caught.value.code == "PERMISSION_DENIED"

@@ -20,7 +20,7 @@ from coordinator.spark.options import StreamOptions
 from coordinator.spark.stream import GroupStreamReader
 from tests.campaigns.faults.stores import EtcdCluster, missing_etcd
 from tests.integration.groups import commit_everywhere, eventually, members
-from tests.integration.security.test_access import Desk, rule
+from tests.kit.auth_files import AuthFiles, rule
 from tests.kit.certificates import Authority
 from tests.kit.serving import Process, free_port, running
 
@@ -51,16 +51,16 @@ def start(store: str, number: int, *flags: str) -> Process:
 
 @pytest.mark.parametrize("proof", ["certificate", "token"])
 async def test_nodes_follow_each_other_and_take_over(store, ca, tmp_path, proof, capsys):
-    desk = Desk(
+    files = AuthFiles(
         tmp_path,
         rule("cert:node-*", "admin", "*"),
         rule("token:node", "admin", "*"),
         rule("token:worker", "join commit read", "group-*"),
         rule("token:op", "admin read", "*"),
     )
-    worker, op, _ = desk.token("worker"), desk.token("op"), desk.token("node")
-    (tmp_path / "node-token").write_text(desk.tokens["node"])
-    common = [part for k, v in desk.settings.items() for part in (f"--{k.replace('_', '-')}", v)]
+    worker, op, _ = files.token("worker"), files.token("op"), files.token("node")
+    (tmp_path / "node-token").write_text(files.tokens["node"])
+    common = files.flags
     common += ["--tls-peer-ca-file", ca.file]
     trusting = {"ca_file": ca.file}
     if proof == "certificate":
@@ -111,12 +111,12 @@ async def test_nodes_follow_each_other_and_take_over(store, ca, tmp_path, proof,
 
 
 async def test_a_node_that_may_not_follow_is_refused(store, ca, tmp_path):
-    desk = Desk(tmp_path, rule("cert:node-1", "admin", "*"))
+    files = AuthFiles(tmp_path, rule("cert:node-1", "admin", "*"))
     common = [
         "--tls-client-ca-file",
         ca.file,
         "--auth-rules-file",
-        desk.settings["auth_rules_file"],
+        files.settings["auth_rules_file"],
     ]
     nodes = []
     try:
@@ -138,12 +138,12 @@ async def test_a_node_that_may_not_follow_is_refused(store, ca, tmp_path):
 
 
 async def test_the_options_of_a_query_reach_a_guarded_server(ca, tmp_path):
-    desk = Desk(tmp_path, rule("token:query", "join commit read", "g"))
-    desk.token("query")
-    (tmp_path / "token").write_text(desk.tokens["query"])
+    files = AuthFiles(tmp_path, rule("token:query", "join commit read", "g"))
+    files.token("query")
+    (tmp_path / "token").write_text(files.tokens["query"])
     write_log(tmp_path / "log", 0, pa.table({"n": range(10)}))
     cert, key = ca.issue("node")
-    settings = {"tls_cert_file": cert, "tls_key_file": key, **desk.settings}
+    settings = {"tls_cert_file": cert, "tls_key_file": key, **files.settings}
     async with running(**settings) as server:
         options = {
             "coordinator": server.address, "group": "g", "source": str(tmp_path / "log"),

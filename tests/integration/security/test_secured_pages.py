@@ -16,7 +16,8 @@ import pytest
 from coordinator.cli.main import main
 from coordinator.client import BlockingMember, Credentials
 from tests.integration.groups import eventually
-from tests.integration.security.test_access import Desk, Issuer, beats, rule
+from tests.integration.security.test_access import Issuer, beats
+from tests.kit.auth_files import AuthFiles, rule
 from tests.kit.certificates import Authority, content
 from tests.kit.patience import HANG_S
 from tests.kit.serving import Process
@@ -35,14 +36,14 @@ def ca(tmp_path):
 
 
 @pytest.fixture
-def desk(tmp_path):
-    return Desk(tmp_path, *RULES)
+def files(tmp_path):
+    return AuthFiles(tmp_path, *RULES)
 
 
 @contextlib.contextmanager
-def served(desk: Desk, ca: Authority | None = None, *more: str):
+def served(files: AuthFiles, ca: Authority | None = None, *more: str):
     """A process with both pages, guarded; with an authority, over TLS."""
-    flags = [part for k, v in desk.settings.items() for part in (f"--{k.replace('_', '-')}", v)]
+    flags = files.flags
     if ca is not None:
         cert, key = ca.issue("node")
         flags += ["--tls-cert-file", cert, "--tls-key-file", key, "--tls-peer-ca-file", ca.file]
@@ -76,9 +77,9 @@ def refusals(server: Process) -> list[dict]:
     return [line for line in server.lines if line["event"] == "access_refused"]
 
 
-def test_metrics_are_for_those_who_may_read_everything(desk):
-    prometheus, team = desk.token("prometheus"), desk.token("team")
-    with served(desk) as server:
+def test_metrics_are_for_those_who_may_read_everything(files):
+    prometheus, team = files.token("prometheus"), files.token("team")
+    with served(files) as server:
         assert get(server.metrics)[0] == 401
         assert get(server.metrics, {"Authorization": "Bearer guess"})[0] == 401
         status, text = get(server.metrics, bearer(team))
@@ -104,14 +105,14 @@ def test_metrics_are_for_those_who_may_read_everything(desk):
         }
 
 
-def test_metrics_over_tls_take_a_certificate_too(desk, ca):
+def test_metrics_over_tls_take_a_certificate_too(files, ca):
     mine = ca.issue("prometheus", common_name="prometheus")
     other = ca.issue("other", common_name="other")
-    with served(desk, ca, "--tls-client-ca-file", ca.file) as server:
+    with served(files, ca, "--tls-client-ca-file", ca.file) as server:
         assert get(server.metrics, trust=ca.file, certificate=mine)[0] == 200
         assert get(server.metrics, trust=ca.file, certificate=other)[0] == 403
         assert get(server.metrics, trust=ca.file)[0] == 401
-        token = bearer(desk.token("prometheus"))
+        token = bearer(files.token("prometheus"))
         deadline = time.monotonic() + HANG_S
         while get(server.metrics, token, trust=ca.file)[0] != 200:  # Once the file is read again.
             assert time.monotonic() < deadline
@@ -125,10 +126,10 @@ def test_metrics_over_tls_take_a_certificate_too(desk, ca):
         assert get(f"{server.console}api/groups", token, trust=ca.file)[0] == 200
 
 
-def test_the_console_shows_what_its_reader_may_read(desk):
-    team, prometheus = desk.token("team"), desk.token("prometheus")
-    desk.rules(*RULES, rule("token:prometheus", "join", "other"))
-    with served(desk) as server:
+def test_the_console_shows_what_its_reader_may_read(files):
+    team, prometheus = files.token("team"), files.token("prometheus")
+    files.rules(*RULES, rule("token:prometheus", "join", "other"))
+    with served(files) as server:
         console = server.console
         for path in (
             "",
@@ -160,18 +161,18 @@ def test_the_console_shows_what_its_reader_may_read(desk):
             assert '"other"' in text
 
 
-def test_a_browser_is_asked_for_a_token(desk):
-    with served(desk) as server:
+def test_a_browser_is_asked_for_a_token(files):
+    with served(files) as server:
         with pytest.raises(urllib.error.HTTPError) as caught:
             urllib.request.urlopen(server.console)
         with caught.value as answer:
             assert answer.headers["WWW-Authenticate"].startswith("Basic realm=")
 
 
-def test_pages_beyond_the_loopback_want_tls_and_a_token(desk, ca):
-    team = desk.token("team")
+def test_pages_beyond_the_loopback_want_tls_and_a_token(files, ca):
+    team = files.token("team")
     everywhere = ("--metrics-listen", "0.0.0.0:0", "--console-listen", "0.0.0.0:0")
-    with served(desk, ca, *everywhere) as server:
+    with served(files, ca, *everywhere) as server:
         console = server.console.replace("0.0.0.0", "127.0.0.1")
         assert console.startswith("https://")
         assert get(console, trust=ca.file)[0] == 401
@@ -188,10 +189,10 @@ def test_pages_beyond_the_loopback_want_tls_and_a_token(desk, ca):
             time.sleep(0.1)
 
 
-async def test_no_secret_is_in_anything_that_a_node_or_a_command_writes(desk, ca, tmp_path, capfd):
+async def test_no_secret_is_in_anything_that_a_node_or_a_command_writes(files, ca, tmp_path, capfd):
     issuer = Issuer()
     (tmp_path / "jwks.json").write_text(issuer.jwks)
-    team, stranger = desk.token("team"), Credentials(token="stranger-" + "s3cret" * 5)
+    team, stranger = files.token("team"), Credentials(token="stranger-" + "s3cret" * 5)
     alice = issuer.token("alice")
     forged = Issuer().token("alice")
     expired = issuer.token("alice", seconds=-100)
@@ -200,7 +201,7 @@ async def test_no_secret_is_in_anything_that_a_node_or_a_command_writes(desk, ca
         "--log-level", "debug", "--auth-jwks", str(tmp_path / "jwks.json"),
         "--auth-jwt-audience", "groups",
     )  # fmt: skip
-    with served(desk, ca, *more) as server:
+    with served(files, ca, *more) as server:
         for shown in (team, stranger, alice, forged, expired):
             credentials = Credentials(ca_file=ca.file, token=shown.token)
             for group in ("team-1", "other"):
@@ -221,7 +222,7 @@ async def test_no_secret_is_in_anything_that_a_node_or_a_command_writes(desk, ca
     assert "jwt:alice" in written
     key = content(str(tmp_path / "tls" / "node.key")).decode().splitlines()[1]
     secrets = [team, stranger, alice, forged, expired]
-    for secret in (*(s.token for s in secrets), *desk.tokens.values(), key):
+    for secret in (*(s.token for s in secrets), *files.tokens.values(), key):
         assert secret not in written
         assert base64.b64encode(f"me:{secret}".encode()).decode() not in written
         assert secret[8:40] not in written

@@ -13,7 +13,7 @@ import pytest
 from coordinator.cli.main import main
 from coordinator.v1 import session_pb2 as pb
 from tests.kit.serving import running
-from tests.unit.service.session_client import Stream
+from tests.kit.session_stream import Stream
 
 PATIENT = pb.GroupPolicy(lease_ms=300_000, join_quiet_ms=0, initial_delay_ms=0)
 """The member sends no heartbeats."""
@@ -45,7 +45,7 @@ class Operator:
 
 
 @pytest.fixture
-async def desk():
+async def shell():
     """An operator, and a member that holds the three partitions of a group."""
     async with running() as server, grpc.aio.insecure_channel(server.address) as channel:
         member = Stream(channel)
@@ -54,12 +54,12 @@ async def desk():
         yield Operator(server.address), member
 
 
-async def test_groups_are_listed_and_described_with_tokens_and_status(desk):
-    operator, _ = desk
-    [group] = await operator.rows("groups", "list", "--type", "Session")
+async def test_groups_are_listed_and_described_with_tokens_and_status(shell):
+    shell, _ = shell
+    [group] = await shell.rows("groups", "list", "--type", "Session")
     assert (group["type"], group["state"], group["members"]) == ("Session", "Stable", 1)
-    assert await operator.rows("groups", "list", "--type", "classic") == []
-    partitions = await operator.rows("groups", "describe", "g")
+    assert await shell.rows("groups", "list", "--type", "classic") == []
+    partitions = await shell.rows("groups", "describe", "g")
     assert [(row["partition"], row["phase"]) for row in partitions] == [
         (0, "held"),
         (1, "held"),
@@ -67,71 +67,71 @@ async def test_groups_are_listed_and_described_with_tokens_and_status(desk):
     ]
     first = partitions[0]["token"]
     assert [row["token"] for row in partitions] == [first, first + 1, first + 2]
-    [member] = await operator.rows("groups", "members", "g")
+    [member] = await shell.rows("groups", "members", "g")
     assert (member["group_instance_id"], member["status"], member["lease_ms"]) == (
         "w-a",
         "active",
         300_000,
     )
     assert member["partitions"] == 3
-    _, table, _ = await operator.run("groups", "describe", "g")
+    _, table, _ = await shell.run("groups", "describe", "g")
     assert {"TOKEN", "PHASE", "SUCCESSOR-ID"} <= set(table.splitlines()[0].split())
 
 
-async def test_log_ends_of_heartbeats_are_the_ends_that_lag_is_measured_by(desk):
-    operator, member = desk
+async def test_log_ends_of_heartbeats_are_the_ends_that_lag_is_measured_by(shell):
+    shell, member = shell
     end = pb.SessionHeartbeat.LogEnd(topic="t", partition=1, log_end_offset=70)
     await member.beat(1, log_ends=[end])
     await member.next("heartbeat_ack")
-    rows = await operator.rows("groups", "describe", "g")
+    rows = await shell.rows("groups", "describe", "g")
     assert [row["log_end_offset"] for row in rows] == [None, 70, None]
 
 
-async def test_wishes_that_differ_from_the_policy_are_named_with_who_asked(desk):
-    operator, member = desk
+async def test_wishes_that_differ_from_the_policy_are_named_with_who_asked(shell):
+    shell, member = shell
     wishes = pb.GroupPolicy(lease_ms=3_000, mode="WARM", max_return_ms=300_000)
     await Stream(member.channel).attach("w-b", b"2" * 16, wishes=wishes)
-    rows = {row["group_instance_id"]: row for row in await operator.rows("groups", "members", "g")}
+    rows = {row["group_instance_id"]: row for row in await shell.rows("groups", "members", "g")}
     assert rows["w-a"]["differing_wishes"] == {}
     assert rows["w-b"]["differing_wishes"] == {"lease_ms": 3_000, "mode": "warm"}
-    _, _, notes = await operator.run("groups", "describe", "g")
+    _, _, notes = await shell.run("groups", "describe", "g")
     assert "has lease_ms 300000; asked for 3000: 'w-b'." in notes
     assert "has mode simple; asked for warm: 'w-b'." in notes
-    await operator.run("policy", "set", "g", "lease_ms=3000")
-    _, _, notes = await operator.run("groups", "describe", "g")
+    await shell.run("policy", "set", "g", "lease_ms=3000")
+    _, _, notes = await shell.run("groups", "describe", "g")
     assert "has lease_ms 3000; asked for 300000: 'w-a'." in notes
 
 
-async def test_open_handoffs_and_lost_streams_are_told_in_sentences(desk):
-    operator, member = desk
+async def test_open_handoffs_and_lost_streams_are_told_in_sentences(shell):
+    shell, member = shell
     second = Stream(member.channel)
     await second.attach("w-b", b"2" * 16)
     await member.next("orders")
-    _, _, notes = await operator.run("groups", "describe", "g")
+    _, _, notes = await shell.run("groups", "describe", "g")
     assert "has 1 open hand-off: t-" in notes
     assert "from 'w-a' to 'w-b' (drain" in notes
     assert "waits for 'w-a'" in notes
     second.call.cancel()
     waiting = Stream(member.channel)
     await waiting.attach("w-a", b"3" * 16)
-    rows = await operator.rows("groups", "members", "g")
+    rows = await shell.rows("groups", "members", "g")
     assert {(row["group_instance_id"], row["status"]) for row in rows} >= {
         ("w-a", "active"),
         ("w-a", "waiting"),
     }
-    _, _, notes = await operator.run("groups", "members", "g")
+    _, _, notes = await shell.run("groups", "members", "g")
     assert "waits for the name 'w-a'" in notes
 
 
-async def test_a_policy_is_shown_and_set(desk):
-    operator, _ = desk
-    shown = {row["setting"]: row["value"] for row in await operator.rows("policy", "show", "g")}
+async def test_a_policy_is_shown_and_set(shell):
+    shell, _ = shell
+    shown = {row["setting"]: row["value"] for row in await shell.rows("policy", "show", "g")}
     assert (shown["lease_ms"], shown["mode"], shown["sinks_check_tokens"]) == (
         300_000,
         "simple",
         False,
     )
-    changed = await operator.rows(
+    changed = await shell.rows(
         "policy", "set", "g", "lease_ms=patient", "mode=warm", "sinks_check_tokens=true",
         "join_quiet_ms=default",
     )  # fmt: skip
@@ -141,30 +141,30 @@ async def test_a_policy_is_shown_and_set(desk):
         "sinks_check_tokens": True,
         "join_quiet_ms": 1_000,
     }
-    [member] = await operator.rows("groups", "members", "g")
+    [member] = await shell.rows("groups", "members", "g")
     assert member["lease_ms"] == 300_000  # It was told that one.
-    status, _, told = await operator.run("policy", "set", "g", "lease_ms=1000")
+    status, _, told = await shell.run("policy", "set", "g", "lease_ms=1000")
     assert status == 1
     assert "lease_ms is 1000; it may be 2000 to 300000" in told
     for wrong in ("lease=3", "mode=fast", "max_idle_ms=-1", "mode"):
-        assert (await operator.run("policy", "set", "g", wrong))[0] == 2
+        assert (await shell.run("policy", "set", "g", wrong))[0] == 2
 
 
-async def test_an_eviction_is_a_dry_run_unless_it_is_executed(desk):
-    operator, member = desk
-    [dry] = await operator.rows("members", "evict", "g", "w-a", "--gone")
+async def test_an_eviction_is_a_dry_run_unless_it_is_executed(shell):
+    shell, member = shell
+    [dry] = await shell.rows("members", "evict", "g", "w-a", "--gone")
     assert (dry["name"], dry["partitions"], dry["executed"]) == ("w-a", 3, False)
-    assert (await operator.rows("groups", "members", "g"))[0]["partitions"] == 3
-    [done] = await operator.rows("members", "evict", "--gone", "g", "w-a", "--execute")
+    assert (await shell.rows("groups", "members", "g"))[0]["partitions"] == 3
+    [done] = await shell.rows("members", "evict", "--gone", "g", "w-a", "--execute")
     assert done["executed"]
     await member.next("refused")
-    status, _, told = await operator.run("members", "evict", "g", "w-a")
+    status, _, told = await shell.run("members", "evict", "g", "w-a")
     assert status == 1
     assert "has no member 'w-a'" in told
 
 
-async def test_plans_are_explained_and_drawn_with_their_handoffs(desk):
-    operator, member = desk
+async def test_plans_are_explained_and_drawn_with_their_handoffs(shell):
+    shell, member = shell
     second = Stream(member.channel)
     await second.attach("w-b", b"2" * 16)
     draining = (await member.next("orders")).orders.topics[0].ranges[0]
@@ -178,16 +178,16 @@ async def test_plans_are_explained_and_drawn_with_their_handoffs(desk):
     )
     await member.say(ack=pb.SessionAck(partitions=[released]))
     await second.next("orders")
-    _, told, _ = await operator.run("explain", "g")
+    _, told, _ = await shell.run("explain", "g")
     assert "Plan of group 'g'" in told
     assert "1 partition for balance: t-" in told
     assert "1 hand-off of it ended: 1 released." in told
-    plans = await operator.rows("explain", "g", "--last", "2")
+    plans = await shell.rows("explain", "g", "--last", "2")
     assert [plan["moved_by_reason"] for plan in plans] == [{"balance": 1}, {"free": 3}]
     assert plans[0]["triggers"][0]["cause"] == "member_came"
-    [handoff] = await operator.rows("timeline", "g")
+    [handoff] = await shell.rows("timeline", "g")
     assert (handoff["outcome"], handoff["position"], handoff["mode"]) == ("released", 70, "simple")
-    _, drawn, _ = await operator.run("timeline", "g")
+    _, drawn, _ = await shell.run("timeline", "g")
     assert f"t-{draining.partitions.first}  ═" in drawn
 
 

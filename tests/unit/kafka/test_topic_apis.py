@@ -35,10 +35,10 @@ def versions(api):
 class Client:
     """Requests to one node, as bytes and back."""
 
-    def __init__(self, desk) -> None:
-        self.desk = desk
+    def __init__(self, node) -> None:
+        self.node = node
         self.context = Context(
-            desk.pipeline, BrokerAddresses(desk.node, KAFKA), desk.topics, FetchWaits()
+            node.pipeline, BrokerAddresses(node.node, KAFKA), node.topics, FetchWaits()
         )
 
     async def ask(self, api, version, **values):
@@ -57,10 +57,10 @@ class Client:
 
 @contextlib.asynccontextmanager
 async def serving(**topics):
-    async with machine() as [desk]:
+    async with machine() as [node]:
         for name, count in topics.items():
-            await desk.set(name, count)
-        client = Client(desk)
+            await node.set(name, count)
+        client = Client(node)
         yield client
         client.context.waits.close()
 
@@ -102,7 +102,7 @@ async def test_metadata_of_all_topics_is_asked_for_with_null_and_in_the_first_ve
     version,
 ):
     async with serving(a=1, b=2) as client:
-        await client.desk.commit("g", ("told", 4), ("not legal", 0))
+        await client.node.commit("g", ("told", 4), ("not legal", 0))
         await asyncio.sleep(0.3)
         everything = {"a": 1, "b": 2, "told": 5}
         empty = await client.ask(apis.METADATA, version, topics=[])
@@ -124,7 +124,7 @@ async def test_an_unknown_topic_is_unknown_and_stays_so(version):
             ("nix", errors.UNKNOWN_TOPIC_OR_PARTITION, ()),
             ("a b", errors.INVALID_TOPIC_EXCEPTION, ()),
         ]
-        assert list(await client.desk.counts()) == ["a"]
+        assert list(await client.node.counts()) == ["a"]
 
 
 @pytest.mark.parametrize("version", [10, 11, 12])
@@ -153,16 +153,16 @@ async def test_authorised_operations_are_told_to_those_who_ask(version):
 async def test_a_topic_that_was_just_set_is_known_at_once():
     async with serving() as client:
         await client.ask(apis.METADATA, 12, topics=named(apis.METADATA, 12, "a"))
-        await client.desk.set("a", 2)
+        await client.node.set("a", 2)
         await asyncio.sleep(0.3)
         found = await client.ask(apis.METADATA, 12, topics=named(apis.METADATA, 12, "a"))
         assert len(found.topics[0].partitions) == 2
 
 
 async def test_no_topic_is_called_unknown_while_a_shard_was_never_heard_of():
-    async with machine(nodes=2) as desks:
-        leader = next(it for it in desks if it.node.is_loaded("__coordinator_topics"))
-        other = next(it for it in desks if it is not leader)
+    async with machine(nodes=2) as nodes:
+        leader = next(it for it in nodes if it.node.is_loaded("__coordinator_topics"))
+        other = next(it for it in nodes if it is not leader)
         await leader.set("a", 2)
         other.topics._peers.silent = {leader.node.node_id}
         client = Client(other)
@@ -179,9 +179,9 @@ async def test_no_topic_is_called_unknown_while_a_shard_was_never_heard_of():
 
 
 async def test_no_partition_is_called_unknown_while_a_shard_was_never_heard_of():
-    async with machine(nodes=2) as desks:
-        leader = next(it for it in desks if it.node.is_loaded("__coordinator_topics"))
-        other = next(it for it in desks if it is not leader)
+    async with machine(nodes=2) as nodes:
+        leader = next(it for it in nodes if it.node.is_loaded("__coordinator_topics"))
+        other = next(it for it in nodes if it is not leader)
         other.topics._peers.silent = {leader.node.node_id}
         client = Client(other)
         partitions = [{"partition_index": 0, "timestamp": -1}]
@@ -198,7 +198,7 @@ async def test_more_topics_than_a_call_may_name_are_refused():
         asked = named(apis.METADATA, 12, *(f"t{n}" for n in range(10_001)))
         found = await client.ask(apis.METADATA, 12, topics=asked)
         assert found.topics == ()
-        assert client.desk.pipeline.calls["Metadata", "INVALID_ARGUMENT"] == 1
+        assert client.node.pipeline.calls["Metadata", "INVALID_ARGUMENT"] == 1
 
 
 # --- Nodes ---
@@ -288,19 +288,19 @@ def offsets_of(found):
 @versions(apis.LIST_OFFSETS)
 async def test_offsets_are_those_that_members_report(version):
     async with serving(t=3) as client:
-        member, generation = await client.desk.member("g", "t", 3)
-        desk = client.desk
+        member = await client.node.consumer("g", "t", 3)
+        node = client.node
         from coordinator.core.values import requests as c
 
-        await desk.ask(
+        await node.ask(
             c.ReportLogEnds(
-                call_id=desk.node.new_call_id(), group_id="g", generation=generation,
+                call_id=node.node.new_call_id(), group_id="g", generation=1,
                 member_id=member, ends=(("t", 0, 100),),
             )
         )  # fmt: skip
-        await desk.commit("h", ("t", 0), ("t", 1), offset=70)
-        desk.topics.note_change()
-        await desk.topics.refresh()
+        await node.commit("h", ("t", 0), ("t", 1), offset=70)
+        node.topics.note_change()
+        await node.topics.refresh()
 
         async def ask(timestamp):
             partitions = [{"partition_index": n, "timestamp": timestamp} for n in (0, 1, 2, 3, -1)]

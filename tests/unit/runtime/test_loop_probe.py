@@ -12,32 +12,22 @@ from coordinator.core.values.policy import Policy
 from coordinator.core.values.session_messages import Attach
 from coordinator.runtime.clock import AnchoredClock
 from coordinator.runtime.loop_probe import LoopProbe
-from coordinator.runtime.node import Node
-from coordinator.runtime.watchers import Watchers
 from coordinator.settings import Settings
 from coordinator.testing.virtual import CountingIds
+from tests.kit.nodes import ObservedNode
 
 pytestmark = pytest.mark.virtual_time
 MINUTE_S = 60
 
 
-class LateNode:
+class LateNode(ObservedNode):
     """A node in a process of its own that stands still now and then."""
 
     def __init__(self) -> None:
         self.loop = asyncio.get_running_loop()
         self.process = self.loop.process("node")
-        self.failures: list[str] = []
-        self.node = Node(
-            Settings.of(shards=1),
-            watchers=Watchers(
-                events=lambda *_: None,
-                failure=lambda what, _: self.failures.append(what),
-                recovery=lambda _: None,
-            ),
-            clock=AnchoredClock(self.process.wall_ns, self.process.monotonic_ns),
-            ids=CountingIds(),
-        )
+        clock = AnchoredClock(self.process.wall_ns, self.process.monotonic_ns)
+        super().__init__(Settings.of(shards=1), clock=clock, ids=CountingIds())
 
     async def attach(self, name: str, lease_ms: int) -> None:
         """Have a member in a group of its own that renews its lease with Attaches."""
@@ -84,7 +74,7 @@ async def test_a_loop_that_is_late_for_the_shortest_lease_is_reported_once_a_min
     for minute in range(1, 4):
         await late.stand_still(0.9, times=5)
         assert len(late.failures) in (minute - 1, minute)  # Late probes make long minutes.
-    assert "a lease of 10,000 ms" in late.failures[0]
+    assert "a lease of 10,000 ms" in late.failures[0][0]
 
 
 async def test_lags_that_the_leases_bear_are_not_reported(late):

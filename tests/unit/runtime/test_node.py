@@ -7,15 +7,16 @@ import asyncio
 import pytest
 
 from coordinator.core.values.errors import ErrorCode
-from coordinator.core.values.requests import CommitOffsets, FetchOffsets, PartitionCommit
+from coordinator.core.values.requests import FetchOffsets
 from coordinator.runtime.clock import AnchoredClock
 from coordinator.runtime.node import Node
-from coordinator.runtime.watchers import Watchers
 from coordinator.settings import Settings
 from coordinator.shard.shard import Shard
 from coordinator.storage.memory import MemoryLog
 from coordinator.testing.engine.process import Process
 from coordinator.testing.virtual import CountingIds
+from tests.kit import commands
+from tests.kit.nodes import ObservedNode
 from tests.unit.storage.memory_coordination import TIMEOUT_S, MemoryCoordination
 
 pytestmark = pytest.mark.virtual_time
@@ -32,23 +33,16 @@ class Cluster:
         self.coordination = MemoryCoordination()
         self.processes: dict[int, Process] = {}
         self.nodes: dict[int, Node] = {}
-        self.failures: list[str] = []
         self.loop.world.run(self._keep_sessions())
 
     async def start(self, number: int) -> None:
         self.processes[number] = process = self.loop.process(f"node {number}")
-        self.nodes[number] = Node(
-            Settings.of(node_id=number, shards=SHARDS, replicas=1),
-            watchers=Watchers(
-                events=lambda *_: None,
-                failure=lambda what, _: self.failures.append(what),
-                recovery=lambda _: None,
-            ),
-            log=self.log,
-            coordination=self.coordination,
-            clock=AnchoredClock(process.wall_ns, process.monotonic_ns),
-            ids=CountingIds(),
-        )
+        settings = Settings.of(node_id=number, shards=SHARDS, replicas=1)
+        observed = ObservedNode(
+            settings, log=self.log, coordination=self.coordination,
+            clock=AnchoredClock(process.wall_ns, process.monotonic_ns), ids=CountingIds(),
+        )  # fmt: skip
+        self.nodes[number] = observed.node
         await process.run(self.nodes[number].start("h", number))
 
     async def _keep_sessions(self) -> None:
@@ -71,9 +65,7 @@ class Cluster:
         return self.nodes[living].coordinator_of(group_id).node_id
 
     async def commit(self, number: int, group_id: str, offset: int) -> ErrorCode:
-        partitions = (PartitionCommit("t", 0, offset),)
-        call_id = self.nodes[number].new_call_id()
-        request = CommitOffsets(call_id=call_id, group_id=group_id, partitions=partitions)
+        request = commands.commit(self.nodes[number].new_call_id(), offset, group_id)
         (reply,) = await self.ask(number, request)
         return reply.results[0].error
 
@@ -132,13 +124,8 @@ async def test_a_node_that_stood_still_answers_nothing_of_what_it_remembers(clus
 
 
 async def test_a_bug_in_the_short_way_of_a_heartbeat_loads_the_shard_again(monkeypatch):
-    failures: list[BaseException | None] = []
-    watchers = Watchers(
-        events=lambda *_: None,
-        failure=lambda _, error: failures.append(error),
-        recovery=lambda _: None,
-    )
-    node = Node(Settings.of(shards=1), watchers=watchers)
+    observed = ObservedNode(Settings.of(shards=1))
+    node = observed.node
     await node.start("h", 1)
     bug = RuntimeError("a bug of ours")
 
@@ -150,7 +137,7 @@ async def test_a_bug_in_the_short_way_of_a_heartbeat_loads_the_shard_again(monke
         assert not node.beat("g", "m", None, 1)
     assert not node.is_loaded("g")
     assert not node.beat("g", "m", None, 1)
-    assert failures == [bug]
+    assert [error for _, error in observed.failures] == [bug]
     while not node.is_loaded("g"):  # noqa: ASYNC110  # Virtual time.
         await asyncio.sleep(0.1)
     await node.stop()

@@ -11,7 +11,7 @@ import pytest
 from coordinator.core.config import GroupConfig
 from coordinator.core.values.errors import ErrorCode
 from coordinator.core.values.ids import CallId, ShardId
-from coordinator.core.values.requests import CommitOffsets, FetchOffsets, Heartbeat, PartitionCommit
+from coordinator.core.values.requests import FetchOffsets, Heartbeat
 from coordinator.runtime import shard_runner
 from coordinator.runtime.clock import AnchoredClock
 from coordinator.runtime.payloads import PAYLOADS
@@ -24,6 +24,7 @@ from coordinator.storage.log import Damaged
 from coordinator.storage.memory import MemoryLog
 from coordinator.testing.engine.loop import SimulatedLoop
 from coordinator.testing.virtual import CountingIds
+from tests.kit import commands
 
 SHARD = ShardId(0)
 
@@ -77,10 +78,7 @@ class Bench:
         )
 
     def commit(self, offset: int):
-        partitions = (PartitionCommit("t", 0, offset),)
-        return self.runner.submit(
-            CommitOffsets(call_id=self.new_call(), group_id="g", partitions=partitions)
-        )
+        return self.runner.submit(commands.commit(self.new_call(), offset))
 
     def fetch(self):
         return self.runner.submit(FetchOffsets(call_id=self.new_call(), group_id="g"))

@@ -9,7 +9,7 @@ import pytest
 from coordinator.core.config import GroupConfig
 from coordinator.core.values.errors import ErrorCode
 from coordinator.core.values.ids import CallId, ShardId
-from coordinator.core.values.requests import CommitOffsets, FetchOffsets, PartitionCommit
+from coordinator.core.values.requests import FetchOffsets
 from coordinator.runtime.clock import AnchoredClock, RandomIds
 from coordinator.runtime.payloads import PAYLOADS
 from coordinator.runtime.shard_runner import ShardRunner
@@ -20,6 +20,7 @@ from coordinator.shard.shard import Shard
 from coordinator.storage.coordination import NodeInfo
 from coordinator.storage.log import ShardSnapshot
 from coordinator.storage.memory import MemoryLog
+from tests.kit import commands
 
 pytestmark = pytest.mark.virtual_time
 SHARD = ShardId(0)
@@ -88,13 +89,7 @@ class Pair:
 
     async def commit(self, offset: int) -> None:
         self.calls += 1
-        answer = self.leader.submit(
-            CommitOffsets(
-                call_id=CallId(self.calls),
-                group_id="g",
-                partitions=(PartitionCommit("t", offset, offset),),
-            )
-        )
+        answer = self.leader.submit(commands.commit(self.calls, offset, partitions=[("t", offset)]))
         assert (await answer).results[0].error is ErrorCode.NONE
 
     async def has(self, sequence: int) -> None:

@@ -11,17 +11,13 @@ import pytest
 
 from coordinator.kafka.apis import APIS
 from coordinator.kafka.schema import fields_of, response_schema
-from coordinator.runtime.clock import AnchoredClock
-from coordinator.runtime.node import Node
-from coordinator.runtime.watchers import Watchers
 from coordinator.service.kafka import dispatch
 from coordinator.service.kafka.addresses import BrokerAddresses
 from coordinator.service.kafka.connection import KafkaConnection
 from coordinator.service.kafka.listener import KafkaListener
-from coordinator.service.pipeline import Pipeline
 from coordinator.service.topics import TopicCounts, Topics, TopicView
-from coordinator.settings import Settings
 from tests.kit.kafka.messages import answer, frame, request
+from tests.kit.nodes import PipelineNode
 
 BY_NAME = {api.name: api for api in APIS.values()}
 HIGH_WATER = 65_536
@@ -142,32 +138,11 @@ class Client:
         return self.transport.is_closing_
 
 
-class World:
+class KafkaNode(PipelineNode):
     """A node with a listener that no socket belongs to; `asks_sasl`: its guard asks clients."""
 
-    def __init__(self, guard=None, topics=None, log=None, asks_sasl=False, **settings) -> None:
-        given = {"group_initial_rebalance_delay_ms": 0, "shards": 1, **settings}
-        self.events: list = []
-        self.failures: list = []
-        self.malformed: list = []
-        loop = asyncio.get_running_loop()
-
-        def now_ns() -> int:
-            return int(1e9 * loop.time())
-
-        self.node = Node(
-            Settings.of(**given),
-            clock=AnchoredClock(now_ns, now_ns),
-            watchers=Watchers(
-                events=lambda events, _: self.events.extend(events),
-                failure=lambda what, error: self.failures.append((what, error)),
-                recovery=lambda what: None,
-            ),
-            log=log,
-        )
-        self.pipeline = Pipeline(
-            self.node, guard=guard, on_malformed=lambda *what: self.malformed.append(what)
-        )
+    def __init__(self, guard=None, topics=None, asks_sasl=False, **settings) -> None:
+        super().__init__(on_pipeline={"guard": guard}, **{"shards": 1, **settings})
         config = self.node.settings.kafka
         self.listener = KafkaListener(
             self.pipeline,
@@ -217,18 +192,16 @@ async def _checked_answer(request, served=dispatch.answer):
 
 
 @contextlib.asynccontextmanager
-async def world(**options):
-    """A world for the length of a test; it must not have failed in it.
+async def node(**options):
+    """A node for the length of a test; it must not have failed in it.
 
     A test that makes it fail clears `failures`.
     """
-    it = World(**options)
-    await it.node.start("here", 7400)
-    try:
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(dispatch, "answer", _checked_answer)
-            yield it
-    finally:
-        await it.node.stop()
-        await it.listener.stop(1.0)
-    assert it.failures == []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(dispatch, "answer", _checked_answer)
+        it = KafkaNode(**options)
+        async with it.running():
+            try:
+                yield it
+            finally:
+                await it.listener.stop(1.0)

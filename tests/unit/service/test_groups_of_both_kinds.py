@@ -347,19 +347,19 @@ KAFKA = {
 """Request by API, with what of its answer counts and what that is to be."""
 
 
-async def populate(desk) -> None:
+async def populate(served) -> None:
     """Have the six groups on a node; the deletions wait for its log."""
-    node = desk.node
+    node = served.node
     for group in GROUPS:
-        await desk.commit(group, (group, 0), offset=7)
+        await served.commit(group, (group, 0), offset=7)
         runner = node.runner_of(group)
         if group.startswith("classic"):
-            member_id, _ = await desk.member(group, group, 3)
+            member_id = await served.consumer(group, group, 3)
             leave = q.LeaveGroup(
                 call_id=node.new_call_id(), group_id=group, members=(q.LeavingMember(member_id),)
             )
             if not group.endswith("busy"):
-                await desk.ask(leave)
+                await served.ask(leave)
             continue
         attach = Attach(
             call_id=node.new_call_id(), group_id=group, incarnation=group, topics=((group, 3),),
@@ -379,11 +379,11 @@ async def test_whatever_kafka_clients_ask_takes_groups_of_each_kind_in_each_stat
     request_of, told_by, wanted = KAFKA[api]
     log = HeldLog()
     log.go.set()
-    async with machine(logs=[log]) as [desk]:
-        await populate(desk)
-        await desk.topics.refresh()
+    async with machine(logs=[log]) as [served]:
+        await populate(served)
+        await served.topics.refresh()
         log.go.clear()
-        client = Client(desk)
+        client = Client(served)
         async with asyncio.TaskGroup() as tasks:
             for kind in KINDS:
                 deletion = client.ask(apis.DELETE_GROUPS, 2, groups_names=[f"{kind}-deleted"])

@@ -24,7 +24,7 @@ from coordinator.service.kafka import dispatch
 from coordinator.service.kafka.calls import KafkaCall
 from coordinator.storage.memory import MemoryLog
 from coordinator.v1 import admin_pb2 as admin
-from tests.unit.service.kafka_wire import world
+from tests.unit.service.kafka_wire import node
 
 pytestmark = pytest.mark.virtual_time
 RANGE = [{"name": "range", "metadata": b"\0\1\0"}]
@@ -107,7 +107,7 @@ def test_every_line_of_the_table_of_handlers_is_in_the_table_of_apis():
 
 @versions(API_VERSIONS)
 async def test_api_versions_lists_what_is_served(version):
-    async with world() as it:
+    async with node() as it:
         client = it.connect()
         answer = await client.ask(
             "ApiVersions", version, client_software_name="lib", client_software_version="1.2"
@@ -121,7 +121,7 @@ async def test_api_versions_lists_what_is_served(version):
 
 @pytest.mark.parametrize("version", [5, 200, -1])
 async def test_an_unknown_version_of_api_versions_is_answered_in_version_0(version):
-    async with world() as it:
+    async with node() as it:
         client = it.connect()
         client.sent[9] = (API_VERSIONS, 0)
         key = API_VERSIONS.key.to_bytes(2, "big") + version.to_bytes(2, "big", signed=True)
@@ -136,7 +136,7 @@ async def test_an_unknown_version_of_api_versions_is_answered_in_version_0(versi
     ("name", "number"), [("", "1"), ("a b", "1"), ("lib", "-"), ("\u20ac", "1")]
 )
 async def test_a_strange_name_of_a_library_is_refused_as_kafka_does(name, number):
-    async with world() as it:
+    async with node() as it:
         client = it.connect()
         answer = await client.ask(
             "ApiVersions", 3, client_software_name=name, client_software_version=number
@@ -150,7 +150,7 @@ async def test_a_strange_name_of_a_library_is_refused_as_kafka_does(name, number
 
 @versions(apis.JOIN_GROUP)
 async def test_a_member_joins_syncs_beats_and_leaves(version):
-    async with world() as it:
+    async with node() as it:
         client = it.connect()
         member = await stable(client, version)
         assert (member.generation_id, member.protocol_name) == (1, "range")
@@ -169,7 +169,7 @@ async def test_a_member_joins_syncs_beats_and_leaves(version):
 
 @versions(apis.JOIN_GROUP)
 async def test_a_member_without_an_id_has_to_come_back_from_version_4(version):
-    async with world() as it:
+    async with node() as it:
         answer = await it.connect().ask("JoinGroup", version, **joining())
         assert answer.error_code == (79 if version >= 4 else 0)
         assert answer.member_id
@@ -180,7 +180,7 @@ async def test_a_member_without_an_id_has_to_come_back_from_version_4(version):
 
 @versions(apis.JOIN_GROUP)
 async def test_an_error_names_no_protocol(version):
-    async with world() as it:
+    async with node() as it:
         client = it.connect()
         for wrong, code in (
             ({"session_timeout": 1}, 26),
@@ -199,7 +199,7 @@ async def test_an_error_names_no_protocol(version):
 
 @pytest.mark.parametrize(("version", "seconds"), [(0, 10), (1, 20)])
 async def test_version_0_has_its_session_time_out_as_rebalance_time_out(version, seconds):
-    async with world() as it:
+    async with node() as it:
         first, second = it.connect(), it.connect(port=2)
         member = await stable(first, version)
         began = asyncio.get_running_loop().time()
@@ -214,7 +214,7 @@ async def test_version_0_has_its_session_time_out_as_rebalance_time_out(version,
 
 @versions(apis.JOIN_GROUP)
 async def test_a_protocol_that_is_listed_twice_counts_once_as_in_kafka(version):
-    async with world() as it:
+    async with node() as it:
         protocols = [
             *RANGE,
             {"name": "sticky", "metadata": b"s"},
@@ -227,7 +227,7 @@ async def test_a_protocol_that_is_listed_twice_counts_once_as_in_kafka(version):
 
 @pytest.mark.parametrize("version", range(5, 10))
 async def test_static_members_have_their_instance_id(version):
-    async with world() as it:
+    async with node() as it:
         member = await joined(it.connect(), version, group_instance_id="i-1")
         assert member.error_code == 0
         assert [each.group_instance_id for each in member.members] == ["i-1"]
@@ -235,7 +235,7 @@ async def test_static_members_have_their_instance_id(version):
 
 @pytest.mark.parametrize(("version", "is_told"), [(8, False), (9, True)])
 async def test_a_leader_that_comes_back_is_told_to_assign_nothing_from_version_9(version, is_told):
-    async with world() as it:
+    async with node() as it:
         first = await stable(it.connect(), version, group_instance_id="i")
         again = await it.connect(port=2).ask("JoinGroup", version, **joining(group_instance_id="i"))
         assert (again.error_code, again.generation_id) == (0, first.generation_id)
@@ -245,7 +245,7 @@ async def test_a_leader_that_comes_back_is_told_to_assign_nothing_from_version_9
 
 @versions(apis.SYNC_GROUP)
 async def test_a_sync_of_another_generation_is_refused(version):
-    async with world() as it:
+    async with node() as it:
         client = it.connect()
         member = await stable(client)
         values = {"group_id": "g", "generation_id": 9, "member_id": member.member_id, **NAMED}
@@ -260,7 +260,7 @@ async def test_a_sync_of_another_generation_is_refused(version):
 @versions(apis.SYNC_GROUP)
 @pytest.mark.parametrize("unnamed", [["protocol_type"], ["protocol_name"], [*NAMED]])
 async def test_a_sync_has_to_name_its_protocol_from_version_5(version, unnamed):
-    async with world() as it:
+    async with node() as it:
         client = it.connect()
         member = await stable(client)
         values = {"group_id": "g", "generation_id": 1, "member_id": member.member_id, **NAMED}
@@ -276,7 +276,7 @@ async def test_a_sync_has_to_name_its_protocol_from_version_5(version, unnamed):
 
 
 async def test_of_two_assignments_of_one_member_the_last_counts_as_in_kafka():
-    async with world() as it:
+    async with node() as it:
         client = it.connect()
         it_is = await joined(client)
         assignments = [
@@ -296,7 +296,7 @@ async def test_of_two_assignments_of_one_member_the_last_counts_as_in_kafka():
 
 @versions(apis.HEARTBEAT)
 async def test_beats_are_refused_with_codes_of_kafka(version):
-    async with world() as it:
+    async with node() as it:
         client = it.connect()
         member = await stable(client)
         beat = {"group_id": "g", "generation_id": 1, "member_id": member.member_id}
@@ -316,7 +316,7 @@ async def test_beats_are_refused_with_codes_of_kafka(version):
 
 @versions(apis.LEAVE_GROUP)
 async def test_whoever_leaves_has_an_error_of_its_own_from_version_3(version):
-    async with world() as it:
+    async with node() as it:
         client = it.connect()
         member = await stable(client)
         ids = [member.member_id, "x"]
@@ -338,7 +338,7 @@ async def test_whoever_leaves_has_an_error_of_its_own_from_version_3(version):
 
 @versions(apis.LEAVE_GROUP)
 async def test_leaving_no_group_is_an_error_of_the_member(version):
-    async with world() as it:
+    async with node() as it:
         client = it.connect()
         members = [{"member_id": "x", "group_instance_id": None}]
         values = {"group_id": "none", "member_id": "x", "members": members}
@@ -356,7 +356,7 @@ async def test_leaving_no_group_is_an_error_of_the_member(version):
 
 @versions(apis.OFFSET_COMMIT)
 async def test_a_member_commits(version):
-    async with world() as it:
+    async with node() as it:
         client = it.connect()
         member = await stable(client)
         topics = [topic("t", (0, 5), (1, 2**62)), topic("u", (0, 0))]
@@ -368,7 +368,7 @@ async def test_a_member_commits(version):
 
 @versions(apis.OFFSET_COMMIT)
 async def test_a_member_of_no_group_is_of_another_generation_before_version_9(version):
-    async with world() as it:
+    async with node() as it:
         values = {"group_id": "none", "generation_id_or_member_epoch": 3, "member_id": "x"}
         answer = await it.connect().ask(
             "OffsetCommit", version, **values, topics=[topic("t", (0, 5))]
@@ -378,7 +378,7 @@ async def test_a_member_of_no_group_is_of_another_generation_before_version_9(ve
 
 @versions(apis.OFFSET_COMMIT)
 async def test_what_is_wrong_with_a_partition_is_its_error_and_the_others_are_committed(version):
-    async with world() as it:
+    async with node() as it:
         client = it.connect()
         topics = [topic("t", (0, 5), (1, -1), (-1, 3)), topic("x" * 250, (0, 1)), topic("", (0, 1))]
         values = {"group_id": "simple", "topics": topics}
@@ -397,7 +397,7 @@ async def test_what_is_wrong_with_a_partition_is_its_error_and_the_others_are_co
 
 @versions(apis.OFFSET_COMMIT)
 async def test_of_a_partition_that_is_listed_twice_the_last_offset_counts(version):
-    async with world() as it:
+    async with node() as it:
         client = it.connect()
         topics = [topic("t", (0, 5), (0, 6)), topic("t", (0, 7))]
         answer = await client.ask("OffsetCommit", version, group_id="simple", topics=topics)
@@ -408,7 +408,7 @@ async def test_of_a_partition_that_is_listed_twice_the_last_offset_counts(versio
 
 @pytest.mark.parametrize(("offsets", "code"), [((-1, 5), 0), ((5, -1), 42)])
 async def test_of_a_partition_that_is_listed_twice_the_last_place_decides(offsets, code):
-    async with world() as it:
+    async with node() as it:
         client = it.connect()
         topics = [topic("t", *((0, offset) for offset in offsets)), topic("u", (0, 1))]
         answer = await client.ask("OffsetCommit", 9, group_id="simple", topics=topics)
@@ -420,7 +420,7 @@ async def test_of_a_partition_that_is_listed_twice_the_last_place_decides(offset
 
 @pytest.mark.parametrize("version", [2, 3, 4])
 async def test_a_retention_time_is_ignored(version):
-    async with world() as it:
+    async with node() as it:
         client = it.connect()
         values = {"group_id": "s", "topics": [topic("t", (0, 5))], "retention_time": timedelta(0)}
         assert codes(await client.ask("OffsetCommit", version, **values)) == {("t", 0): 0}
@@ -449,7 +449,7 @@ async def committed(client, group="g"):
 
 @versions(apis.OFFSET_FETCH)
 async def test_offsets_are_fetched(version):
-    async with world() as it:
+    async with node() as it:
         client = it.connect()
         await committed(client)
         topics = [asked("t", 2, 3, 2), asked("none", 0), asked("t", 0)]
@@ -467,7 +467,7 @@ async def test_offsets_are_fetched(version):
 
 @versions(apis.OFFSET_FETCH)
 async def test_a_topic_whose_name_is_too_long_is_an_error_of_its_partitions(version):
-    async with world() as it:
+    async with node() as it:
         client = it.connect()
         await committed(client)
         topics = [asked("x" * 250, 0, 1), asked("t", 0)]
@@ -481,7 +481,7 @@ async def test_a_topic_whose_name_is_too_long_is_an_error_of_its_partitions(vers
 
 @versions(apis.OFFSET_FETCH)
 async def test_null_asks_for_all_offsets_and_an_empty_list_for_none(version):
-    async with world() as it:
+    async with node() as it:
         client = it.connect()
         await committed(client)
         answer = fetched_of(
@@ -497,7 +497,7 @@ async def test_null_asks_for_all_offsets_and_an_empty_list_for_none(version):
 
 @versions(apis.OFFSET_FETCH)
 async def test_an_error_of_the_group_is_in_its_partitions_in_version_1_alone(version):
-    async with world() as it:
+    async with node() as it:
         client = it.connect()
         values = fetching(version, [asked("t", 0, 1)], group="g" * 5_000)
         answer = fetched_of(version, await client.ask("OffsetFetch", version, **values))
@@ -509,7 +509,7 @@ async def test_an_error_of_the_group_is_in_its_partitions_in_version_1_alone(ver
 
 @pytest.mark.parametrize("version", [8, 9])
 async def test_several_groups_are_fetched_each_with_its_own_error(version):
-    async with world() as it:
+    async with node() as it:
         client = it.connect()
         await committed(client)
         groups = [
@@ -525,7 +525,7 @@ async def test_several_groups_are_fetched_each_with_its_own_error(version):
 
 
 async def test_offsets_are_deleted():
-    async with world() as it:
+    async with node() as it:
         client = it.connect()
         await committed(client)
         topics = [
@@ -548,7 +548,7 @@ async def test_offsets_are_deleted():
 
 @versions(apis.LIST_GROUPS)
 async def test_groups_are_listed(version):
-    async with world() as it:
+    async with node() as it:
         client = it.connect()
         await stable(client)
         await committed(client, group="offsets")
@@ -571,7 +571,7 @@ async def test_groups_are_listed(version):
 
 @versions(apis.DESCRIBE_GROUPS)
 async def test_groups_are_described(version):
-    async with world() as it:
+    async with node() as it:
         client = it.connect()
         member = await stable(client)
         groups = ["g", "none", "g", TOPICS_GROUP, "x" * 5_000]
@@ -594,7 +594,7 @@ async def test_groups_are_described(version):
 
 @versions(apis.DELETE_GROUPS)
 async def test_groups_are_deleted(version):
-    async with world() as it:
+    async with node() as it:
         client = it.connect()
         await stable(client)
         await committed(client, group="offsets")
@@ -611,7 +611,7 @@ async def test_groups_are_deleted(version):
 
 @versions(apis.FIND_COORDINATOR)
 async def test_the_coordinator_of_a_group_is_found(version):
-    async with world() as it:
+    async with node() as it:
         client = it.connect()
         for key, kind, code in (("g", 0, 0), ("", 0, 24), ("tx", 1, 42), ("x" * 5_000, 0, 42)):
             values = {"key": key, "key_type": kind, "coordinator_keys": [key]}
@@ -641,7 +641,7 @@ def guarded():
 
 
 async def test_each_group_of_a_call_is_authorised_by_itself():
-    async with world(guard=guarded()) as it:
+    async with node(guard=guarded()) as it:
         client = it.connect()
         client.connection.caller.show = lambda: Credential(principal="cert:etl")
         await committed(client, group="a1")
@@ -663,7 +663,7 @@ async def test_each_group_of_a_call_is_authorised_by_itself():
 
 
 async def test_what_a_caller_may_not_do_is_refused_in_the_place_for_errors_of_each_api():
-    async with world(guard=guarded()) as it:
+    async with node(guard=guarded()) as it:
         client = it.connect()
         client.connection.caller.show = lambda: Credential(principal="cert:etl")
         ask = client.ask
@@ -692,7 +692,7 @@ class Unreachable:
 
 async def test_without_keys_clients_are_told_to_try_again_by_a_code_that_they_know():
     secured = Guard(Authenticator(None, Unreachable()), rules.parse(RULES))
-    async with world(guard=secured) as it:
+    async with node(guard=secured) as it:
         client = it.connect()
         client.connection.caller.show = lambda: Credential("token")
         member = {"group_id": "g", "member_id": "m", "generation_id": 1}
@@ -723,7 +723,7 @@ async def test_produced_rows_are_refused_for_good(version):
         "timeout": 1_000,
         "topic_data": [{"name": "t", "partition_data": [{"index": 2, "records": b""}]}],
     }
-    async with world() as it:
+    async with node() as it:
         answer = await it.connect().ask("Produce", version, **rows)
         (refused,) = answer.responses[0].partition_responses
         assert (refused.index, refused.error_code, refused.base_offset) == (2, 44, -1)
@@ -740,7 +740,7 @@ async def test_produced_rows_are_refused_for_good(version):
 
 
 async def test_a_request_about_too_many_groups_is_refused_in_each_of_them():
-    async with world(max_groups_per_call=3) as it:
+    async with node(max_groups_per_call=3) as it:
         client = it.connect()
         for count, code in ((3, 0), (4, 42)):
             names = [f"g{number}" for number in range(count)]
@@ -758,7 +758,7 @@ async def test_a_request_about_too_many_groups_is_refused_in_each_of_them():
 
 @pytest.mark.parametrize("version", [2, 9])
 async def test_a_commit_of_too_many_partitions_is_refused_in_each_of_them(version):
-    async with world(max_partitions_per_call=3) as it:
+    async with node(max_partitions_per_call=3) as it:
         client = it.connect()
         for count, code in ((3, 0), (4, 42)):
             topics = [topic("t", *((number, 1) for number in range(count)))]
@@ -767,7 +767,7 @@ async def test_a_commit_of_too_many_partitions_is_refused_in_each_of_them(versio
 
 
 async def test_other_limits_map_to_codes_by_whether_it_helps_to_try_again():
-    async with world(max_groups=1, max_member_metadata_bytes=1_024) as it:
+    async with node(max_groups=1, max_member_metadata_bytes=1_024) as it:
         client = it.connect()
         long = [{"name": "range", "metadata": b"x" * 2_000}]
         assert (await client.ask("JoinGroup", 3, **joining(protocols=long))).error_code == 81
@@ -798,7 +798,7 @@ async def named(it, version, port=5_000):
 
 
 async def test_members_and_explanations_show_what_the_client_said_of_its_library():
-    async with world(group_rebalance_journal=True) as it:
+    async with node(group_rebalance_journal=True) as it:
         client = await named(it, "2.16.1")
         member = await stable(client)
         found = await shown(it, client)
@@ -814,7 +814,7 @@ async def test_members_and_explanations_show_what_the_client_said_of_its_library
 
 
 async def test_explanations_name_the_library_of_a_member_that_left():
-    async with world(group_rebalance_journal=True) as it:
+    async with node(group_rebalance_journal=True) as it:
         client = await named(it, "2.16.1")
         member = await stable(client)
         leaving = {"member_id": member.member_id, "reason": "the consumer is being closed"}
@@ -825,7 +825,7 @@ async def test_explanations_name_the_library_of_a_member_that_left():
 
 
 async def test_a_client_that_did_not_name_its_library_has_none():
-    async with world() as it:
+    async with node() as it:
         client = it.connect()
         await client.ask("ApiVersions", 2)
         await stable(client)
@@ -835,13 +835,13 @@ async def test_a_client_that_did_not_name_its_library_has_none():
 @pytest.mark.parametrize("instance", [None, "i"])
 async def test_the_library_of_a_member_is_known_after_a_fail_over(instance):
     log = MemoryLog()
-    async with world(log=log) as it:
+    async with node(log=log) as it:
         await stable(await named(it, "2.16.1"), group_instance_id=instance)
         if instance is not None:  # A process of a newer version takes its place.
             newer = await named(it, "2.17.0", port=5_001)
             await newer.ask("JoinGroup", 9, **joining(group_instance_id=instance))
             assert (await shown(it, newer)).client_software == "librdkafka 2.17.0"
-    async with world(log=log) as it:
+    async with node(log=log) as it:
         found = await shown(it, it.connect())
         assert found.client_software == f"librdkafka {'2.16.1' if instance is None else '2.17.0'}"
 
@@ -865,7 +865,7 @@ class HeldLog(MemoryLog):
 async def test_a_stable_offset_is_waited_for_from_version_7(version):
     # Kafka answers UNSTABLE_OFFSET_COMMIT, upon which clients ask again.
     log = HeldLog()
-    async with world(log=log) as it:
+    async with node(log=log) as it:
         first, second = it.connect(port=1), it.connect(port=2)
         first.send("OffsetCommit", 9, group_id="g", topics=[topic("t", (0, 5))])
         await asyncio.sleep(0.01)
@@ -892,7 +892,7 @@ async def test_what_a_caller_may_do_is_told_if_it_asks(operations, bits):
         operations = ["{listed}"]
         groups = "*"
         """
-    async with world(guard=Guard(Authenticator(), rules.parse(text))) as it:
+    async with node(guard=Guard(Authenticator(), rules.parse(text))) as it:
         client = it.connect()
         client.connection.caller.show = lambda: Credential(principal="cert:etl")
         answer = await client.ask(

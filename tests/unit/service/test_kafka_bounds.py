@@ -19,7 +19,7 @@ from coordinator.service.kafka.listener import AWAY_MAX, LOG_EVERY_S, KafkaListe
 from coordinator.service.kafka.traffic import NAMES_MAX, OTHER, UNNAMED, Traffic
 from coordinator.settings.sections import KafkaConfig
 from tests.kit.kafka.messages import frame
-from tests.unit.service.kafka_wire import Client, FixedTopics, world
+from tests.unit.service.kafka_wire import Client, FixedTopics, node
 
 pytestmark = pytest.mark.virtual_time
 NO_ROOM = 89
@@ -49,7 +49,7 @@ class Keys:
 
 
 class Listening:
-    """A listener beside that of a world, with what it tells."""
+    """A listener beside that of a node, with what it tells."""
 
     def __init__(self, it, *, guard=None, **settings) -> None:
         self.full: list[tuple[str, str]] = []
@@ -95,7 +95,7 @@ async def told(client: Client) -> tuple[int, int]:
 
 
 async def test_a_client_too_many_is_told_so_and_closed_and_others_are_served():
-    async with world() as it:
+    async with node() as it:
         side = Listening(it, kafka_max_connections=2)
         served = [await side.greeted() for _ in range(2)]
         away = side.connect()
@@ -117,7 +117,7 @@ async def test_a_client_too_many_is_told_so_and_closed_and_others_are_served():
 
 
 async def test_one_address_cannot_take_the_room_of_others():
-    async with world() as it:
+    async with node() as it:
         side = Listening(it, kafka_max_connections_per_address=2)
         for _ in range(2):
             await side.greeted()
@@ -128,7 +128,7 @@ async def test_one_address_cannot_take_the_room_of_others():
 
 
 async def test_without_memory_no_connection_is_taken():
-    async with world(max_memory_mib=1) as it:
+    async with node(max_memory_mib=1) as it:
         side = Listening(it)
         first = await side.greeted()
         it.node.probe.memory_bytes = 2 * 2**20
@@ -138,7 +138,7 @@ async def test_without_memory_no_connection_is_taken():
 
 
 async def test_unfinished_frames_have_a_budget_and_the_one_of_longest_ends():
-    async with world() as it:
+    async with node() as it:
         side = Listening(it, kafka_max_frame_bytes=1_000_000)
         small, clients = side.connect(), [side.connect() for _ in range(FRAMES + 2)]
         small.receive(struct.pack(">i", 900_000) + bytes(FREE_BYTES - 4))
@@ -155,7 +155,7 @@ async def test_unfinished_frames_have_a_budget_and_the_one_of_longest_ends():
 
 
 async def test_a_frame_that_is_finished_frees_the_budget():
-    async with world() as it:
+    async with node() as it:
         side = Listening(it)
         client = side.connect()
         names = [f"group-{number:0100}" for number in range(500)]
@@ -172,7 +172,7 @@ async def test_a_frame_that_is_finished_frees_the_budget():
 
 
 async def test_who_has_asked_nothing_yet_makes_way():
-    async with world() as it:
+    async with node() as it:
         side = Listening(it, kafka_max_connections=3)
         kept = await side.greeted()
         silent = [side.connect(), side.connect()]
@@ -186,7 +186,7 @@ async def test_who_has_asked_nothing_yet_makes_way():
 
 
 async def test_turning_away_is_bounded_and_its_lines_are_too():
-    async with world() as it:
+    async with node() as it:
         side = Listening(it, kafka_max_connections=1)
         await side.greeted()
         away = [side.connect() for _ in range(AWAY_MAX + 10)]
@@ -200,7 +200,7 @@ async def test_turning_away_is_bounded_and_its_lines_are_too():
 
 
 async def test_who_is_turned_away_is_answered_nothing_else():
-    async with world() as it:
+    async with node() as it:
         side = Listening(it, kafka_max_connections=1)
         await side.greeted()
         for name, version, values in (
@@ -220,7 +220,7 @@ async def test_who_is_turned_away_is_answered_nothing_else():
 async def test_a_join_for_which_there_is_no_room_is_told_so_in_a_code_that_clients_report(
     settings, code
 ):
-    async with world(**settings) as it:
+    async with node(**settings) as it:
         side = Listening(it)
         member, other = side.connect(), side.connect()
         assert (await member.ask("JoinGroup", 3, **JOIN)).error_code == 0
@@ -233,7 +233,7 @@ async def test_a_join_for_which_there_is_no_room_is_told_so_in_a_code_that_clien
 
 
 async def test_who_says_nothing_is_closed_in_time():
-    async with world() as it:
+    async with node() as it:
         side = Listening(it)
         silent, greeted = side.connect(), await side.greeted()
         beating = side.connect()
@@ -249,7 +249,7 @@ async def test_who_says_nothing_is_closed_in_time():
 
 
 async def test_who_owes_a_greeting_and_the_rest_of_it_is_closed_and_counted_once():
-    async with world() as it:
+    async with node() as it:
         side = Listening(it)
         client = side.connect()
         client.receive(client.bytes_of("ApiVersions", 3, **SOFTWARE)[:20])
@@ -261,7 +261,7 @@ async def test_who_owes_a_greeting_and_the_rest_of_it_is_closed_and_counted_once
 
 async def test_who_does_not_authenticate_is_closed_in_time_whatever_it_asks():
     secured = guard()
-    async with world(guard=secured) as it:
+    async with node(guard=secured) as it:
         side = Listening(it, guard=secured)
         client = side.connect()
         for _ in range(int(LIMIT_S) + 3):
@@ -274,7 +274,7 @@ async def test_who_does_not_authenticate_is_closed_in_time_whatever_it_asks():
 
 
 async def test_a_request_that_parks_has_its_time():
-    async with world() as it:
+    async with node() as it:
         side = Listening(it)
         leader = side.connect()
         joined = await leader.ask("JoinGroup", 3, **JOIN)
@@ -291,7 +291,7 @@ async def test_a_request_that_parks_has_its_time():
 
 
 async def test_a_connection_at_rest_is_closed_and_one_that_beats_is_not():
-    async with world() as it:
+    async with node() as it:
         side = Listening(it, kafka_idle_timeout_ms=60_000, kafka_listen="127.0.0.1:0")
         side.listener.sweep()
         idle, beating = await side.greeted(), await side.greeted()
@@ -315,7 +315,7 @@ async def plain(client: Client, name: str) -> None:
 
 async def test_frames_are_short_before_authentication_and_long_after():
     secured = guard()
-    async with world(guard=secured) as it:
+    async with node(guard=secured) as it:
         side = Listening(it, guard=secured)
         client = side.connect()
         client.receive(struct.pack(">i", UNAUTHENTICATED_BYTES + 1))
@@ -330,7 +330,7 @@ async def test_frames_are_short_before_authentication_and_long_after():
 async def test_a_session_lasts_as_long_as_its_token():
     now_s = [1_000.0]
     secured = guard(lambda: now_s[0])
-    async with world(guard=secured) as it:
+    async with node(guard=secured) as it:
         side = Listening(it, guard=secured)
         client = side.connect()
 
@@ -356,7 +356,7 @@ async def test_a_session_lasts_as_long_as_its_token():
 
 async def test_who_fails_to_authenticate_is_told_why_and_closed():
     secured = guard()
-    async with world(guard=secured) as it:
+    async with node(guard=secured) as it:
         side = Listening(it, guard=secured)
         client = side.connect()
         await client.ask("SaslHandshake", 1, mechanism="PLAIN")
@@ -371,7 +371,7 @@ async def test_who_fails_to_authenticate_is_told_why_and_closed():
 @pytest.mark.parametrize("name", ["ListGroups", "Heartbeat"])
 async def test_only_versions_are_told_before_authentication(name):
     secured = guard()
-    async with world(guard=secured) as it:
+    async with node(guard=secured) as it:
         client = Listening(it, guard=secured).connect()
         assert (await client.ask("ApiVersions", 0)).error_code == 0
         client.send(name, 4)
@@ -382,7 +382,7 @@ async def test_only_versions_are_told_before_authentication(name):
 @pytest.mark.parametrize("is_right", [True, False])
 async def test_a_bare_token_is_a_frame_without_a_header(is_right):
     secured = guard()
-    async with world(guard=secured) as it:
+    async with node(guard=secured) as it:
         client = Listening(it, guard=secured).connect()
         await client.ask("SaslHandshake", 0, mechanism="PLAIN")
         client.transport.writes.clear()
@@ -398,7 +398,7 @@ async def test_a_bare_token_is_a_frame_without_a_header(is_right):
 async def test_beats_are_authorised_where_there_are_rules():
     secured = guard()
     secured.replace(rules=rules.parse(RULES.replace('groups = "*"', 'groups = "a"')))
-    async with world(guard=secured) as it:
+    async with node(guard=secured) as it:
         client = Listening(it, guard=secured).connect()
         await plain(client, "a")
         beat = {"generation_id": 1, "member_id": "m"}
@@ -409,7 +409,7 @@ async def test_beats_are_authorised_where_there_are_rules():
 
 async def test_a_token_of_no_length_or_of_any_is_told_a_lifetime_that_clients_can_count():
     secured = guard(lambda: 1_000.0)
-    async with world(guard=secured) as it:
+    async with node(guard=secured) as it:
         for expires_s, lifetime_s in ((2.0**53, 365 * 86_400), (999.0, 0.001), (1_000.0, 0.001)):
             client = Listening(it, guard=secured).connect()
             await client.ask("SaslHandshake", 1, mechanism="OAUTHBEARER")
@@ -422,7 +422,7 @@ async def test_a_token_of_no_length_or_of_any_is_told_a_lifetime_that_clients_ca
 
 
 async def test_a_caller_that_calls_too_often_is_answered_at_once_and_then_not_heard():
-    async with world(max_requests_per_second=2) as it:
+    async with node(max_requests_per_second=2) as it:
         side = Listening(it)
         await asyncio.sleep(10)
         client = side.connect()
@@ -437,7 +437,7 @@ async def test_a_caller_that_calls_too_often_is_answered_at_once_and_then_not_he
 
 
 async def test_no_pause_is_so_long_that_a_session_ends():
-    async with world(max_requests_per_second=1, group_min_session_timeout_ms=6_000) as it:
+    async with node(max_requests_per_second=1, group_min_session_timeout_ms=6_000) as it:
         side = Listening(it)
         clients = [side.connect() for _ in range(20)]
         pauses = [
@@ -450,7 +450,7 @@ async def test_no_pause_is_so_long_that_a_session_ends():
 
 
 async def test_requests_are_counted_by_api_and_library():
-    async with world() as it:
+    async with node() as it:
         side = Listening(it)
         client, unnamed = await side.greeted(), side.connect()
         await client.ask("ListGroups", 4)

@@ -13,7 +13,7 @@ from coordinator.service.kafka import dispatch
 from coordinator.service.kafka.connection import AT_ONCE, READ_AHEAD_BYTES
 from coordinator.service.topics import TopicView
 from tests.kit.kafka.messages import frame
-from tests.unit.service.kafka_wire import HIGH_WATER, world
+from tests.unit.service.kafka_wire import HIGH_WATER, node
 from tests.unit.service.test_kafka_apis import RULES, joined, joining, stable
 
 pytestmark = pytest.mark.virtual_time
@@ -56,7 +56,7 @@ def receive_until_paused(client, data) -> int:
 
 
 async def test_pipelined_beats_are_answered_in_one_write_and_in_their_order():
-    async with world() as it:
+    async with node() as it:
         client = it.connect()
         member = await stable(client)
         before = len(client.transport.writes)
@@ -75,7 +75,7 @@ async def test_pipelined_beats_are_answered_in_one_write_and_in_their_order():
 
 
 async def test_an_idle_connection_has_no_task():
-    async with world() as it:
+    async with node() as it:
         before = asyncio.all_tasks()
         client = it.connect()
         member = await stable(client)
@@ -85,7 +85,7 @@ async def test_an_idle_connection_has_no_task():
 
 
 async def test_a_parked_join_holds_back_what_was_sent_behind_it():
-    async with world() as it:
+    async with node() as it:
         first, member, second = await parked(it)
         answered = len(second.answers())
         second.send("ListGroups", 4)
@@ -103,7 +103,7 @@ async def test_a_parked_join_holds_back_what_was_sent_behind_it():
 
 
 async def test_a_hang_up_takes_a_parked_join_back():
-    async with world() as it:
+    async with node() as it:
         first, member, second = await parked(it)
         second.send("Heartbeat", 4, group_id="g", generation_id=1, member_id="x")
         second.hang_up()
@@ -116,7 +116,7 @@ async def test_a_hang_up_takes_a_parked_join_back():
 
 
 async def test_what_is_sent_ahead_is_kept_up_to_a_bound_and_then_not_read():
-    async with world() as it:
+    async with node() as it:
         first, member, second = await parked(it)
         beat = {"group_id": "g", "generation_id": 1, "member_id": "x"}
         data = second.bytes_of("Heartbeat", 4, **beat)
@@ -130,7 +130,7 @@ async def test_what_is_sent_ahead_is_kept_up_to_a_bound_and_then_not_read():
 
 
 async def test_many_beats_of_one_read_let_others_run_in_between():
-    async with world() as it:
+    async with node() as it:
         client = it.connect()
         member = await stable(client)
         before, turns = len(client.answers()), []
@@ -144,7 +144,7 @@ async def test_many_beats_of_one_read_let_others_run_in_between():
 
 
 async def test_beats_that_come_faster_than_they_are_answered_are_not_read():
-    async with world() as it:
+    async with node() as it:
         client = it.connect()
         member = await stable(client)
         before = len(client.answers())
@@ -160,7 +160,7 @@ async def test_beats_that_come_faster_than_they_are_answered_are_not_read():
 
 
 async def test_the_rest_of_a_long_frame_is_read():
-    async with world() as it:
+    async with node() as it:
         client = it.connect()
         name = "g" * 4 * READ_AHEAD_BYTES
         data = client.bytes_of("FindCoordinator", 4, coordinator_keys=[name], key_type=0)
@@ -175,7 +175,7 @@ async def test_the_rest_of_a_long_frame_is_read():
 
 
 async def test_a_client_that_does_not_read_is_not_read_and_then_closed():
-    async with world(kafka_request_timeout_ms=5_000) as it:
+    async with node(kafka_request_timeout_ms=5_000) as it:
         client = it.connect()
         member = await stable(client)
         client.transport.is_read = False
@@ -194,7 +194,7 @@ async def test_a_client_that_does_not_read_is_not_read_and_then_closed():
 
 
 async def test_a_client_that_reads_late_is_answered():
-    async with world(kafka_request_timeout_ms=5_000) as it:
+    async with node(kafka_request_timeout_ms=5_000) as it:
         client = it.connect()
         member = await stable(client)
         client.transport.is_read = False
@@ -210,7 +210,7 @@ async def test_a_client_that_reads_late_is_answered():
 
 
 async def test_a_request_has_to_be_finished_in_time():
-    async with world(kafka_request_timeout_ms=5_000) as it:
+    async with node(kafka_request_timeout_ms=5_000) as it:
         slow, idle = it.connect(port=1), it.connect(port=2)
         data = slow.bytes_of("ListGroups", 4)
         for client in (slow, idle):
@@ -225,7 +225,7 @@ async def test_a_request_has_to_be_finished_in_time():
 
 
 async def test_each_request_has_its_own_time():
-    async with world(kafka_request_timeout_ms=5_000) as it:
+    async with node(kafka_request_timeout_ms=5_000) as it:
         client = it.connect()
         member = await stable(client)
         data = client.bytes_of("Heartbeat", 4, **beat_of(member))
@@ -242,7 +242,7 @@ async def test_each_request_has_its_own_time():
 
 
 async def test_time_spent_in_a_parked_call_is_not_the_client_s():
-    async with world(kafka_request_timeout_ms=1_000) as it:
+    async with node(kafka_request_timeout_ms=1_000) as it:
         _, _, second = await parked(it)
         second.receive(second.bytes_of("ListGroups", 4)[:9])
         await asyncio.sleep(5)
@@ -250,7 +250,7 @@ async def test_time_spent_in_a_parked_call_is_not_the_client_s():
 
 
 async def test_a_connection_ends_though_its_client_never_reads_the_last_answers():
-    async with world(kafka_request_timeout_ms=5_000) as it:
+    async with node(kafka_request_timeout_ms=5_000) as it:
         client = it.connect()
         member = await stable(client)
         client.transport.is_read = False
@@ -264,7 +264,7 @@ async def test_a_connection_ends_though_its_client_never_reads_the_last_answers(
 
 
 async def test_a_join_behind_many_beats_owes_nothing():
-    async with world(kafka_request_timeout_ms=1_000) as it:
+    async with node(kafka_request_timeout_ms=1_000) as it:
         _, member, _ = await parked(it)
         third = it.connect(port=3)
         beats = [third.bytes_of("Heartbeat", 4, **beat_of(member)) for _ in range(AT_ONCE - 1)]
@@ -297,7 +297,7 @@ async def test_a_join_behind_many_beats_owes_nothing():
     ],
 )
 async def test_what_is_no_request_closes_its_connection_with_one_line_and_nothing_else(data, why):
-    async with world() as it:
+    async with node() as it:
         client, other = it.connect(port=1), it.connect(port=2)
         member = await stable(client)
         answered = len(client.answers())
@@ -314,7 +314,7 @@ async def test_what_is_no_request_closes_its_connection_with_one_line_and_nothin
 
 
 async def test_a_frame_may_be_as_long_as_the_setting_says():
-    async with world(kafka_max_frame_bytes=2_000) as it:
+    async with node(kafka_max_frame_bytes=2_000) as it:
         client = it.connect()
         values = {"group_id": "g", "topics": [], "member_id": "m" * 1_900}
         assert len(client.bytes_of("OffsetCommit", 2, **values)) < 2_000
@@ -329,7 +329,7 @@ async def test_a_bug_of_ours_ends_its_connection_and_is_reported(monkeypatch):
 
     broken = dispatch.ApiHandler(fail)
     monkeypatch.setitem(dispatch.HANDLERS, apis.LIST_GROUPS, broken)
-    async with world() as it:
+    async with node() as it:
         client, other = it.connect(port=1), it.connect(port=2)
         client.send("ListGroups", 4)
         await settle()
@@ -341,7 +341,7 @@ async def test_a_bug_of_ours_ends_its_connection_and_is_reported(monkeypatch):
 
 
 async def test_what_a_version_has_no_room_for_is_an_error_of_the_server():
-    async with world(offset_metadata_max_bytes=100_000) as it:
+    async with node(offset_metadata_max_bytes=100_000) as it:
         client = it.connect()
         partition = {
             "partition_index": 0,
@@ -363,7 +363,7 @@ async def test_what_a_version_has_no_room_for_is_an_error_of_the_server():
 
 
 async def test_a_stopping_node_answers_parked_calls_with_16_and_closes():
-    async with world() as it:
+    async with node() as it:
         first, _, second = await parked(it)
         idle = it.connect(port=3)
         it.listener.leave()
@@ -375,7 +375,7 @@ async def test_a_stopping_node_answers_parked_calls_with_16_and_closes():
 
 
 async def test_stopping_waits_for_calls_and_not_for_ever():
-    async with world() as it:
+    async with node() as it:
         first, _, second = await parked(it)
         idle = it.connect(port=3)
         stopping = asyncio.create_task(it.listener.stop(3.0))
@@ -388,7 +388,7 @@ async def test_stopping_waits_for_calls_and_not_for_ever():
 
 
 async def test_a_call_that_is_answered_while_the_listener_stops_reaches_its_client():
-    async with world() as it:
+    async with node() as it:
         _, _, second = await parked(it)
         stopping = asyncio.create_task(it.listener.stop(60.0))
         await settle()
@@ -400,7 +400,7 @@ async def test_a_call_that_is_answered_while_the_listener_stops_reaches_its_clie
 
 
 async def test_a_stopping_node_waits_for_no_topics():
-    async with world() as it:
+    async with node() as it:
         client = it.connect()
         it.listener.context.topics.view = TopicView({}, is_complete=False)
         client.send("Metadata", 9, topics=[{"name": "unknown"}])
@@ -421,13 +421,13 @@ async def test_a_throttle_time_is_in_the_answer(monkeypatch):
         return {"error_code": 0}
 
     monkeypatch.setitem(dispatch.HANDLERS, apis.LIST_GROUPS, dispatch.ApiHandler(throttled))
-    async with world() as it:
+    async with node() as it:
         answer = await it.connect().ask("ListGroups", 4)
         assert answer.throttle_time.total_seconds() == 0.25
 
 
 async def test_calls_are_counted_and_measured_by_kind():
-    async with world() as it:
+    async with node() as it:
         client = it.connect()
         await joined(client)
         await client.ask("Metadata", 12, topics=None)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from coordinator.runtime.replaying import replay
-from tests.unit.service.kafka_wire import world
+from tests.unit.service.kafka_wire import node
 
 pytestmark = pytest.mark.virtual_time
 
@@ -19,7 +19,7 @@ async def test_a_group_of_kafka_clients_is_recorded_and_replays(tmp_path):
         "group_id": "g", "session_timeout": 60_000, "rebalance_timeout": 60_000, "member_id": "",
         "protocol_type": "consumer", "protocols": [{"name": "range", "metadata": b""}],
     }  # fmt: skip
-    async with world(record_dir=str(tmp_path)) as it:
+    async with node(record_dir=str(tmp_path)) as it:
         client = it.connect()
         joined = await client.ask("JoinGroup", 3, **join)
         me = {"group_id": "g", "member_id": joined.member_id, "generation_id": 1}
@@ -68,7 +68,7 @@ async def commit(client, offset: int) -> int:
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full of Linux")
 async def test_a_full_disk_ends_a_recording_and_nothing_else(tmp_path):
-    async with world(record_dir=str(tmp_path)) as it:
+    async with node(record_dir=str(tmp_path)) as it:
         client = it.connect()
         assert await commit(client, 1) == 0
         (path,) = tmp_path.iterdir()
@@ -84,7 +84,7 @@ async def test_a_full_disk_ends_a_recording_and_nothing_else(tmp_path):
 
 async def test_a_folder_that_cannot_be_made_ends_recordings_and_nothing_else(tmp_path):
     (tmp_path / "file").write_text("")
-    async with world(record_dir=str(tmp_path / "file"), shards=2) as it:
+    async with node(record_dir=str(tmp_path / "file"), shards=2) as it:
         assert await commit(it.connect(), 1) == 0
         ((told, _),) = it.failures
         assert told.startswith(f"recordings in {tmp_path / 'file'} have ended")

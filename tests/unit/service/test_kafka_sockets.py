@@ -11,14 +11,14 @@ import pytest
 from coordinator.kafka.apis import API_VERSIONS
 from coordinator.service.kafka.listener import AWAY_MAX
 from tests.kit.kafka.messages import frame, request
-from tests.unit.service.kafka_wire import world
+from tests.unit.service.kafka_wire import node
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "*", "0.0.0.0"])
 async def test_answers_are_not_held_back_for_acknowledgements(host):
     """Nagle's algorithm holds the second of two pipelined answers for a delayed ACK: 40 ms."""
     settings = {"kafka_listen": f"{host}:0", "kafka_advertise": "here:0"}
-    async with world(**settings) as it:
+    async with node(**settings) as it:
         port = await it.listener.listen()
         _, writer = await asyncio.open_connection("127.0.0.1", port)
         while not it.listener.connections:  # noqa: ASYNC110  # Nothing tells of it.
@@ -33,7 +33,7 @@ async def test_answers_are_not_held_back_for_acknowledgements(host):
 
 async def test_connections_of_one_address_that_are_turned_away_shut_nobody_else_out():
     settings = {"kafka_listen": "0.0.0.0:0", "kafka_advertise": "here:0"}
-    async with world(**settings, kafka_max_connections_per_address=1) as it:
+    async with node(**settings, kafka_max_connections_per_address=1) as it:
         port = await it.listener.listen()
         ended = it.listener.traffic.ended
         with contextlib.ExitStack() as silent:

@@ -10,16 +10,14 @@ import pytest
 
 from coordinator.core.values import requests as c
 from coordinator.core.values.errors import ErrorCode
-from coordinator.runtime.node import Node
 from coordinator.runtime.slices import at_once
-from coordinator.runtime.watchers import Watchers
 from coordinator.security import rules, tokens
 from coordinator.security.authenticator import Authenticator
 from coordinator.security.guard import Guard
 from coordinator.security.tokens import line_for
 from coordinator.service import calls as kinds
-from coordinator.service.calls import Call, CallingPeer, Credential
-from coordinator.service.pipeline import ALIVE, TIMED_HEARTBEATS, Pipeline
+from coordinator.service.calls import Call
+from coordinator.service.pipeline import ALIVE, TIMED_HEARTBEATS
 from coordinator.service.refusals import (
     Denied,
     Exhausted,
@@ -28,8 +26,9 @@ from coordinator.service.refusals import (
     UnauthenticatedCall,
 )
 from coordinator.service.validation.commands import REASON, CommandValidator
-from coordinator.settings import Settings
 from coordinator.settings.sections import LimitsConfig
+from tests.kit import commands
+from tests.kit.nodes import KINDS, PipelineNode, PlainCall, caller, translated
 
 pytestmark = pytest.mark.virtual_time
 RULES = """
@@ -43,10 +42,6 @@ principal = "token:op"
 operations = ["*"]
 groups = "*"
 """
-KINDS = {kind.command: kind for kind in vars(kinds).values() if isinstance(kind, kinds.Kind)}
-KINDS[c.LeaveGroup] = kinds.LEAVE_GROUP  # RemoveMembers becomes this command too.
-KINDS[c.CommitOffsets] = kinds.OFFSET_COMMIT  # And changes of topics these two.
-KINDS[c.DeleteOffsets] = kinds.OFFSET_DELETE
 
 
 @dataclass
@@ -67,109 +62,24 @@ class Spans:
         self.told.append(error)
 
 
-class PlainCall(Call):
-    """A call of which all is known from the beginning."""
-
-    system = "plain"
-    caller = groups = member_id = None  # Set by each call; properties of `Call`.
-
-    def __init__(self, kind, caller, groups=(None,), member_id="", *, remaining_s=None, where=""):
-        super().__init__(kind, where)
-        self.caller, self.groups, self.member_id = caller, groups, member_id
-        self._remaining_s = remaining_s
-
-    def remaining_s(self):
-        return self._remaining_s() if self._remaining_s is not None else None
-
-    def naming(self, groups):
-        self.groups = groups
-        return self
-
-
-class Desk:
-    """A node and its pipeline, and a transport of the plainest kind: commands, as they are."""
+class SpannedNode(PipelineNode):
+    """A node whose calls are traced, and whose deletions are noted."""
 
     def __init__(self, guard: Guard | None = None, **settings) -> None:
-        loop = asyncio.get_running_loop()
-        self.failures: list[str] = []
-        self.node = Node(
-            Settings.of(shards=4, group_initial_rebalance_delay_ms=0, **settings),
-            watchers=Watchers(
-                events=lambda *_: None,
-                failure=lambda what, _: self.failures.append(what),
-                recovery=lambda _: None,
-            ),
-            clock=LoopClock(loop),
-        )
-        self.malformed: list[tuple[str, str, str]] = []
         self.deleted: list[tuple[str, str, str, bool]] = []
         self.spans = Spans()
-        self.pipeline = Pipeline(
-            self.node,
-            guard=guard,
-            tracer=self.spans,
-            on_malformed=lambda *what: self.malformed.append(what),
-            on_deleted=lambda *what: self.deleted.append(what),
-        )
-
-    def call(self, *requests: c.Request, token: str | None = None, **more) -> Call:
-        kind = KINDS[type(requests[0])]
-        groups = [getattr(request, "group_id", None) for request in requests]
-        member_id = getattr(requests[0], "member_id", "")
-        return PlainCall(kind, caller(token), groups, member_id, **more)
-
-    async def ask(self, *requests: c.Request, token: str | None = None, **more):
-        call = self.call(*requests, token=token, **more)
-        return await self.pipeline.answer(call, lambda _: translated(requests))
-
-    async def member(self, group_id: str = "a", **more) -> str:
-        """A member alone, with its assignment."""
-        (joined,) = await self.ask(self.join(group_id), **more)
-        (synced,) = await self.ask(
-            c.SyncGroup(
-                call_id=self.new(), group_id=group_id, generation=joined.generation,
-                member_id=joined.member_id, assignments=((joined.member_id, b"all"),),
-            ), **more,
-        )  # fmt: skip
-        assert (joined.error, synced.assignment) == (ErrorCode.NONE, b"all")
-        return joined.member_id
+        told = lambda *what: self.deleted.append(what)  # noqa: E731
+        on_pipeline = {"guard": guard, "tracer": self.spans, "on_deleted": told}
+        super().__init__(shards=4, on_pipeline=on_pipeline, **settings)
 
     def join(self, group_id: str = "a", **more) -> c.JoinGroup:
-        defaults = {
-            "session_timeout_ms": 10_000, "rebalance_timeout_ms": 10_000, "member_id": "",
-            "protocol_type": "t", "protocols": (("range", b""),), "client_host": "/h",
-            "require_known_member_id": False,
-        }  # fmt: skip
-        return c.JoinGroup(call_id=self.new(), group_id=group_id, **{**defaults, **more})
+        return commands.join(self.new(), group_id, **more)
 
     def commit(self, group_id: str = "a", *, offset: int = 7, topic: str = "t") -> c.CommitOffsets:
-        partitions = (c.PartitionCommit(topic, 0, offset),)
-        return c.CommitOffsets(call_id=self.new(), group_id=group_id, partitions=partitions)
+        return commands.commit(self.new(), offset, group_id, ((topic, 0),))
 
     def fetch(self, group_id: str = "a") -> c.FetchOffsets:
         return c.FetchOffsets(call_id=self.new(), group_id=group_id)
-
-    def new(self):
-        return self.node.new_call_id()
-
-
-class LoopClock:
-    """The node's clock on the loop's time."""
-
-    def __init__(self, loop) -> None:
-        self._loop = loop
-
-    def now_ms(self) -> int:
-        return int(1000 * self._loop.time())
-
-
-def translated(requests):
-    yield
-    return requests
-
-
-def caller(token: str | None = None) -> CallingPeer:
-    return CallingPeer("peer", "/host", lambda: Credential(token))
 
 
 class Time:
@@ -185,17 +95,13 @@ def guard(time: Time | None = None) -> Guard:
     return Guard(Authenticator(known, clock=time or Time()), rules.parse(RULES))
 
 
-@contextlib.asynccontextmanager
-async def desk(*args, **settings):
-    it = Desk(*args, **settings)
-    await it.node.start("h", 1)
-    yield it
-    await it.node.stop()
-    assert it.failures == []
+def node(*args, **settings):
+    """A node that runs."""
+    return SpannedNode(*args, **settings).running()
 
 
 async def test_one_heartbeat_in_64_is_measured():
-    async with desk() as d:
+    async with node() as d:
         member_id = await d.member()
         for _ in range(2 * TIMED_HEARTBEATS + 1):
             d.pipeline.beat("a", member_id, None, 1)
@@ -204,7 +110,7 @@ async def test_one_heartbeat_in_64_is_measured():
 
 
 async def test_one_batch_of_heartbeats_in_64_is_measured():
-    async with desk() as d:
+    async with node() as d:
         beats = [("a", await d.member(), None, 1)] * 3
         call = PlainCall(kinds.HEARTBEAT_BATCH, caller())
         for _ in range(TIMED_HEARTBEATS + 1):
@@ -213,7 +119,7 @@ async def test_one_batch_of_heartbeats_in_64_is_measured():
 
 
 async def test_a_member_s_life():
-    async with desk() as d:
+    async with node() as d:
         member_id = await d.member()
         assert d.pipeline.beat("a", member_id, None, 1) is ALIVE
         assert d.pipeline.beat("a", member_id, None, 2).error is ErrorCode.ILLEGAL_GENERATION
@@ -242,13 +148,13 @@ async def test_a_member_s_life():
 
 
 async def test_a_node_that_leads_no_shard_lists_no_groups():
-    async with desk(share="5/5") as d:
+    async with node(share="5/5") as d:
         (listed,) = await d.ask(c.ListGroups(call_id=d.new(), limit=4))
         assert (listed.error, listed.groups, listed.matching) == (ErrorCode.NONE, (), 0)
 
 
 async def test_operators_ask_of_all_shards_and_of_each_group_once():
-    async with desk() as d:
+    async with node() as d:
         for number in range(9):
             await d.ask(d.commit(f"g{number}"))
         (listed,) = await d.ask(c.ListGroups(call_id=d.new(), limit=4))
@@ -266,7 +172,7 @@ async def test_operators_ask_of_all_shards_and_of_each_group_once():
 
 
 async def test_a_deletion_whose_caller_goes_away_is_told(monkeypatch):
-    async with desk() as d:
+    async with node() as d:
         asked = asyncio.Event()
 
         async def never(requests, on_wait):
@@ -284,7 +190,7 @@ async def test_a_deletion_whose_caller_goes_away_is_told(monkeypatch):
 
 
 async def test_who_does_not_say_who_it_is_is_not_answered():
-    async with desk(guard()) as d:
+    async with node(guard()) as d:
         for token in (None, "guess"):
             with pytest.raises(UnauthenticatedCall):
                 await d.ask(d.join(), token=token)
@@ -292,7 +198,7 @@ async def test_who_does_not_say_who_it_is_is_not_answered():
 
 
 async def test_a_caller_may_do_what_the_rules_say():
-    async with desk(guard()) as d:
+    async with node(guard()) as d:
         await d.member("a-1", token="etl-secret")
         for request, words in (
             (d.join("b"), "token:etl may not join on group 'b'"),
@@ -314,14 +220,14 @@ async def test_a_caller_may_do_what_the_rules_say():
 
 
 async def test_a_call_cannot_ask_for_groups_that_it_does_not_name():
-    async with desk(guard()) as d:
+    async with node(guard()) as d:
         call = d.call(d.fetch("a"), token="etl-secret")
         with pytest.raises(AssertionError, match="names other groups"):
             await d.pipeline.answer(call, lambda _: translated([d.fetch("b")]))
 
 
 async def test_hidden_groups_are_neither_shown_nor_counted_nor_in_the_way_of_a_limit():
-    async with desk(guard()) as d:
+    async with node(guard()) as d:
         for group in ("a-1", "a-2", "a-3", *(f"0-{n}" for n in range(20))):
             await d.ask(d.commit(group), token="op-secret")
 
@@ -338,7 +244,7 @@ async def test_hidden_groups_are_neither_shown_nor_counted_nor_in_the_way_of_a_l
 
 
 async def test_who_calls_too_often_waits_and_is_then_refused():
-    async with desk(max_requests_per_second=2) as d:
+    async with node(max_requests_per_second=2) as d:
         loop = asyncio.get_running_loop()
         began = loop.time()
         for _ in range(4):
@@ -360,7 +266,7 @@ async def test_a_transport_that_can_stop_to_listen_serves_at_once_and_pauses():
             pauses.append(seconds)
 
     pauses: list[float] = []
-    async with desk(max_requests_per_second=2, group_min_session_timeout_ms=6_000) as d:
+    async with node(max_requests_per_second=2, group_min_session_timeout_ms=6_000) as d:
         await asyncio.sleep(10)
         loop = asyncio.get_running_loop()
         began = loop.time()
@@ -372,7 +278,7 @@ async def test_a_transport_that_can_stop_to_listen_serves_at_once_and_pauses():
 
 
 async def test_there_is_room_for_so_much():
-    async with desk(max_groups=1, max_parked_calls=1) as d:
+    async with node(max_groups=1, max_parked_calls=1) as d:
         await d.ask(d.commit("a"))
         with pytest.raises(Exhausted, match="max_groups") as refused:
             await d.ask(d.commit("b"))
@@ -386,14 +292,14 @@ async def test_there_is_room_for_so_much():
 
 
 async def test_a_call_that_nobody_waits_for_is_not_served():
-    async with desk() as d:
+    async with node() as d:
         with pytest.raises(GaveUp):
             await d.ask(d.fetch(), remaining_s=lambda: 0.0)
         assert d.pipeline.calls == {("OffsetFetch", "DEADLINE_EXCEEDED"): 1}
 
 
 async def test_a_rebalance_waits_for_members_that_have_their_ids():
-    async with desk() as d:
+    async with node() as d:
         sync = c.SyncGroup(call_id=d.new(), group_id="a", generation=1, member_id="m")
         assert d.call(sync).is_awaited
         assert d.call(d.join(member_id="m")).is_awaited
@@ -440,7 +346,7 @@ async def test_a_rebalance_waits_for_members_that_have_their_ids():
     ],
 )  # fmt: skip
 async def test_what_no_client_would_send_names_its_field(make, field):
-    async with desk(max_partitions_per_call=7) as d:
+    async with node(max_partitions_per_call=7) as d:
         with pytest.raises(Malformed) as refused:
             await d.ask(request := make(d))
         assert [violation.field for violation in refused.value.violations] == [field]
@@ -451,7 +357,7 @@ async def test_what_no_client_would_send_names_its_field(make, field):
 
 
 async def test_so_many_groups_may_be_named_in_one_call():
-    async with desk(max_groups_per_call=5) as d:
+    async with node(max_groups_per_call=5) as d:
         named = [c.DeleteGroup(call_id=d.new(), group_id=f"{n}") for n in range(6)]
         with pytest.raises(Malformed, match="max_groups_per_call"):
             await d.ask(*named)
@@ -471,7 +377,7 @@ async def test_reasons_are_cut_whatever_the_transport():
 
 
 async def test_ids_of_groups_that_no_command_names_are_held_to_their_length():
-    async with desk() as d:
+    async with node() as d:
         assert d.pipeline.find_coordinator("g" * 4_096).host == "h"
         with pytest.raises(Malformed) as refused:
             d.pipeline.find_coordinator("g" * 4_097)
@@ -484,7 +390,7 @@ async def test_ids_of_groups_that_no_command_names_are_held_to_their_length():
 
 
 async def test_a_heartbeat_that_makes_no_sense_is_malformed():
-    async with desk() as d:
+    async with node() as d:
         for beat in (("a", "m", "", 1), ("a", "m" * 4_097, None, 1), ("a" * 4_097, "m", None, 1)):
             with pytest.raises(Malformed):
                 d.pipeline.beat(*beat)
@@ -496,7 +402,7 @@ async def test_a_heartbeat_that_makes_no_sense_is_malformed():
 
 
 async def test_a_batch_of_heartbeats_has_as_many_answers():
-    async with desk(max_members_per_call=2) as d:
+    async with node(max_members_per_call=2) as d:
         member_id = await d.member()
         call = PlainCall(kinds.HEARTBEAT_BATCH, caller(), ["a", "a"])
         beats = [("a", member_id, None, 1), ("a", "stranger", None, 1)]
@@ -511,7 +417,7 @@ async def test_a_batch_of_heartbeats_has_as_many_answers():
 async def test_a_stream_ends_with_the_token_that_opened_it():
     time = Time()
     secured = guard(time)
-    async with desk(secured, max_streams=1) as d:
+    async with node(secured, max_streams=1) as d:
         call = PlainCall(kinds.SESSION, caller("etl-secret"), ())
 
         async def live() -> None:
@@ -540,7 +446,7 @@ async def test_a_stream_ends_with_the_token_that_opened_it():
 
 async def test_a_watcher_sees_the_rebalances_of_groups_that_it_may_read():
     secured = guard()
-    async with desk(secured) as d:
+    async with node(secured) as d:
         watch = d.pipeline.watch(PlainCall(kinds.WATCH_REBALANCES, caller("etl-secret"), ()))
         first = asyncio.ensure_future(anext(watch))
         await asyncio.sleep(0)
@@ -560,7 +466,7 @@ async def test_a_watcher_sees_the_rebalances_of_groups_that_it_may_read():
 
 
 async def test_who_may_not_read_a_group_may_not_watch_it():
-    async with desk(guard()) as d:
+    async with node(guard()) as d:
         with pytest.raises(Denied):
             await anext(
                 d.pipeline.watch(PlainCall(kinds.WATCH_REBALANCES, caller("etl-secret"), ["b"]))
@@ -568,7 +474,7 @@ async def test_who_may_not_read_a_group_may_not_watch_it():
 
 
 async def test_expensive_calls_take_turns(monkeypatch):
-    async with desk() as d:
+    async with node() as d:
         taken: list[tuple[str, str, bool]] = []
 
         async def take(caller, kind, remaining_s, *, is_awaited):
@@ -582,12 +488,12 @@ async def test_expensive_calls_take_turns(monkeypatch):
 
 
 async def test_a_kind_that_is_closed_is_open_to_nobody():
-    async with desk(guard()) as d:
+    async with node(guard()) as d:
         closed = PlainCall(kinds.Kind("New", is_closed=True), caller("op-secret"), where="/x/New")
         with pytest.raises(Denied, match="/x/New is open to nobody"):
             await d.pipeline.admit(closed)
 
 
 async def test_an_open_kind_is_open_to_all():
-    async with desk(guard()) as d:
+    async with node(guard()) as d:
         await d.pipeline.admit(PlainCall(kinds.Kind("Check", is_open=True), caller()))

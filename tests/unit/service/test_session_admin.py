@@ -8,7 +8,7 @@ from coordinator.assignors.consumer_protocol import partitions_in
 from coordinator.v1 import admin_pb2 as pb
 from coordinator.v1 import admin_pb2_grpc, session_pb2
 from coordinator.v1.errors_pb2 import ErrorCode
-from tests.unit.service.session_client import POLICY, Stream
+from tests.kit.session_stream import POLICY, Stream
 from tests.unit.service.test_session_streams import channel  # noqa: F401  # A fixture.
 
 

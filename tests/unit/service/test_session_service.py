@@ -10,8 +10,6 @@ import pytest
 from coordinator.core.values.ids import ShardId
 from coordinator.core.values.session_messages import GoAwayReason
 from coordinator.runtime import slices
-from coordinator.runtime.node import Node
-from coordinator.runtime.watchers import Watchers
 from coordinator.security import rules, tokens
 from coordinator.security.authenticator import Authenticator
 from coordinator.security.guard import Guard
@@ -19,7 +17,6 @@ from coordinator.security.tokens import line_for
 from coordinator.service import calls as kinds
 from coordinator.service.calls import Call, CallingPeer, Credential
 from coordinator.service.grpc.session_service import FIRST_MESSAGE_S, SessionService
-from coordinator.service.pipeline import Pipeline
 from coordinator.service.refusals import (
     CallRefused,
     Denied,
@@ -27,10 +24,11 @@ from coordinator.service.refusals import (
     GaveUp,
     UnauthenticatedCall,
 )
-from coordinator.settings import Settings
 from coordinator.storage.memory import MemoryLog
 from coordinator.v1 import errors_pb2
 from coordinator.v1 import session_pb2 as pb
+from tests.kit import requests
+from tests.kit.nodes import PipelineNode
 from tests.unit.storage.memory_coordination import MemoryCoordination
 
 pytestmark = pytest.mark.virtual_time
@@ -45,16 +43,6 @@ NO_RULES = ""
 END = None
 
 
-class LoopClock:
-    """The node's clock on the loop's time."""
-
-    def __init__(self) -> None:
-        self._loop = asyncio.get_running_loop()
-
-    def now_ms(self) -> int:
-        return int(1000 * self._loop.time())
-
-
 class StreamCall(Call):
     """A call whose messages name their group."""
 
@@ -66,26 +54,11 @@ class StreamCall(Call):
         self.caller, self.groups = caller, ()
 
 
-class Desk:
+class SessionNode(PipelineNode):
     """A node and its service of sessions."""
 
-    def __init__(self, guard: Guard | None = None, *, log=None, coordination=None, **settings):
-        self.failures: list[str] = []
-        self.malformed: list[tuple[str, str, str]] = []
-        self.node = Node(
-            Settings.of(shards=1, **settings),
-            watchers=Watchers(
-                events=lambda *_: None,
-                failure=lambda what, _: self.failures.append(what),
-                recovery=lambda _: None,
-            ),
-            log=log,
-            coordination=coordination,
-            clock=LoopClock(),
-        )
-        self.pipeline = Pipeline(
-            self.node, guard=guard, on_malformed=lambda *what: self.malformed.append(what)
-        )
+    def __init__(self, guard: Guard | None = None, **more):
+        super().__init__(shards=1, on_pipeline={"guard": guard}, **more)
         self.service = SessionService(self.pipeline)
         self.streams: list[Stream] = []
 
@@ -112,8 +85,8 @@ class Desk:
 class Stream:
     """A member's end: `seen` is what it has read, `end` what ended the stream."""
 
-    def __init__(self, desk: Desk, token: str | None) -> None:
-        self._desk = desk
+    def __init__(self, node: SessionNode, token: str | None) -> None:
+        self._node = node
         self._sent: asyncio.Queue = asyncio.Queue()
         self._read: asyncio.Queue = asyncio.Queue()
         self._may_read = asyncio.Event()
@@ -124,10 +97,10 @@ class Stream:
 
     async def _run(self) -> None:
         """Serve as gRPC does."""
-        pipeline = self._desk.pipeline
+        pipeline = self._node.pipeline
         try:
             await pipeline.admit(self.call)
-            await self._desk.service.Session(self, self.call)
+            await self._node.service.Session(self, self.call)
         except CallRefused as refused:
             self.end = refused
         finally:
@@ -139,7 +112,7 @@ class Stream:
             return None
         group = [message.attach.group_id] if message.HasField("attach") else ["a"]
         self.call.groups = group
-        await self._desk.pipeline.admit_message(self.call)
+        await self._node.pipeline.admit_message(self.call)
         return message
 
     async def write(self, message) -> None:
@@ -147,18 +120,14 @@ class Stream:
         await self._may_read.wait()
         self._read.put_nowait(message)
 
-    def say(self, **message) -> None:
-        self._sent.put_nowait(pb.SessionRequest(**message))
+    def say(self, message: pb.SessionRequest) -> None:
+        self._sent.put_nowait(message)
 
     def attach(self, name: str, number: int = 1, *, group: str = "a", **fields) -> None:
-        fields.setdefault("topics", [pb.Attach.Topic(name="t", partitions=4)])
-        self.say(attach=pb.Attach(
-            group_id=group, member_name=name, incarnation={"id": name.encode()},
-            stream_number=number, wishes=POLICY, **fields,
-        ))  # fmt: skip
+        self.say(requests.attach(name, group, number, **{"wishes": POLICY, **fields}))
 
-    def beat(self, number: int) -> None:
-        self.say(heartbeat=pb.SessionHeartbeat(number=number))
+    def beat(self, number: int, **fields) -> None:
+        self.say(pb.SessionRequest(heartbeat=pb.SessionHeartbeat(number=number, **fields)))
 
     def hang_up(self) -> None:
         self._sent.put_nowait(END)
@@ -183,14 +152,11 @@ class Stream:
 
 
 @contextlib.asynccontextmanager
-async def desk(guard: Guard | None = None, **settings):
-    it = Desk(guard, **settings)
-    await it.node.start("h", 1)
-    yield it
-    for stream in it.streams:
-        stream.task.cancel()
-    await it.node.stop()
-    assert it.failures == []
+async def node(guard: Guard | None = None, **settings):
+    async with SessionNode(guard, **settings).running() as it:
+        yield it
+        for stream in it.streams:
+            stream.task.cancel()
     assert it.pipeline.quotas.streams == 0
 
 
@@ -203,7 +169,7 @@ def guard(text: str = RULES) -> Guard:
 
 
 async def test_a_stream_that_says_nothing_is_ended_after_ten_seconds():
-    async with desk() as d:
+    async with node() as d:
         silent, slow = d.open(), d.open()
         await asyncio.sleep(FIRST_MESSAGE_S - 0.1)
         slow.attach("w-a")
@@ -216,14 +182,14 @@ async def test_a_stream_that_says_nothing_is_ended_after_ten_seconds():
 
 
 async def test_a_stream_that_ends_before_its_first_message_is_malformed():
-    async with desk() as d:
+    async with node() as d:
         stream = d.open()
         stream.hang_up()
         assert (await stream.last()).refused.error_code == errors_pb2.INVALID_REQUEST
 
 
 async def test_the_group_that_keeps_topics_has_no_members():
-    async with desk() as d:
+    async with node() as d:
         stream = d.open()
         stream.attach("w-a", group="__coordinator_topics")
         assert "reserved" in (await stream.last()).refused.error_message
@@ -233,7 +199,7 @@ async def test_the_group_that_keeps_topics_has_no_members():
 
 
 async def test_a_stream_without_a_token_or_a_right_is_ended_with_a_status():
-    async with desk(guard()) as d:
+    async with node(guard()) as d:
         stranger = d.open("wrong")
         await stranger.last()
         assert isinstance(stranger.end, UnauthenticatedCall)
@@ -251,7 +217,7 @@ async def test_a_stream_without_a_token_or_a_right_is_ended_with_a_status():
 
 async def test_a_stream_is_asked_again_when_rules_change():
     secured = guard()
-    async with desk(secured) as d:
+    async with node(secured) as d:
         stream = d.open("etl-secret")
         stream.attach("w-a")
         await stream.next()
@@ -266,7 +232,7 @@ async def test_a_stream_is_asked_again_when_rules_change():
 
 
 async def test_limits_of_the_node_hold_for_newcomers_alone():
-    async with desk(max_members_per_host=1, max_groups=1, max_streams=3) as d:
+    async with node(max_members_per_host=1, max_groups=1, max_streams=3) as d:
         one = await d.attached("w-a")
         for name, group, setting in (("w-b", "a", "max_members_per_host"), ("w-a", "b", "max_gro")):
             stream = d.open()
@@ -282,7 +248,7 @@ async def test_limits_of_the_node_hold_for_newcomers_alone():
 
 
 async def test_a_stream_of_one_that_reads_nothing_is_let_go_when_it_has_to_end():
-    async with desk() as d:
+    async with node() as d:
         old = d.open()
         old.stop_reading()
         old.attach("w-a")
@@ -302,7 +268,7 @@ async def test_a_stream_of_one_that_reads_nothing_is_let_go_when_it_has_to_end()
 
 
 async def test_a_member_whose_stream_is_refused_is_suspect_before_it_has_read_that():
-    async with desk() as d:
+    async with node() as d:
         stream = d.open()
         stream.attach("w-a")
         await stream.next()
@@ -316,7 +282,7 @@ async def test_a_member_whose_stream_is_refused_is_suspect_before_it_has_read_th
 
 
 async def test_a_slow_reader_gets_the_newest_and_the_last_message():
-    async with desk() as d:
+    async with node() as d:
         old = d.open()
         old.attach("w-a")
         await old.next()
@@ -335,7 +301,7 @@ async def test_a_slow_reader_gets_the_newest_and_the_last_message():
 
 
 async def test_nothing_is_left_of_streams_that_come_and_go():
-    async with desk() as d:
+    async with node() as d:
         for number in range(1, 30):
             stream = await d.attached(f"w-{number % 10}", number)  # More often is too often.
             if number % 3 == 0:
@@ -352,7 +318,7 @@ async def test_nothing_is_left_of_streams_that_come_and_go():
 
 async def test_a_client_that_goes_away_while_the_log_is_slow_leaves_a_suspect():
     log = MemoryLog()
-    async with desk(log=log) as d:
+    async with node(log=log) as d:
         append, may_append = log.append, asyncio.Event()
 
         async def held(fence, entry):
@@ -376,7 +342,7 @@ async def test_a_client_that_goes_away_while_the_log_is_slow_leaves_a_suspect():
 
 
 async def test_a_shutdown_says_so():
-    async with desk() as d:
+    async with node() as d:
         stream = await d.attached("w-a")
         await d.node.stop()
         assert (await stream.last()).go_away.reason == pb.GoAway.SHUTTING_DOWN
@@ -386,7 +352,7 @@ async def test_a_shutdown_says_so():
 
 
 async def test_members_of_a_shard_with_a_bug_are_sent_to_attach_again():
-    async with desk() as d:
+    async with node() as d:
         stream = await d.attached("w-a")
         d.runner.fail(ZeroDivisionError("a bug of ours"))
         last = (await stream.last()).go_away
@@ -402,7 +368,7 @@ async def test_members_of_a_shard_with_a_bug_are_sent_to_attach_again():
 
 
 async def test_a_bug_met_while_news_is_taken_ends_the_shard():
-    async with desk() as d:
+    async with node() as d:
         stream = await d.attached("w-a")
         shard = d.runner.shard
         shard.take = lambda *_: 1 / 0
@@ -418,8 +384,8 @@ class Pair:
 
     def __init__(self) -> None:
         self.store, self.log = MemoryCoordination(), MemoryLog()
-        self.desks = {
-            number: Desk(log=self.log, coordination=self.store, node_id=number, replicas=1)
+        self.nodes = {
+            number: SessionNode(log=self.log, coordination=self.store, node_id=number, replicas=1)
             for number in (1, 2)
         }
         self.renewed = {1, 2}
@@ -435,18 +401,18 @@ class Pair:
 
     @property
     def leader(self) -> int:
-        return self.desks[1].node.coordinator_of("a").node_id
+        return self.nodes[1].node.coordinator_of("a").node_id
 
 
 @pytest.fixture
 async def pair():
     it = Pair()
     renewing = asyncio.create_task(it.renew())
-    for number, each in it.desks.items():
+    for number, each in it.nodes.items():
         await each.node.start("host", 7_000 + number)
     await asyncio.sleep(30)
     yield it
-    for each in it.desks.values():
+    for each in it.nodes.values():
         for stream in each.streams:
             stream.task.cancel()
         await each.node.stop()
@@ -456,35 +422,35 @@ async def pair():
 async def test_a_drained_node_sends_its_members_to_the_next_one(pair):
     old = pair.leader
     new = 3 - old
-    stream = await pair.desks[old].attached("w-a")
-    elsewhere = pair.desks[new].open()
+    stream = await pair.nodes[old].attached("w-a")
+    elsewhere = pair.nodes[new].open()
     elsewhere.attach("w-b")
     refused = (await elsewhere.last()).refused
     assert refused.error_code == errors_pb2.NOT_COORDINATOR
     assert f"host:{7_000 + old}" in refused.error_message
-    pair.desks[old].node.cluster.drain()
+    pair.nodes[old].node.cluster.drain()
     last = (await stream.last()).go_away
     assert (last.reason, last.host, last.port) == (pb.GoAway.MOVED, "host", 7_000 + new)
     assert pair.leader == new
     await asyncio.sleep(1)  # It loads the shard; members ask again meanwhile.
-    again = await pair.desks[new].attached("w-a", 2)
+    again = await pair.nodes[new].attached("w-a", 2)
     assert not again.task.done()
-    assert len(pair.desks[new].group.members) == 1
+    assert len(pair.nodes[new].group.members) == 1
 
 
 async def test_a_node_whose_session_ends_acknowledges_nothing(pair):
     old = pair.leader
-    stream = await pair.desks[old].attached("w-a")
+    stream = await pair.nodes[old].attached("w-a")
     pair.renewed.discard(old)
     acks = number = 0
     while not stream.task.done():
         number += 1
         stream.beat(number)
         await asyncio.sleep(0.1)
-        acks += pair.desks[old].node.may_answer()
+        acks += pair.nodes[old].node.may_answer()
         assert number < 1_000
     assert acks < number
-    assert not pair.desks[old].node.may_answer()
+    assert not pair.nodes[old].node.may_answer()
     seen = []
     while (message := await stream.next()) is not END:
         seen.append(message)
@@ -510,32 +476,32 @@ async def seconds_of(stream: Stream, **fields) -> float:
     """Time until the last of six heartbeats in a row is acknowledged."""
     began_s = asyncio.get_running_loop().time()
     for number in range(1, 7):
-        stream.say(heartbeat=pb.SessionHeartbeat(number=number, **fields))
+        stream.beat(number, **fields)
     while (await stream.next()).heartbeat_ack.number < 6:
         pass
     return asyncio.get_running_loop().time() - began_s
 
 
 async def test_a_member_that_names_many_partitions_is_not_read_for_a_while():
-    async with desk() as d:
+    async with node() as d:
         small, large = await d.attached("w-a"), await d.attached("w-b")
         assert await seconds_of(small, held=claims(900)) < 0.1
         assert 5 * 0.09 < await seconds_of(large, held=claims(5_000)) < 5 * 0.2
 
 
 async def test_no_rest_is_longer_than_the_interval_of_the_shortest_lease():
-    async with desk(group_min_lease_ms=2_000) as d:
+    async with node(group_min_lease_ms=2_000) as d:
         stream = await d.attached("w-a")
         assert 5 * 0.5 <= await seconds_of(stream, held=claims(100_000)) < 5 * 0.6
 
 
 async def test_a_member_that_asks_for_a_large_state_again_and_again_is_not_read_for_a_while():
-    async with desk() as d:
+    async with node() as d:
         stream = await d.attached("w-a", topics=[pb.Attach.Topic(name="t", partitions=5_000)])
         await asyncio.sleep(1)
         began_s = asyncio.get_running_loop().time()
         for number in range(1, 7):
-            stream.say(heartbeat=pb.SessionHeartbeat(number=number, whole=True))
+            stream.beat(number, whole=True)
             while (await stream.next()).orders.answers < number:
                 pass
         assert 0.3 < asyncio.get_running_loop().time() - began_s < 1
@@ -543,7 +509,7 @@ async def test_a_member_that_asks_for_a_large_state_again_and_again_is_not_read_
 
 async def test_a_message_that_takes_several_slices_waits_for_its_turns(monkeypatch):
     monkeypatch.setattr(slices, "SLICE_S", 0)
-    async with desk() as d:
+    async with node() as d:
         stream, turns = await d.attached("w-a"), 0
         take = d.pipeline.turns.take
 
@@ -557,7 +523,7 @@ async def test_a_message_that_takes_several_slices_waits_for_its_turns(monkeypat
         assert turns <= 12, "a short message takes none, or one for each of its commands"
         before = turns
         ack = [{"topic": "t", "partition": n, "kind": "READY"} for n in range(5_000)]
-        stream.say(ack=pb.SessionAck(partitions=ack))
+        stream.say(pb.SessionRequest(ack=pb.SessionAck(partitions=ack)))
         stream.beat(7)
         while (await stream.next()).heartbeat_ack.number < 7:
             pass

@@ -9,7 +9,7 @@ import pytest
 
 from coordinator.v1 import session_pb2 as pb
 from tests.kit.serving import running
-from tests.unit.service.session_client import Stream
+from tests.kit.session_stream import Stream
 
 
 @pytest.fixture

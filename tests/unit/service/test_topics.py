@@ -7,27 +7,23 @@ import contextlib
 
 import pytest
 
-from coordinator.assignors import TopicPartition
-from coordinator.assignors.consumer_protocol import Assignment, encode_assignment
 from coordinator.core import topics as core_topics
 from coordinator.core.values import requests as c
 from coordinator.core.values.errors import ErrorCode
 from coordinator.core.values.ids import TOPICS_GROUP, ShardId
-from coordinator.runtime.node import Node
 from coordinator.runtime.payloads import PAYLOADS
 from coordinator.runtime.slices import PART, at_once
 from coordinator.runtime.standby import LeaderUnreachable
-from coordinator.runtime.watchers import Watchers
 from coordinator.service import calls as kinds
 from coordinator.service import topics as service_topics
 from coordinator.service.grpc import replica_service, topic_service
-from coordinator.service.pipeline import Pipeline
 from coordinator.service.refusals import Malformed
 from coordinator.service.topic_changes import delete_topic, set_topic
 from coordinator.service.topics import TopicCounts, Topics, TopicView, offered
-from coordinator.settings import Settings
 from coordinator.storage.memory import MemoryLog
-from tests.unit.service.test_pipeline import KINDS, LoopClock, PlainCall, caller, translated
+from tests.kit import commands
+from tests.kit.nodes import PipelineNode
+from tests.kit.requests import assignment
 
 pytestmark = pytest.mark.virtual_time
 NONE = ErrorCode.NONE
@@ -52,31 +48,15 @@ class Peers:
         return self.topics[node.node_id]
 
 
-class Desk:
+class NodeOfMachine(PipelineNode):
     """A node of a machine with its topics; everything through its pipeline."""
 
     def __init__(
         self, peers: Peers, log: MemoryLog | None = None, share: str = "", **settings
     ) -> None:
-        self.failures: list[str] = []
-        self.node = Node(
-            Settings.of(shards=4, group_initial_rebalance_delay_ms=0, share=share, **settings),
-            watchers=Watchers(
-                events=lambda *_: None,
-                failure=lambda what, _: self.failures.append(what),
-                recovery=lambda _: None,
-            ),
-            log=log,
-            clock=LoopClock(asyncio.get_running_loop()),
-        )
-        self.pipeline = Pipeline(self.node, on_malformed=lambda *_: None)
+        super().__init__(shards=4, share=share, log=log, **settings)
         self.topics = Topics(self.node, peers)
         peers.topics[self.node.node_id] = self.topics
-
-    async def ask(self, request: c.Request):
-        call = PlainCall(KINDS[type(request)], caller(None), [request.group_id])
-        (reply,) = await self.pipeline.answer(call, lambda _: translated([request]))
-        return reply
 
     async def set(self, topic: str, partitions: int, *, may_shrink: bool = False):
         ask = self._asker(kinds.SET_TOPIC)
@@ -87,35 +67,17 @@ class Desk:
 
     def _asker(self, kind):
         async def ask(command):
-            call = PlainCall(kind, caller(None), [TOPICS_GROUP])
-            request = command(self.node.new_call_id())
-            (reply,) = await self.pipeline.answer(call, lambda _: translated([request]))
+            (reply,) = await self.ask(command(self.new()), kind=kind)
             return reply
 
         return ask
 
     async def commit(self, group: str, *partitions: tuple[str, int], offset: int = 1) -> None:
-        commits = tuple(c.PartitionCommit(*key, offset) for key in partitions)
-        call_id = self.node.new_call_id()
-        await self.ask(c.CommitOffsets(call_id=call_id, group_id=group, partitions=commits))
+        await self.ask(commands.commit(self.new(), offset, group, partitions))
 
-    async def member(self, group: str, topic: str, count: int) -> tuple[str, int]:
-        joined = await self.ask(
-            c.JoinGroup(
-                call_id=self.node.new_call_id(), group_id=group, session_timeout_ms=10_000,
-                rebalance_timeout_ms=10_000, member_id="", protocol_type="consumer",
-                protocols=(("range", b""),), client_host="/h", require_known_member_id=False,
-            )
-        )  # fmt: skip
-        mine = Assignment(tuple(TopicPartition(topic, n) for n in range(count)))
-        await self.ask(
-            c.SyncGroup(
-                call_id=self.node.new_call_id(), group_id=group, generation=joined.generation,
-                member_id=joined.member_id,
-                assignments=((joined.member_id, encode_assignment(mine)),),
-            )
-        )  # fmt: skip
-        return joined.member_id, joined.generation
+    async def consumer(self, group: str, topic: str, count: int) -> str:
+        """A consumer alone that has all partitions of a topic; returns its id."""
+        return await self.member(group, assignment(topic, range(count)))
 
     async def counts(self) -> dict[str, int]:
         view = await self.topics.refresh()
@@ -126,34 +88,34 @@ class Desk:
 async def machine(nodes: int = 1, logs=None, **settings):
     peers = Peers()
     logs = logs or [MemoryLog() for _ in range(nodes)]
-    desks = [
-        Desk(peers, log, f"{n}/{nodes}" if nodes > 1 else "", **settings)
+    started = [
+        NodeOfMachine(peers, log, f"{n}/{nodes}" if nodes > 1 else "", **settings)
         for n, log in enumerate(logs, 1)
     ]
-    for desk in desks:
-        await desk.node.start("127.0.0.1", 7400)
+    for node in started:
+        await node.node.start("127.0.0.1", 7400)
     try:
-        yield desks
+        yield started
     finally:
-        for desk in desks:
-            await desk.node.stop()
-            assert not [it for it in desk.failures if "does not tell" not in it]
+        for node in started:
+            await node.node.stop()
+            assert not [what for what, _ in node.failures if "does not tell" not in what]
 
 
 async def test_a_count_is_set_raised_and_lowered_only_when_that_is_allowed():
-    async with machine() as [desk]:
-        assert (await desk.set("orders", 12)).counts == TopicCounts()
-        assert (await desk.set("orders", 16)).counts == TopicCounts(set=12)
-        refused = await desk.set("orders", 15)
+    async with machine() as [node]:
+        assert (await node.set("orders", 12)).counts == TopicCounts()
+        assert (await node.set("orders", 16)).counts == TopicCounts(set=12)
+        refused = await node.set("orders", 15)
         assert refused.error is ErrorCode.INVALID_PARTITIONS
         assert "has 16 partitions" in refused.message
         assert "--shrink" in refused.message
-        assert await desk.counts() == {"orders": 16}
-        assert (await desk.set("orders", 6, may_shrink=True)).error is NONE
-        assert await desk.counts() == {"orders": 6}
-        assert (await desk.delete("orders")).error is NONE
-        assert await desk.counts() == {}
-        assert (await desk.delete("orders")).error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        assert await node.counts() == {"orders": 16}
+        assert (await node.set("orders", 6, may_shrink=True)).error is NONE
+        assert await node.counts() == {"orders": 6}
+        assert (await node.delete("orders")).error is NONE
+        assert await node.counts() == {}
+        assert (await node.delete("orders")).error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
 @pytest.mark.parametrize(
@@ -174,108 +136,105 @@ async def test_a_count_is_set_raised_and_lowered_only_when_that_is_allowed():
     ],
 )
 async def test_names_and_numbers_are_those_that_a_topic_can_have(topic, partitions, error):
-    async with machine() as [desk]:
-        assert (await desk.set(topic, partitions)).error is error
+    async with machine() as [node]:
+        assert (await node.set(topic, partitions)).error is error
 
 
 async def test_topics_have_a_limit_in_number_and_in_partitions(monkeypatch):
     monkeypatch.setattr("coordinator.service.topic_changes.TOPICS_MAX", 2)
     monkeypatch.setattr("coordinator.service.topic_changes.ALL_PARTITIONS_MAX", 10)
-    async with machine() as [desk]:
-        await desk.set("a", 4)
-        assert (await desk.set("b", 7)).error is ErrorCode.INVALID_PARTITIONS
-        assert (await desk.set("b", 6)).error is NONE
-        assert (await desk.set("c", 1)).error is ErrorCode.INVALID_REQUEST
-        await desk.set("b", 1, may_shrink=True)
-        assert (await desk.set("a", 9)).error is NONE, "what it had before is not counted twice"
+    async with machine() as [node]:
+        await node.set("a", 4)
+        assert (await node.set("b", 7)).error is ErrorCode.INVALID_PARTITIONS
+        assert (await node.set("b", 6)).error is NONE
+        assert (await node.set("c", 1)).error is ErrorCode.INVALID_REQUEST
+        await node.set("b", 1, may_shrink=True)
+        assert (await node.set("a", 9)).error is NONE, "what it had before is not counted twice"
 
 
 async def test_groups_fetch_topics_by_offsets_log_ends_and_assignments():
-    async with machine() as [desk]:
-        await desk.commit("g1", ("by_offset", 4), ("not legal", 0))
-        member, generation = await desk.member("g2", "by_assignment", 3)
-        await desk.ask(
+    async with machine() as [node]:
+        await node.commit("g1", ("by_offset", 4), ("not legal", 0))
+        member = await node.consumer("g2", "by_assignment", 3)
+        await node.ask(
             c.ReportLogEnds(
-                call_id=desk.node.new_call_id(), group_id="g2", generation=generation,
+                call_id=node.node.new_call_id(), group_id="g2", generation=1,
                 member_id=member, ends=(("by_end", 6, 100),),
             )
         )  # fmt: skip
         told = {"by_offset": 5, "by_assignment": 3, "by_end": 7, "not legal": 1}
-        assert await desk.counts() == told
-        assert "not legal" not in at_once(offered(desk.topics.view))
-        await desk.commit("g3", ("by_assignment", 5))
-        assert (await desk.topics.refresh()).topics["by_assignment"] == TopicCounts(0, 6, 2)
-        await desk.set("by_offset", 8)
-        assert (await desk.counts())["by_offset"] == 8
-        assert (await desk.delete("by_offset")).counts.reported == 5
-        await desk.ask(c.DeleteGroup(call_id=desk.node.new_call_id(), group_id="g1"))
-        desk.topics.note_change()
-        assert "by_offset" not in await desk.counts(), "no group knows it any more"
+        assert await node.counts() == told
+        assert "not legal" not in at_once(offered(node.topics.view))
+        await node.commit("g3", ("by_assignment", 5))
+        assert (await node.topics.refresh()).topics["by_assignment"] == TopicCounts(0, 6, 2)
+        await node.set("by_offset", 8)
+        assert (await node.counts())["by_offset"] == 8
+        assert (await node.delete("by_offset")).counts.reported == 5
+        await node.ask(c.DeleteGroup(call_id=node.node.new_call_id(), group_id="g1"))
+        node.topics.note_change()
+        assert "by_offset" not in await node.counts(), "no group knows it any more"
 
 
 async def test_a_group_cannot_tell_enormous_counts(monkeypatch):
-    async with machine() as [desk]:
-        await desk.commit("g", ("t", 2**31 - 1), ("t", 10_000), ("t", 9_999), ("u", 1))
-        assert await desk.counts() == {"t": 10_000, "u": 2}
+    async with machine() as [node]:
+        await node.commit("g", ("t", 2**31 - 1), ("t", 10_000), ("t", 9_999), ("u", 1))
+        assert await node.counts() == {"t": 10_000, "u": 2}
         monkeypatch.setattr(service_topics, "ALL_PARTITIONS_MAX", 9_999)
-        await desk.set("set", 5)
-        assert await desk.counts() == {"set": 5, "u": 2}
-        assert desk.topics.view.left_out == 1
-        assert len(desk.failures) == 1
-        assert "1 topics" in desk.failures.pop()
+        await node.set("set", 5)
+        assert await node.counts() == {"set": 5, "u": 2}
+        assert node.topics.view.left_out == 1
+        assert len(node.failures) == 1
+        assert "1 topics" in node.failures.pop()[0]
 
 
 async def test_the_reserved_group_is_neither_seen_nor_used_by_clients():
-    async with machine() as [desk]:
-        await desk.set("t", 3)
-        new = desk.node.new_call_id
-        call = PlainCall(kinds.LIST_GROUPS, caller(None))
-        (listed,) = await desk.pipeline.answer(
-            call, lambda _: translated([c.ListGroups(call_id=new())])
-        )
+    async with machine() as [node]:
+        await node.set("t", 3)
+        new = node.node.new_call_id
+        (listed,) = await node.ask(c.ListGroups(call_id=new()))
         assert (listed.groups, listed.matching) == ((), 0)
-        assert desk.node.group_stats(lambda _: True) == [], "nor are there series of it"
-        assert [it.groups for it in desk.node.stats() if it.groups] == [], "nor is it counted"
+        assert node.node.group_stats(lambda _: True) == [], "nor are there series of it"
+        assert [it.groups for it in node.node.stats() if it.groups] == [], "nor is it counted"
         with pytest.raises(Malformed, match="reserved"):
-            await desk.commit(TOPICS_GROUP, ("t", 0))
+            await node.commit(TOPICS_GROUP, ("t", 0))
         for kind in (c.FetchOffsets, c.DescribeGroup, c.DeleteGroup, c.ListRebalances):
             with pytest.raises(Malformed, match="reserved"):
-                await desk.ask(kind(call_id=new(), group_id=TOPICS_GROUP))
+                await node.ask(kind(call_id=new(), group_id=TOPICS_GROUP))
         with pytest.raises(Malformed, match="reserved"):
-            await desk.member(TOPICS_GROUP, "t", 1)
-        assert await desk.counts() == {"t": 3}
+            await node.consumer(TOPICS_GROUP, "t", 1)
+        assert await node.counts() == {"t": 3}
 
 
 async def test_counts_that_are_set_outlive_restarts_and_the_retention_of_offsets():
     log = MemoryLog()
     short = {"offsets_retention_minutes": 1, "offsets_retention_check_interval_ms": 10_000}
-    async with machine(logs=[log], **short) as [desk]:
-        await desk.set("t", 3)
-        await desk.commit("g", ("u", 0))
-        assert await desk.counts() == {"t": 3, "u": 1}
+    async with machine(logs=[log], **short) as [node]:
+        await node.set("t", 3)
+        await node.commit("g", ("u", 0))
+        assert await node.counts() == {"t": 3, "u": 1}
         await asyncio.sleep(90)
-        assert await desk.counts() == {"t": 3}
-    async with machine(logs=[log]) as [desk]:
-        assert await desk.counts() == {"t": 3}
+        assert await node.counts() == {"t": 3}
+    async with machine(logs=[log]) as [node]:
+        assert await node.counts() == {"t": 3}
 
 
 async def test_nodes_tell_each_other_their_topics():
-    async with machine(nodes=2) as desks:
-        leader = next(it for it in desks if it.node.is_loaded(TOPICS_GROUP))
-        other = next(it for it in desks if it is not leader)
+    async with machine(nodes=2) as nodes:
+        leader = next(it for it in nodes if it.node.is_loaded(TOPICS_GROUP))
+        other = next(it for it in nodes if it is not leader)
         assert (await other.set("t", 3)).error is ErrorCode.NOT_COORDINATOR
         assert (await leader.set("t", 3)).error is NONE
         group = next(f"g{n}" for n in range(99) if other.node.is_loaded(f"g{n}"))
         await other.commit(group, ("u", 1))
-        for desk in desks:
-            view = await desk.topics.refresh()
+        for node in nodes:
+            view = await node.topics.refresh()
             assert (view.is_complete, view.partitions("t"), view.partitions("u")) == (True, 3, 2)
 
 
 async def test_what_a_node_told_stays_while_it_cannot_be_asked():
-    async with machine(nodes=2) as desks:
-        leader = next(it for it in desks if it.node.is_loaded(TOPICS_GROUP))
-        other = next(it for it in desks if it is not leader)
+    async with machine(nodes=2) as nodes:
+        leader = next(it for it in nodes if it.node.is_loaded(TOPICS_GROUP))
+        other = next(it for it in nodes if it is not leader)
         peers = other.topics._peers
         peers.silent = {leader.node.node_id}
         await leader.set("t", 3)
@@ -289,21 +248,21 @@ async def test_what_a_node_told_stays_while_it_cannot_be_asked():
 
 
 async def test_a_view_that_is_young_enough_is_not_made_again():
-    async with machine() as [desk]:
-        assert await desk.counts() == {}
-        await desk.set("t", 3)
-        await desk.topics.refresh()
-        await desk.commit("g", ("u", 0))
+    async with machine() as [node]:
+        assert await node.counts() == {}
+        await node.set("t", 3)
+        await node.topics.refresh()
+        await node.commit("g", ("u", 0))
         await asyncio.sleep(0.1)
-        assert list((await desk.topics.refresh(max_age_s=0.2)).topics) == ["t"]
+        assert list((await node.topics.refresh(max_age_s=0.2)).topics) == ["t"]
         await asyncio.sleep(0.2)
-        assert list((await desk.topics.refresh(max_age_s=0.2)).topics) == ["t", "u"]
+        assert list((await node.topics.refresh(max_age_s=0.2)).topics) == ["t", "u"]
 
 
 async def test_a_node_that_follows_topics_looks_once_a_second():
-    async with machine(nodes=2) as desks:
-        leader = next(it for it in desks if it.node.is_loaded(TOPICS_GROUP))
-        other = next(it for it in desks if it is not leader)
+    async with machine(nodes=2) as nodes:
+        leader = next(it for it in nodes if it.node.is_loaded(TOPICS_GROUP))
+        other = next(it for it in nodes if it is not leader)
         other.topics.follow()
         other.topics.follow()
         await asyncio.sleep(0.5)
@@ -315,29 +274,29 @@ async def test_a_node_that_follows_topics_looks_once_a_second():
 
 
 async def test_two_operators_cannot_overwrite_each_other_unseen():
-    async with machine() as [desk]:
-        first, second = await asyncio.gather(desk.set("t", 12), desk.set("t", 6))
+    async with machine() as [node]:
+        first, second = await asyncio.gather(node.set("t", 12), node.set("t", 6))
         assert {first.error, second.error} == {NONE, ErrorCode.INVALID_PARTITIONS}
-        assert await desk.counts() == {"t": 12}
+        assert await node.counts() == {"t": 12}
 
 
 async def test_log_ends_are_the_largest_that_groups_know():
-    async with machine(nodes=2) as desks:
-        for number, desk in enumerate(desks):
-            group = next(f"g{n}" for n in range(99) if desk.node.is_loaded(f"g{n}"))
-            member, generation = await desk.member(group, "t", 3)
+    async with machine(nodes=2) as nodes:
+        for number, node in enumerate(nodes):
+            group = next(f"g{n}" for n in range(99) if node.node.is_loaded(f"g{n}"))
+            member = await node.consumer(group, "t", 3)
             ends = (("t", 0, 100 + number),)
-            await desk.ask(
+            await node.ask(
                 c.ReportLogEnds(
-                    call_id=desk.node.new_call_id(), group_id=group, generation=generation,
+                    call_id=node.node.new_call_id(), group_id=group, generation=1,
                     member_id=member, ends=ends,
                 )
             )  # fmt: skip
-        plain = next(f"h{n}" for n in range(99) if desks[0].node.is_loaded(f"h{n}"))
-        await desks[0].commit(plain, ("t", 1), offset=70)
-        for desk in desks:
-            await desk.topics.refresh()
-            found = await desk.topics.log_ends({"t": [0, 1, 2], "nix": [5]})
+        plain = next(f"h{n}" for n in range(99) if nodes[0].node.is_loaded(f"h{n}"))
+        await nodes[0].commit(plain, ("t", 1), offset=70)
+        for node in nodes:
+            await node.topics.refresh()
+            found = await node.topics.log_ends({"t": [0, 1, 2], "nix": [5]})
             assert found == {
                 "t": {0: (101, -1), 1: (-1, 70), 2: (-1, -1)}, "nix": {5: (-1, -1)},
             }  # fmt: skip
@@ -363,9 +322,9 @@ def test_many_topics_are_counted_merged_and_told_in_slices():
 
 
 async def test_log_ends_of_unknown_topics_are_looked_for_in_slices():
-    async with machine() as [desk]:
+    async with machine() as [node]:
         wanted = {f"nix{n}": [0] for n in range(1_000)}
-        assert parts(desk.topics._log_ends_of(wanted)) >= 1_000 / PART
+        assert parts(node.topics._log_ends_of(wanted)) >= 1_000 / PART
 
 
 async def test_only_log_ends_that_are_wanted_are_looked_for(monkeypatch):
@@ -373,8 +332,8 @@ async def test_only_log_ends_that_are_wanted_are_looked_for(monkeypatch):
     monkeypatch.setattr(
         service_topics, "log_end", lambda _, partition: looked.append(partition) or (-1, -1)
     )
-    async with machine(nodes=2) as desks:
-        await desks[0].topics.log_ends({"t": [9_999]})
+    async with machine(nodes=2) as nodes:
+        await nodes[0].topics.log_ends({"t": [9_999]})
     assert looked == [("t", 9_999)] * 2
 
 
@@ -385,11 +344,11 @@ async def test_assignments_are_read_again_only_when_they_have_changed():
         reads.append(data)
         return PAYLOADS.partitions(data)
 
-    async with machine() as [desk]:
-        await desk.member("g", "t", 3)
+    async with machine() as [node]:
+        await node.consumer("g", "t", 3)
         groups = [
             group
-            for shard in desk.node.loaded_shards().values()
+            for shard in node.node.loaded_shards().values()
             for group in shard.machine.groups.values()
         ]
         found = at_once(core_topics.reported_topics(groups, read, core_topics.ReportedTopics()))

@@ -10,7 +10,7 @@ from coordinator.core.config import GroupConfig
 from coordinator.core.values.commands import CallCancelled
 from coordinator.core.values.errors import ErrorCode
 from coordinator.core.values.ids import CallId, ShardId
-from coordinator.core.values.requests import CommitOffsets, FetchOffsets, Heartbeat, PartitionCommit
+from coordinator.core.values.requests import FetchOffsets, Heartbeat
 from coordinator.core.values.session_messages import Attach
 from coordinator.runtime.jobs import build
 from coordinator.runtime.payloads import PAYLOADS
@@ -40,6 +40,7 @@ from coordinator.storage.memory import MemoryLog
 from coordinator.testing import immediate
 from coordinator.testing.immediate import ImmediateHost
 from coordinator.testing.virtual import CountingIds
+from tests.kit import commands
 from timer.clock import VirtualClock
 
 SHARD = ShardId(0)
@@ -116,8 +117,7 @@ class Bench:
         return self.answers.get(command.call_id)
 
     def commit(self, offset: int):
-        partitions = (PartitionCommit("t", 0, offset),)
-        return self.ask(CommitOffsets(call_id=self.new_call(), group_id="g", partitions=partitions))
+        return self.ask(commands.commit(self.new_call(), offset))
 
     def fetch(self):
         return self.ask(FetchOffsets(call_id=self.new_call(), group_id="g"))
@@ -433,9 +433,7 @@ def test_what_a_standby_has_gathered_and_does_not_fit_is_read_anew(how):
 
 
 def committing(driver: ShardDriver, call: int = 5) -> WriteEntry:
-    partitions = (PartitionCommit("t", 0, 1),)
-    command = CommitOffsets(call_id=CallId(call), group_id="g", partitions=partitions)
-    return only_job(driver.handle(command, 0))
+    return only_job(driver.handle(commands.commit(call, 1), 0))
 
 
 def test_an_entry_of_which_nobody_knows_is_written_again_after_a_back_off_that_grows():

@@ -8,7 +8,7 @@ from coordinator.core.config import GroupConfig
 from coordinator.core.values.events import EvictionCause, JoinPhaseCompleted, MemberEvicted
 from coordinator.core.values.ids import CallId, ShardId
 from coordinator.core.values.records import GroupMetadata, MemberRecord
-from coordinator.core.values.requests import Heartbeat, JoinGroup
+from coordinator.core.values.requests import Heartbeat
 from coordinator.runtime.payloads import PAYLOADS
 from coordinator.runtime.recording import RecordingShard
 from coordinator.runtime.replaying import replay
@@ -17,6 +17,7 @@ from coordinator.shard.followers import AckPolicy
 from coordinator.shard.inputs import Activate, Tick, Unload
 from coordinator.shard.shard import ADVANCE_SLICE, Shard
 from coordinator.testing.virtual import CountingIds
+from tests.kit import commands
 from tests.kit.steps import restored, stepped
 
 SESSION_MS, REBALANCE_MS = 10_000, 15_000
@@ -77,16 +78,14 @@ class World:
     def join(self, group_id, number, now_ms):
         self.calls += 1
         self.step(
-            JoinGroup(
-                call_id=CallId(self.calls),
-                group_id=group_id,
+            commands.join(
+                self.calls,
+                group_id,
                 session_timeout_ms=SESSION_MS,
                 rebalance_timeout_ms=REBALANCE_MS,
                 member_id=f"{group_id}-{number:04}",
                 protocol_type="work",
                 protocols=(("range", b"new"),),
-                client_id="c",
-                client_host="/h",
                 require_known_member_id=True,
             ),
             now_ms,

@@ -8,8 +8,7 @@ from coordinator.testing.virtual import VirtualCoordinator
 from coordinator.testing.virtual_session import VirtualSession
 from coordinator.v1 import errors_pb2
 from coordinator.v1 import session_pb2 as pb
-
-POLICY = pb.GroupPolicy(join_quiet_ms=0, initial_delay_ms=0)
+from tests.kit import requests
 
 
 @pytest.fixture
@@ -21,11 +20,7 @@ def attach(
     c: VirtualCoordinator, name: str = "w-a", number: int = 1, principal: str = "", **fields
 ) -> VirtualSession:
     session = c.open_session(principal=principal)
-    message = pb.Attach(
-        group_id="g", member_name=name, incarnation={"id": name.encode()}, stream_number=number,
-        topics=[pb.Attach.Topic(name="t", partitions=4)], wishes=POLICY, **fields,
-    )  # fmt: skip
-    session.send(pb.SessionRequest(attach=message))
+    session.send(requests.attach(name, number=number, **fields))
     return session
 
 
@@ -89,43 +84,33 @@ MALFORMED = {
     "a message before Attach": [pb.SessionRequest(heartbeat=pb.SessionHeartbeat(number=1))],
     "no message": [pb.SessionRequest()],
     "two Attach": [
-        pb.SessionRequest(attach=pb.Attach(group_id="g", incarnation={"id": b"1"})),
-        pb.SessionRequest(attach=pb.Attach(group_id="g", incarnation={"id": b"1"})),
+        requests.attach("w-b"),
+        requests.attach("w-b"),
     ],
     "a held set of two thousand million partitions": [
-        pb.SessionRequest(attach=pb.Attach(
-            group_id="g", incarnation={"id": b"1"},
-            held=[pb.HeldTopic(name="t", partitions=[RANGE])],
-        ))
+        requests.attach("w-b", held=[pb.HeldTopic(name="t", partitions=[RANGE])])
     ],
     "a topic of a thousand million partitions": [
-        pb.SessionRequest(attach=pb.Attach(
-            group_id="g", incarnation={"id": b"1"},
-            topics=[pb.Attach.Topic(name="t", partitions=1_000_000_000)],
-        ))
+        requests.attach("w-b", partitions=1_000_000_000)
     ],
     "a policy that nobody knows": [
-        pb.SessionRequest(attach=pb.Attach(
-            group_id="g", incarnation={"id": b"1"}, wishes=pb.GroupPolicy(mode=7)
-        ))
+        requests.attach("w-b", wishes=pb.GroupPolicy(mode=7))
     ],
     "a capacity that is no number": [
-        pb.SessionRequest(attach=pb.Attach(
-            group_id="g", incarnation={"id": b"1"}, capacity=float("nan")
-        ))
+        requests.attach("w-b", capacity=float("nan"))
     ],
     "a leave of an unknown kind": [
-        pb.SessionRequest(attach=pb.Attach(group_id="g", incarnation={"id": b"1"})),
+        requests.attach("w-b"),
         pb.SessionRequest(leave=pb.SessionLeave(kind=9)),
     ],
     "a weight that is no number": [
-        pb.SessionRequest(attach=pb.Attach(group_id="g", incarnation={"id": b"1"})),
+        requests.attach("w-b"),
         pb.SessionRequest(heartbeat=pb.SessionHeartbeat(
             number=1, loads=[pb.SessionHeartbeat.Load(topic="t", weight=float("nan"))]
         )),
     ],
     "an acknowledgement of a partition below 0": [
-        pb.SessionRequest(attach=pb.Attach(group_id="g", incarnation={"id": b"1"})),
+        requests.attach("w-b"),
         pb.SessionRequest(ack=pb.SessionAck(partitions=[
             pb.SessionAck.Partition(topic="t", partition=-1, kind=pb.SessionAck.RELEASED)
         ])),
@@ -170,11 +155,7 @@ def answer(number: int, epoch: int) -> pb.SessionResponse:
 def test_a_process_that_waits_is_given_the_whole_state_that_it_asks_for(c):
     attach(c)
     heir = c.open_session()
-    message = pb.Attach(
-        group_id="g", member_name="w-a", incarnation={"id": b"2"}, stream_number=1,
-        topics=[pb.Attach.Topic(name="t", partitions=4)],
-    )  # fmt: skip
-    heir.send(pb.SessionRequest(attach=message))
+    heir.send(requests.attach(incarnation={"id": b"2"}))
     assert last(heir).standing == pb.Attached.WAITING
     beat(heir, 1, whole=True)
     assert (last(heir).answers, last(heir).HasField("based_on")) == (1, False)

@@ -5,26 +5,16 @@ from __future__ import annotations
 from coordinator.core.sessions.group import SessionGroup
 from coordinator.core.values.errors import ErrorCode
 from coordinator.core.values.records import GroupDeleted
-from coordinator.core.values.requests import DeleteGroup, JoinGroup, SetGroupPolicy
+from coordinator.core.values.requests import DeleteGroup, SetGroupPolicy
 from coordinator.shard.inputs import AppendFailure
+from tests.kit import commands
 from tests.unit.core.sessions.kit import GROUP, World, g1, g2
 
 
 def join(world: World, member_id: str = "", *, known: bool = False):
     """The answer to a classic JoinGroup; None: it is parked."""
     call = world.new_call()
-    world.send(
-        JoinGroup(
-            call_id=call,
-            group_id=GROUP,
-            session_timeout_ms=10_000,
-            rebalance_timeout_ms=10_000,
-            member_id=member_id,
-            protocol_type="consumer",
-            protocols=(("range", b""),),
-            require_known_member_id=known,
-        )
-    )
+    world.send(commands.join(call, GROUP, member_id=member_id, require_known_member_id=known))
     return call
 
 

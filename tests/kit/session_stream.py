@@ -9,6 +9,7 @@ import grpc
 from coordinator.v1 import session_pb2 as pb
 from coordinator.v1 import session_pb2_grpc
 from tests.kit.patience import HANG_S
+from tests.kit.requests import attach
 
 POLICY = pb.GroupPolicy(lease_ms=60_000, join_quiet_ms=0, initial_delay_ms=0)
 
@@ -21,21 +22,17 @@ class Stream:
         self.call = session_pb2_grpc.GroupSessionsStub(channel).Session(metadata=metadata)
         self.seen: list[pb.SessionResponse] = []
 
+    async def send(self, message: pb.SessionRequest) -> None:
+        await self.call.write(message)
+
     async def say(self, **message) -> None:
-        await self.call.write(pb.SessionRequest(**message))
+        await self.send(pb.SessionRequest(**message))
 
     async def open(self, name: str, incarnation: bytes, number: int = 1, **fields) -> None:
         """Send an Attach."""
-        fields.setdefault("topics", [pb.Attach.Topic(name="t", partitions=3)])
-        fields.setdefault("wishes", POLICY)
-        await self.say(
-            attach=pb.Attach(
-                group_id=self.group,
-                member_name=name,
-                incarnation=pb.Attach.Incarnation(id=incarnation),
-                stream_number=number,
-                **fields,
-            )
+        given = {"wishes": POLICY, **fields}
+        await self.send(
+            attach(name, self.group, number, 3, incarnation={"id": incarnation}, **given)
         )
 
     async def attach(self, name: str, incarnation: bytes, number: int = 1, **fields) -> pb.Attached:

@@ -13,7 +13,7 @@ from coordinator.v1 import cluster_pb2
 from tests.protocol.classic.kit import Scenario
 
 
-class Desk(Scenario):
+class Shell(Scenario):
     """A scenario, and an operator who runs commands in it."""
 
     is_terminal = False
@@ -70,8 +70,8 @@ class _Stdout(io.StringIO):
 class _Surroundings:
     """Opens channels to the scenario's coordinator, whatever the address."""
 
-    def __init__(self, desk: Desk) -> None:
-        self._desk = desk
+    def __init__(self, shell: Shell) -> None:
+        self._desk = shell
 
     def credentials(self, told):
         return self

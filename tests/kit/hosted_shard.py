@@ -1,4 +1,4 @@
-"""One shard on a table: its inputs by hand, and a log that takes an entry when it is told to."""
+"""A shard in a host: its inputs by hand, and a log that takes an entry when it is told to."""
 
 from __future__ import annotations
 
@@ -8,11 +8,7 @@ from coordinator.core.config import GroupConfig
 from coordinator.core.values.events import Event
 from coordinator.core.values.ids import CallId
 from coordinator.core.values.requests import (
-    CommitOffsets,
     FetchOffsets,
-    JoinGroup,
-    PartitionCommit,
-    SyncGroup,
 )
 from coordinator.runtime.payloads import PAYLOADS
 from coordinator.shard.driver import Patience
@@ -23,15 +19,16 @@ from coordinator.shard.shard import Shard
 from coordinator.storage.memory import MemoryLog
 from coordinator.testing.immediate import ImmediateHost
 from coordinator.testing.virtual import CountingIds
+from tests.kit import commands
 
 LEADER = 1
 
 
-class Desk:
+class HostedShard:
     """Keeps every answer by its call."""
 
     def __init__(self, acks: AckPolicy = AckPolicy(node=LEADER), **how) -> None:  # noqa: B008
-        self.clock = DeskClock()
+        self.clock = HostClock()
         self.log = MemoryLog()
         self.answers: dict[int, object] = {}
         self.in_sync: list[list[int]] = []
@@ -81,47 +78,19 @@ class Desk:
 
     def join(self, client_id: str, *, group_id: str = "g") -> int:
         """A dynamic member that may come without an id."""
-        call = next(self._calls)
-        self.step(
-            JoinGroup(
-                call_id=CallId(call),
-                group_id=group_id,
-                session_timeout_ms=30_000,
-                rebalance_timeout_ms=5_000,
-                member_id="",
-                instance_id=None,
-                protocol_type="work",
-                protocols=(("range", b""),),
-                client_id=client_id,
-                client_host="/h",
-                reason="",
-                require_known_member_id=False,
-            )
-        )
-        return call
+        timeouts = {"session_timeout_ms": 30_000, "rebalance_timeout_ms": 5_000}
+        return self._send(commands.join, group_id, client_id=client_id, **timeouts)
 
     def sync(self, joined: int) -> int:
         """Sync as the one member, whose JoinGroup was call `joined`."""
-        call = next(self._calls)
-        answer = self.answers[joined]
-        self.step(
-            SyncGroup(
-                call_id=CallId(call),
-                group_id="g",
-                generation=answer.generation,
-                member_id=answer.member_id,
-                instance_id=None,
-                protocol_type="work",
-                protocol_name="range",
-                assignments=((answer.member_id, b"all"),),
-            )
-        )
-        return call
+        return self._send(commands.sync, self.answers[joined])
 
     def commit(self, offset: int, *, expected: int | None = None) -> int:
+        return self._send(commands.commit, offset, expected=expected)
+
+    def _send(self, request, *fields, **more) -> int:
         call = next(self._calls)
-        partition = PartitionCommit("t", 0, offset, expected=expected)
-        self.step(CommitOffsets(call_id=CallId(call), group_id="g", partitions=(partition,)))
+        self.step(request(call, *fields, **more))
         return call
 
     def committed(self) -> int:
@@ -172,7 +141,7 @@ class Desk:
             assert getattr(told, "error", None) is None, told
 
 
-class DeskClock:
+class HostClock:
     """It shows what it was set to."""
 
     time_ms = 0
