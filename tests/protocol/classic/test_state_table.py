@@ -21,7 +21,7 @@ ID_REQUIRED = "MEMBER_ID_REQUIRED"
 REBALANCE = "REBALANCE_IN_PROGRESS"
 
 
-class World:
+class GroupInState:
     """A group in a state, with its members' ids and its generation."""
 
     def __init__(self, state: str) -> None:
@@ -55,7 +55,7 @@ def outcome(call) -> str:
     return code(call.response) if call.done else "parks"
 
 
-def join(w: World, member_id: str, **more) -> str:
+def join(w: GroupInState, member_id: str, **more) -> str:
     call = w.s.join(member_id, **more)
     if not call.done:
         return "parks"
@@ -63,16 +63,16 @@ def join(w: World, member_id: str, **more) -> str:
     return "answers" if name == "NONE" else name
 
 
-def leave(w: World, member_id: str) -> str:
+def leave(w: GroupInState, member_id: str) -> str:
     response = w.s.leave(member_id)
     return code(response.members[0]) if response.members else code(response)
 
 
-def commit(w: World, **who) -> str:
+def commit(w: GroupInState, **who) -> str:
     return partition_codes(w.s.commit({T0: 9}, **who).response)[0]
 
 
-def delete_offsets(w: World) -> str:
+def delete_offsets(w: GroupInState) -> str:
     topic = {"name": "t", "partitions": [{"partition_index": 0}]}
     response = w.s.send(admin.OffsetDeleteRequest(group_id=GROUP, topics=[topic])).response
     return code(response) if response.error_code else partition_codes(response)[0]
@@ -135,5 +135,5 @@ def test_every_request_has_a_row():
 @pytest.mark.parametrize("state", STATES)
 @pytest.mark.parametrize("request_", REQUESTS)
 def test_cell(request_, state):
-    world = World(state)
+    world = GroupInState(state)
     assert REQUESTS[request_](world) == TABLE[request_][STATES.index(state)]

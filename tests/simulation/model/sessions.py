@@ -1,6 +1,6 @@
 """The session protocol as a state space: processes that do anything that the protocol allows.
 
-A `SessionSpace` is a world of the scenario kit in which nothing happens by itself: appends are
+A `SessionSpace` is a scenario of the kit in which nothing happens by itself: appends are
 settled, time passes and processes speak when an action says so. Processes are honest: what they
 have released they do not work on, and they stop by their own clocks. Else they do as they like.
 """
@@ -28,10 +28,16 @@ from coordinator.shard.inputs import (
     Tick,
 )
 from coordinator.shard.shard import Shard
+from tests.kit.own_clock import OwnClock
+from tests.kit.session_scenario import (
+    GROUP,
+    NO_STREAM,
+    ScenarioMember,
+    SessionScenario,
+    with_policy,
+)
 from tests.kit.steps import stepped
 from tests.simulation.model.digest import Digest
-from tests.unit.core.sessions.kit import GROUP, NO_STREAM, Member, World, with_policy
-from tests.unit.core.sessions.own_clock import OwnClock
 
 BEGIN_MS = 1_700_000_000_000
 FIRST_CALL = 10_000_000_000
@@ -41,7 +47,7 @@ HEALED_MS = 60_000
 Action = tuple[Any, ...]
 
 
-class SessionSpace(World):
+class SessionSpace(SessionScenario):
     """Some processes of one group, and the actions that are possible."""
 
     def __init__(
@@ -131,7 +137,7 @@ class SessionSpace(World):
             (self.faults, self.is_lost),
         )
 
-    def _lead_of(self, n: int, member: Member) -> tuple[int, ...]:
+    def _lead_of(self, n: int, member: ScenarioMember) -> tuple[int, ...]:
         """Lead of a process over what the coordinator knows of it."""
         group = self.shard.machine.groups.get(GROUP)
         for known in (*group.members.values(), *group.waiting.values()) if group else ():
@@ -183,7 +189,7 @@ class SessionSpace(World):
         if self.faults:
             yield ("restart",)
 
-    def _actions_of(self, n: int, member: Member) -> Iterator[Action]:
+    def _actions_of(self, n: int, member: ScenarioMember) -> Iterator[Action]:
         if not member.stream:
             yield ("attach", n)
             if self.faults and not self.is_dead[n]:
@@ -401,7 +407,7 @@ class SessionSpace(World):
         if self.state != "Stable":
             raise InvariantViolated(f"after {HEALED_MS} ms the group is {self.state}")
 
-    def _behave(self, n: int, member: Member) -> None:
+    def _behave(self, n: int, member: ScenarioMember) -> None:
         if self.is_unseen[n] and member.stream:
             self._cut(n)
         if not member.stream:

@@ -106,11 +106,11 @@ class Letter:
     def deliver(self) -> None:
         """Have the coordinator read it."""
         if isinstance(self.request, CommitCall):
-            self.player.world.commits_sent.append(self.request)
+            self.player.scenario.commits_sent.append(self.request)
         message = encode(self.request)
         if isinstance(self.request, Join):
             message.require_known_member_id = self.player.two_phase
-        self.at_coordinator = self.player.world.coordinator.send(message, self.player.host)
+        self.at_coordinator = self.player.scenario.coordinator.send(message, self.player.host)
 
     def hand_in(self) -> None:
         """Have the machine hear the answer."""
@@ -127,8 +127,8 @@ class Letter:
 class Player:
     """One member. Made by `World.member`."""
 
-    def __init__(self, world: World, config: ClassicConfig) -> None:
-        self.world = world
+    def __init__(self, scenario: ClientScenario, config: ClassicConfig) -> None:
+        self.scenario = scenario
         self.machine = MemberMachine(ClassicPart, config, ["a:1", "b:2"], lambda: HALF)
         self.member = self.machine.part.membership
         self.paused = False
@@ -140,28 +140,28 @@ class Player:
         self.hang_ups = 0
         self._held: set[type] = set()
         self._held_answers: set[type] = set()
-        self.machine.start(world.now_ms)
+        self.machine.start(scenario.now_ms)
 
     # --- Its owner ---
 
     def poll(self) -> list:
         """Events, as `Member.poll(timeout=0)` returns them: no message arrives meanwhile."""
-        now_ms = self.world.now_ms
+        now_ms = self.scenario.now_ms
         self.machine.part.poll_begins(now_ms, gives_back=True)
         self.machine.part.poll_ends(now_ms)
         return self.look()
 
     def look(self) -> list:
         """Events since the last call."""
-        return list(map(told, self.machine.hand_out(self.world.now_ms)))
+        return list(map(told, self.machine.hand_out(self.scenario.now_ms)))
 
     def stand_in_poll(self, ms: int) -> list:
         """Events, as `poll(timeout=...)` returns them: as soon as there are some."""
-        self.machine.part.poll_begins(self.world.now_ms, gives_back=True)
-        until_ms = self.world.now_ms + ms
-        while not self.machine.events and self.world.now_ms < until_ms:
-            self.world.advance(STEP_MS)
-        self.machine.part.poll_ends(self.world.now_ms)
+        self.machine.part.poll_begins(self.scenario.now_ms, gives_back=True)
+        until_ms = self.scenario.now_ms + ms
+        while not self.machine.events and self.scenario.now_ms < until_ms:
+            self.scenario.advance(STEP_MS)
+        self.machine.part.poll_ends(self.scenario.now_ms)
         return self.look()
 
     @property
@@ -169,7 +169,7 @@ class Player:
         return [text for level, text in self.logged if level is Level.WARNING]
 
     def alive(self) -> None:
-        self.machine.part.alive(self.world.now_ms)
+        self.machine.part.alive(self.scenario.now_ms)
 
     @property
     def assignment(self) -> frozenset[TopicPartition]:
@@ -183,23 +183,23 @@ class Player:
     ) -> CommitOperation:
         """A commit whose letters are left to the test."""
         commit = Commit({TopicPartition("t", n): o for n, o in offsets.items()}, **more)
-        operation = self.machine.commit(commit, holdings, self.world.now_ms, timeout_ms)
+        operation = self.machine.commit(commit, holdings, self.scenario.now_ms, timeout_ms)
         self.turn(resumed=True)
         return operation
 
     def commit(self, offsets: dict[int, int], *, holdings=None, **more):
         """Offsets by number of partition; returns how many calls it took. Raises as `commit`."""
-        before = len(self.world.commits_sent)
+        before = len(self.scenario.commits_sent)
         operation = self.begin_commit(offsets, holdings=holdings, **more)
         while not operation.is_done:
-            self.world.advance(STEP_MS)
+            self.scenario.advance(STEP_MS)
         if operation.error is not None:
             raise operation.error
-        return len(self.world.commits_sent) - before
+        return len(self.scenario.commits_sent) - before
 
     def leave(self) -> None:
         """Close the member and leave the group."""
-        self.machine.close(Leaving("closed"), self.world.now_ms)
+        self.machine.close(Leaving("closed"), self.scenario.now_ms)
         self.turn()
         assert self.machine.is_closed
 
@@ -238,7 +238,7 @@ class Player:
 
     def receive(self, letter: Letter, result) -> None:
         self.letters.remove(letter)
-        self.machine.handle(Answer(letter.call, result), self.world.now_ms)
+        self.machine.handle(Answer(letter.call, result), self.scenario.now_ms)
 
     def turn(self, *, resumed: bool = False) -> bool:
         """Do everything that can happen now; False: there was nothing.
@@ -262,7 +262,7 @@ class Player:
     def _turn_once(self, resumed: bool) -> bool:
         if self.paused and not resumed:
             return False
-        now_ms = self.world.now_ms
+        now_ms = self.scenario.now_ms
         acted = False
         while (action := self.machine.next_action(now_ms)) is not None:
             acted = True
@@ -307,7 +307,7 @@ class Player:
         return True
 
 
-class World:
+class ClientScenario:
     """One coordinator and its members. Heartbeats every 100 ms, sessions of 2 s, rebalances of 4 s:
     so a revocation has 2 s."""
 

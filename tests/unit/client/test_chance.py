@@ -14,7 +14,7 @@ from coordinator.client import CoordinatorError
 from coordinator.client.member.calls import CommitCall
 from coordinator.client.member.ledger import MEMBERSHIP
 from coordinator.client.member.part import Leaving
-from tests.unit.client.kit import Letter, Lost, Player, Revoking, World
+from tests.unit.client.kit import ClientScenario, Letter, Lost, Player, Revoking
 
 STEPS = 300
 PARTITIONS = 3
@@ -26,7 +26,7 @@ class Chance:
     def __init__(self, seed: int) -> None:
         self.dice = random.Random(seed)
         assignor = self.dice.choice(["range", "cooperative-sticky", "sticky"])
-        self.world = World(assignor, PARTITIONS)
+        self.scenario = ClientScenario(assignor, PARTITIONS)
         self.players = [self.new_player() for _ in range(self.dice.choice([2, 2, 3]))]
         self.seen: set[Letter] = set()
         self.offsets = iter(range(1, 1_000_000))
@@ -92,15 +92,15 @@ class Chance:
 
     def wait(self, player: Player) -> None:
         """Time passes, deadline by deadline."""
-        until_ms = self.world.now_ms + self.dice.choice([1, 5, 20, 20, 60, 120, 700, 2_100])
-        while self.world.now_ms < until_ms:
+        until_ms = self.scenario.now_ms + self.dice.choice([1, 5, 20, 20, 60, 120, 700, 2_100])
+        while self.scenario.now_ms < until_ms:
             ends = [one.next_ms() for one in self.players]
             next_ms = min(end for end in (*ends, until_ms) if end is not None)
             for one in self.players:
                 check_that_nothing_is_due_before(one, next_ms)
-            self.world.coordinator.advance(max(1, next_ms - self.world.now_ms))
+            self.scenario.coordinator.advance(max(1, next_ms - self.scenario.now_ms))
             for one in self.players:
-                check_that_something_is_due(one, self.world.now_ms)
+                check_that_something_is_due(one, self.scenario.now_ms)
             self.act_on_time()
 
     def calm(self, player: Player) -> None:
@@ -108,7 +108,7 @@ class Chance:
         for one in self.players:
             one.release()
         for _ in range(6):
-            self.world.advance(50)
+            self.scenario.advance(50)
             self.poll(self.dice.choice(self.players))
         self.hold_all()
 
@@ -117,13 +117,13 @@ class Chance:
         if self.dice.random() < 0.5:
             player.kill()
         else:
-            player.machine.close(Leaving("closed"), self.world.now_ms)
+            player.machine.close(Leaving("closed"), self.scenario.now_ms)
             player.release()
         self.players.remove(player)
         self.players.append(self.new_player())
 
     def new_player(self) -> Player:
-        player = self.world.member(max_poll_interval_ms=self.dice.choice([None, 3_000]))
+        player = self.scenario.member(max_poll_interval_ms=self.dice.choice([None, 3_000]))
         player.hold(object)
         player.hold_answers(object)
         return player
@@ -193,6 +193,6 @@ def test_whatever_becomes_of_messages_the_claims_hold(first):
         # Once messages travel again, everything is shared.
         for player in chance.players:
             player.release()
-        chance.world.share(*chance.players)
+        chance.scenario.share(*chance.players)
     for what in ("commits", "stored", "refused", "revoked", "lost"):
         assert sum(getattr(chance, what) for chance in chances), what

@@ -6,12 +6,12 @@ import pytest
 
 from coordinator.client.member import calls
 from coordinator.client.member.classic.membership import MembershipPhase
-from tests.unit.client.kit import Granted, Lost, Revoking, World, t
+from tests.unit.client.kit import ClientScenario, Granted, Lost, Revoking, t
 
 
 def give_back(player, *numbers: int) -> None:
     held = player.machine.ledger.current(t(*numbers))
-    player.machine.give_back(held, player.world.now_ms)
+    player.machine.give_back(held, player.scenario.now_ms)
     player.turn()
 
 
@@ -26,53 +26,53 @@ def holds(player) -> frozenset:
     return player.assignment
 
 
-def revoked(world: World, one) -> frozenset:
+def revoked(scenario: ClientScenario, one) -> frozenset:
     """Let others join until some partitions of the one are being revoked; the owner is told."""
-    world.until(lambda: one.member.phase is MembershipPhase.REVOKING)
+    scenario.until(lambda: one.member.phase is MembershipPhase.REVOKING)
     (revoking,) = [event for event in receive(one) if isinstance(event, Revoking)]
     return revoking.partitions
 
 
 @pytest.fixture
-def world() -> World:
-    return World("cooperative-sticky", partitions=4)
+def scenario() -> ClientScenario:
+    return ClientScenario("cooperative-sticky", partitions=4)
 
 
 @pytest.fixture
-def one(world):
-    one = world.member()
-    world.until(lambda: one.member.phase is MembershipPhase.STABLE)
+def one(scenario):
+    one = scenario.member()
+    scenario.until(lambda: one.member.phase is MembershipPhase.STABLE)
     assert receive(one)[0].partitions == t(0, 1, 2, 3)
     return one
 
 
-def test_a_member_that_holds_on_to_a_partition_does_not_hold_up_a_rebalance(world, one):
-    other = world.member()
-    revoked(world, one)
-    third = world.member()
-    world.until(lambda: third.member.phase is MembershipPhase.STABLE)
+def test_a_member_that_holds_on_to_a_partition_does_not_hold_up_a_rebalance(scenario, one):
+    other = scenario.member()
+    revoked(scenario, one)
+    third = scenario.member()
+    scenario.until(lambda: third.member.phase is MembershipPhase.STABLE)
     assert one.member.phase is MembershipPhase.REVOKING
     assert other.member.generation == third.member.generation
 
 
-def test_a_rebalance_does_not_move_the_deadline(world, one):
-    world.member()
-    partitions = revoked(world, one)
+def test_a_rebalance_does_not_move_the_deadline(scenario, one):
+    scenario.member()
+    partitions = revoked(scenario, one)
     until_ms = one.member.revocations.next_deadline()
-    world.advance(500)
-    world.member()
-    world.until(lambda: one.member.generation == 3)
-    world.advance(until_ms - world.now_ms)
+    scenario.advance(500)
+    scenario.member()
+    scenario.until(lambda: one.member.generation == 3)
+    scenario.advance(until_ms - scenario.now_ms)
     (lost,) = [event for event in receive(one) if isinstance(event, Lost)]
     assert lost.partitions >= partitions
 
 
-def test_a_partition_that_comes_back_while_it_is_revoked_is_another_holding(world, one):
-    other = world.member()
-    first, second = sorted(revoked(world, one))
+def test_a_partition_that_comes_back_while_it_is_revoked_is_another_holding(scenario, one):
+    other = scenario.member()
+    first, second = sorted(revoked(scenario, one))
     holding = one.holding(first.partition)
     other.leave()
-    world.until(lambda: one.member.revocations.returned == {first, second})
+    scenario.until(lambda: one.member.revocations.returned == {first, second})
     assert one.commit({first.partition: 5}) == 1
     give_back(one, first.partition)
     assert receive(one) == [Granted(frozenset({first}), one.member.generation)]
@@ -83,69 +83,69 @@ def test_a_partition_that_comes_back_while_it_is_revoked_is_another_holding(worl
     assert one.member.phase is MembershipPhase.STABLE
 
 
-def test_a_partition_that_comes_back_and_is_not_given_back_in_time_is_lost_first(world, one):
-    other = world.member()
-    partitions = revoked(world, one)
+def test_a_partition_that_comes_back_and_is_not_given_back_in_time_is_lost_first(scenario, one):
+    other = scenario.member()
+    partitions = revoked(scenario, one)
     other.leave()
-    world.until(lambda: one.member.revocations.returned == partitions)
-    world.advance(one.member.revocations.next_deadline() - world.now_ms)
+    scenario.until(lambda: one.member.revocations.returned == partitions)
+    scenario.advance(one.member.revocations.next_deadline() - scenario.now_ms)
     lost, assigned = receive(one)
     assert (type(lost), type(assigned)) == (Lost, Granted)
     assert lost.partitions == assigned.partitions == partitions
 
 
-def test_a_partition_that_comes_back_before_its_owner_heard_stays(world, one):
-    other = world.member()
-    world.until(lambda: one.member.phase is MembershipPhase.REVOKING)
+def test_a_partition_that_comes_back_before_its_owner_heard_stays(scenario, one):
+    other = scenario.member()
+    scenario.until(lambda: one.member.phase is MembershipPhase.REVOKING)
     holdings = [one.holding(number) for number in range(4)]
     other.leave()
-    world.until(lambda: one.member.phase is MembershipPhase.STABLE)
+    scenario.until(lambda: one.member.phase is MembershipPhase.STABLE)
     assert receive(one) == []
     assert all(map(one.machine.ledger.lasts, holdings))
 
 
-def test_a_partition_that_nobody_asked_for_may_be_given_back(world, one):
+def test_a_partition_that_nobody_asked_for_may_be_given_back(scenario, one):
     give_back(one, 2)
-    world.until(lambda: one.member.phase is MembershipPhase.STABLE)
+    scenario.until(lambda: one.member.phase is MembershipPhase.STABLE)
     assert receive(one) == [Granted(t(2), one.member.generation)]
     assert one.member.generation == 2
 
 
-def test_the_group_is_told_why_a_partition_is_refused(world, one):
+def test_the_group_is_told_why_a_partition_is_refused(scenario, one):
     one.hold(calls.Join)
     why = "HandlerStalled: no commit for 5000 ms"
-    one.machine.give_back([one.holding(2)], world.now_ms, refused=why)
+    one.machine.give_back([one.holding(2)], scenario.now_ms, refused=why)
     one.turn()
     assert one.letter(calls.Join).request.reason == f"partitions are given back: {why}"
 
 
-def test_an_answer_for_a_holding_gives_back_no_later_one_of_its_partition(world, one):
+def test_an_answer_for_a_holding_gives_back_no_later_one_of_its_partition(scenario, one):
     answered = one.holding(2)
     give_back(one, 2)
-    world.until(lambda: one.member.phase is MembershipPhase.STABLE)
+    scenario.until(lambda: one.member.phase is MembershipPhase.STABLE)
     receive(one)
-    one.machine.give_back([answered], world.now_ms)
+    one.machine.give_back([answered], scenario.now_ms)
     assert one.machine.ledger.lasts(one.holding(2))
     assert one.member.phase is MembershipPhase.STABLE
 
 
-def test_a_member_that_drains_keeps_its_partitions_and_takes_no_more(world, one):
-    other = world.member()
-    first, second = sorted(revoked(world, one))
+def test_a_member_that_drains_keeps_its_partitions_and_takes_no_more(scenario, one):
+    other = scenario.member()
+    first, second = sorted(revoked(scenario, one))
     give_back(one, first.partition, second.partition)
-    world.until(lambda: holds(other))
-    one.machine.part.drain(1, "", one.world.now_ms, leave=False)
+    scenario.until(lambda: holds(other))
+    one.machine.part.drain(1, "", one.scenario.now_ms, leave=False)
     mine = sorted(one.assignment)
     give_back(one, mine[0].partition)
-    world.until(lambda: holds(other) == {first, second, mine[0]})
+    scenario.until(lambda: holds(other) == {first, second, mine[0]})
     assert one.member.revocations.partitions == {mine[1]}
     assert one.commit({mine[1].partition: 5}) == 1
 
 
 def test_an_eager_member_that_gives_up_one_partition_is_asked_for_all():
-    world = World("range", partitions=4)
-    one = world.member()
-    world.until(lambda: one.member.phase is MembershipPhase.STABLE)
+    scenario = ClientScenario("range", partitions=4)
+    one = scenario.member()
+    scenario.until(lambda: one.member.phase is MembershipPhase.STABLE)
     receive(one)
     give_back(one, 1)
     (revoking,) = receive(one)

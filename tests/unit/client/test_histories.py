@@ -198,7 +198,7 @@ class ClassicHistory(Chance):
         letter.deliver()
 
     def poll(self, player: Player) -> None:
-        part, now_ms = player.machine.part, self.world.now_ms
+        part, now_ms = player.machine.part, self.scenario.now_ms
         part.poll_begins(now_ms, gives_back=True)
         part.poll_ends(now_ms)
         self.checker(player).poll(lambda: list(map(told, player.machine.hand_out(now_ms))))
@@ -206,8 +206,8 @@ class ClassicHistory(Chance):
     def commit(self, player: Player) -> None:
         if self.dice.random() < 0.1:
             held = player.machine.ledger.current(player.assignment)
-            player.machine.give_back(held[:1], self.world.now_ms)
-        self.checker(player).commit(self.world.now_ms)
+            player.machine.give_back(held[:1], self.scenario.now_ms)
+        self.checker(player).commit(self.scenario.now_ms)
         player.turn()
 
     def act_on_time(self) -> None:
@@ -218,7 +218,7 @@ class ClassicHistory(Chance):
                 if letter not in self.seen and isinstance(letter.request, CommitCall):
                     self.seen.add(letter)
                     checker.sent(letter.call)
-            checker.look(self.world.now_ms)
+            checker.look(self.scenario.now_ms)
 
 
 def play_classic(seed: int, seen: Counter[str]) -> None:

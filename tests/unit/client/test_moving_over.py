@@ -11,7 +11,7 @@ from coordinator.client.member.calls import Join
 from coordinator.client.member.classic.assignor_choice import REFUSALS_MAX
 from coordinator.client.member.classic.membership import MembershipPhase
 from coordinator.v1 import group_pb2 as pb
-from tests.unit.client.kit import Lost, Player, World, t
+from tests.unit.client.kit import ClientScenario, Lost, Player, t
 
 RANGE = {"assignors": ("range",)}
 COOPERATIVE = {"assignors": ("cooperative-sticky",)}
@@ -24,13 +24,13 @@ class Group:
     """Members that poll every 30 ms; nothing may ever be held by two of them."""
 
     def __init__(self, *settings: dict) -> None:
-        self.world = World("range", partitions=PARTITIONS)
-        self.members = [self.world.member(**one) for one in settings]
+        self.scenario = ClientScenario("range", partitions=PARTITIONS)
+        self.members = [self.scenario.member(**one) for one in settings]
         self.settle()
 
     def work(self, ms: int) -> None:
         for now in range(0, ms, 10):
-            self.world.advance(10)
+            self.scenario.advance(10)
             for member in self.members if now % 30 == 0 else []:
                 member.poll()
             held = [p for member in self.members for p in member.assignment]
@@ -46,7 +46,7 @@ class Group:
     def restart(self, number: int, settings: dict, *, end: Callable[[Player], object]) -> Player:
         end(self.members.pop(number))
         self.work(50)
-        self.members.insert(number, self.world.member(**settings))
+        self.members.insert(number, self.scenario.member(**settings))
         self.work(200)
         return self.members[number]
 
@@ -57,7 +57,7 @@ class Group:
 
     @property
     def assignor(self) -> str:
-        return self.world.coordinator.shard.machine.groups["g"].protocol_name
+        return self.scenario.coordinator.shard.machine.groups["g"].protocol_name
 
 
 @pytest.mark.parametrize("end", [Player.leave, Player.kill], ids=["leaves", "killed"])
@@ -116,7 +116,7 @@ def test_one_that_fell_back_and_lost_everything_follows_a_group_that_has_moved()
 
 def test_one_that_names_range_alone_is_refused_by_a_cooperative_group_and_shown_the_way():
     group = Group(COOPERATIVE)
-    refused = group.world.member(**RANGE)
+    refused = group.scenario.member(**RANGE)
     group.work(200)
     assert refused.member.phase is MembershipPhase.STOPPED
     assert isinstance(refused.machine.failure, FatalError)
@@ -127,7 +127,7 @@ def test_one_that_names_range_alone_is_refused_by_a_cooperative_group_and_shown_
 
 def test_a_group_that_follows_neither_refuses_the_default_for_good():
     group = Group({"assignors": ("roundrobin",)})
-    refused = group.world.member(**NEW_DEFAULT)
+    refused = group.scenario.member(**NEW_DEFAULT)
     group.work(500)
     assert refused.member.phase is MembershipPhase.STOPPED
     assert refused.machine.failure.code == "INCONSISTENT_GROUP_PROTOCOL"
@@ -140,18 +140,18 @@ def test_it_holds_nothing_when_it_begins_to_be_eager():
     late = group.members[0]
     held = late.holding(0)
     late.hold(Join)
-    second = group.world.member(**COOPERATIVE)
+    second = group.scenario.member(**COOPERATIVE)
     group.work(300)
     assert late.letter(Join)
     second.leave()
-    group.world.coordinator.send(
+    group.scenario.coordinator.send(
         pb.LeaveGroupRequest(group_id="g", members=[{"member_id": late.member.member_id}])
     )
-    heir = group.world.member(**RANGE)
-    group.world.advance(100)
+    heir = group.scenario.member(**RANGE)
+    group.scenario.advance(100)
     assert heir.poll()
     late.release()
-    group.world.advance(10)
+    group.scenario.advance(10)
     assert late.warnings
     assert late.assignment == frozenset()
     assert late.poll()[0] == Lost(t(*range(PARTITIONS)), "INCONSISTENT_GROUP_PROTOCOL")

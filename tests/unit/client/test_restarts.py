@@ -6,50 +6,50 @@ from __future__ import annotations
 import pytest
 
 from coordinator.client.member.classic.membership import MembershipPhase
-from tests.unit.client.kit import World
+from tests.unit.client.kit import ClientScenario
 
 
 @pytest.fixture
-def world() -> World:
-    return World("cooperative-sticky")
+def scenario() -> ClientScenario:
+    return ClientScenario("cooperative-sticky")
 
 
-def test_what_a_process_was_to_give_back_is_handed_out_though_it_has_restarted(world):
-    before = world.member(instance_id="i")
-    world.share(before)
-    other = world.member()
-    world.advance(500)
+def test_what_a_process_was_to_give_back_is_handed_out_though_it_has_restarted(scenario):
+    before = scenario.member(instance_id="i")
+    scenario.share(before)
+    other = scenario.member()
+    scenario.advance(500)
     assert before.member.phase is MembershipPhase.REVOKING
     before.kill()
-    after = world.member(instance_id="i")
-    world.share(after, other)
+    after = scenario.member(instance_id="i")
+    scenario.share(after, other)
     assert len(after.assignment) == len(other.assignment) == 1
 
 
-def test_a_restart_between_two_rebalances_calls_for_none(world):
-    before, other = world.member(instance_id="i"), world.member()
-    world.share(before, other)
+def test_a_restart_between_two_rebalances_calls_for_none(scenario):
+    before, other = scenario.member(instance_id="i"), scenario.member()
+    scenario.share(before, other)
     generation = other.member.generation
     before.kill()
-    after = world.member(instance_id="i")
-    world.share(after, other)
+    after = scenario.member(instance_id="i")
+    scenario.share(after, other)
     assert after.member.generation == other.member.generation == generation
 
 
 @pytest.mark.parametrize("is_first", [True, False])
-def test_the_leader_may_restart_too(world, is_first):
+def test_the_leader_may_restart_too(scenario, is_first):
     """Its new process hands out nothing by itself: the assignment is durable."""
-    first = world.member(instance_id="i")
-    world.share(first)
-    second = world.member(instance_id="j")
-    world.advance(500)
+    first = scenario.member(instance_id="i")
+    scenario.share(first)
+    second = scenario.member(instance_id="j")
+    scenario.advance(500)
     assert first.member.phase is MembershipPhase.REVOKING
     first.kill()
     second.kill()
     names = ("i", "j") if is_first else ("j", "i")
     again = []
     for name in names:
-        again.append(world.member(instance_id=name))
-        world.settle()
-    world.share(*again)
+        again.append(scenario.member(instance_id=name))
+        scenario.settle()
+    scenario.share(*again)
     assert sorted(len(member.assignment) for member in again) == [1, 1]

@@ -15,121 +15,121 @@ from coordinator.core.values.requests import (
     PutDocuments,
 )
 from coordinator.shard.inputs import AppendFailure
-from tests.unit.core.sessions.kit import GROUP, World
+from tests.kit.session_scenario import GROUP, SessionScenario
 from tests.unit.core.sessions.test_kinds import join
 from tests.unit.core.sessions.test_snapshots import compacted
 
 HOUR_MS = 3_600_000
 
 
-def send(world: World, kind, **more):
+def send(scenario: SessionScenario, kind, **more):
     """The answer; None: there is none yet."""
-    call = world.new_call()
-    world.send(kind(call_id=call, group_id=GROUP, **more))
-    return world.replies.get(call)
+    call = scenario.new_call()
+    scenario.send(kind(call_id=call, group_id=GROUP, **more))
+    return scenario.replies.get(call)
 
 
-def put(world: World, *documents: tuple[str, bytes, int]):
-    return send(world, PutDocuments, documents=tuple(PutDocument(*each) for each in documents))
+def put(scenario: SessionScenario, *documents: tuple[str, bytes, int]):
+    return send(scenario, PutDocuments, documents=tuple(PutDocument(*each) for each in documents))
 
 
-def stored(world: World, prefix: str = "", after: int = 0) -> dict[str, bytes]:
-    reply = send(world, FetchDocuments, prefix=prefix, after_version=after)
+def stored(scenario: SessionScenario, prefix: str = "", after: int = 0) -> dict[str, bytes]:
+    reply = send(scenario, FetchDocuments, prefix=prefix, after_version=after)
     return {each.name: each.content for each in reply.documents}
 
 
 def test_all_are_written_if_nobody_else_has_written_one_and_none_otherwise():
-    world = World()
-    first = put(world, ("a", b"1", 0), ("b", b"2", 0))
+    scenario = SessionScenario()
+    first = put(scenario, ("a", b"1", 0), ("b", b"2", 0))
     assert len(first.versions) == 2
-    assert stored(world) == {"a": b"1", "b": b"2"}
-    assert put(world, ("a", b"3", first.versions[0]), ("b", b"3", 0)).versions == ()
-    assert put(world, ("c", b"3", 1)).versions == ()
-    assert stored(world) == {"a": b"1", "b": b"2"}
-    second = put(world, ("a", b"4", first.versions[0]))
+    assert stored(scenario) == {"a": b"1", "b": b"2"}
+    assert put(scenario, ("a", b"3", first.versions[0]), ("b", b"3", 0)).versions == ()
+    assert put(scenario, ("c", b"3", 1)).versions == ()
+    assert stored(scenario) == {"a": b"1", "b": b"2"}
+    second = put(scenario, ("a", b"4", first.versions[0]))
     assert second.versions > first.versions
-    assert stored(world, after=max(first.versions)) == {"a": b"4"}
-    assert stored(world, prefix="b") == {"b": b"2"}
+    assert stored(scenario, after=max(first.versions)) == {"a": b"4"}
+    assert stored(scenario, prefix="b") == {"b": b"2"}
 
 
 def test_one_without_content_is_deleted_and_may_be_written_anew():
-    world = World()
-    version = put(world, ("a", b"1", 0), ("b", b"2", 0)).versions[0]
-    assert put(world, ("a", b"", version), ("c", b"3", 0)).versions
-    assert stored(world) == {"b": b"2", "c": b"3"}
-    compacted(world)
-    world.restart()
-    assert stored(world) == {"b": b"2", "c": b"3"}
-    assert put(world, ("a", b"4", version)).versions == ()
-    assert put(world, ("a", b"4", 0)).versions[0] > version
+    scenario = SessionScenario()
+    version = put(scenario, ("a", b"1", 0), ("b", b"2", 0)).versions[0]
+    assert put(scenario, ("a", b"", version), ("c", b"3", 0)).versions
+    assert stored(scenario) == {"b": b"2", "c": b"3"}
+    compacted(scenario)
+    scenario.restart()
+    assert stored(scenario) == {"b": b"2", "c": b"3"}
+    assert put(scenario, ("a", b"4", version)).versions == ()
+    assert put(scenario, ("a", b"4", 0)).versions[0] > version
 
 
 def test_no_version_is_used_again_in_a_group_of_the_same_id():
-    world = World()
-    old = put(world, ("a", b"old", 0)).versions[0]
-    assert send(world, DeleteGroup).error is ErrorCode.NONE
-    assert stored(world) == {}
-    assert put(world, ("a", b"new", old)).versions == ()
-    compacted(world)
-    world.restart()
-    assert put(world, ("a", b"new", 0)).versions[0] > old
+    scenario = SessionScenario()
+    old = put(scenario, ("a", b"old", 0)).versions[0]
+    assert send(scenario, DeleteGroup).error is ErrorCode.NONE
+    assert stored(scenario) == {}
+    assert put(scenario, ("a", b"new", old)).versions == ()
+    compacted(scenario)
+    scenario.restart()
+    assert put(scenario, ("a", b"new", 0)).versions[0] > old
 
 
 def test_one_waits_for_another_that_is_on_its_way_and_is_compared_with_its_result():
-    world = World()
-    world.hold()
-    calls = [world.new_call() for _ in range(2)]
+    scenario = SessionScenario()
+    scenario.hold()
+    calls = [scenario.new_call() for _ in range(2)]
     for call in calls:
         document = PutDocument("a", str(call).encode(), 0)
-        world.send(PutDocuments(call_id=call, group_id=GROUP, documents=(document,)))
-    assert not world.replies.keys() & set(calls)
-    assert stored(world) == {}, "it is not durable"
-    world.release()
-    assert [len(world.replies[call].versions) for call in calls] == [1, 0]
+        scenario.send(PutDocuments(call_id=call, group_id=GROUP, documents=(document,)))
+    assert not scenario.replies.keys() & set(calls)
+    assert stored(scenario) == {}, "it is not durable"
+    scenario.release()
+    assert [len(scenario.replies[call].versions) for call in calls] == [1, 0]
 
 
 def test_what_the_log_refuses_was_never_there():
-    world = World()
-    world.hold()
-    call = world.new_call()
+    scenario = SessionScenario()
+    scenario.hold()
+    call = scenario.new_call()
     document = PutDocument("a", b"1", 0)
-    world.send(PutDocuments(call_id=call, group_id=GROUP, documents=(document,)))
-    world.release(failing=AppendFailure.TOO_LARGE)
-    assert world.replies[call].error is not ErrorCode.NONE
-    assert stored(world) == {}
-    assert put(world, ("a", b"2", 0)).versions
+    scenario.send(PutDocuments(call_id=call, group_id=GROUP, documents=(document,)))
+    scenario.release(failing=AppendFailure.TOO_LARGE)
+    assert scenario.replies[call].error is not ErrorCode.NONE
+    assert stored(scenario) == {}
+    assert put(scenario, ("a", b"2", 0)).versions
 
 
 def test_they_outlive_restarts_and_kinds_of_the_group():
-    world = World()
-    put(world, ("a", b"1", 0))
-    a = world.member("w-a", {"t": 2}).attach()
+    scenario = SessionScenario()
+    put(scenario, ("a", b"1", 0))
+    a = scenario.member("w-a", {"t": 2}).attach()
     assert a.reply.error is ErrorCode.NONE
     a.leave("now")
-    compacted(world)
-    world.restart()
-    assert stored(world) == {"a": b"1"}
-    join(world)
-    assert world.shard.machine.groups[GROUP].kind == "classic"
-    assert stored(world) == {"a": b"1"}
+    compacted(scenario)
+    scenario.restart()
+    assert stored(scenario) == {"a": b"1"}
+    join(scenario)
+    assert scenario.shard.machine.groups[GROUP].kind == "classic"
+    assert stored(scenario) == {"a": b"1"}
 
 
 def test_they_are_limited_together():
-    world = World(group_documents_max_bytes=10)
-    version = put(world, ("a", b"12345", 0), ("b", b"12345", 0)).versions[0]
-    refused = put(world, ("a", b"123456", version))
+    scenario = SessionScenario(group_documents_max_bytes=10)
+    version = put(scenario, ("a", b"12345", 0), ("b", b"12345", 0)).versions[0]
+    refused = put(scenario, ("a", b"123456", version))
     assert refused.error is ErrorCode.INVALID_REQUEST
     assert "would have 11 bytes, and may have 10" in refused.message
-    assert put(world, ("a", b"54321", version)).versions
+    assert put(scenario, ("a", b"54321", version)).versions
 
 
 def test_a_reply_is_bounded_and_goes_on_after_its_last_version():
-    world = World()
+    scenario = SessionScenario()
     for name in "abc":
-        put(world, (name, name.encode() * 700_000, 0))
+        put(scenario, (name, name.encode() * 700_000, 0))
     found, after = [], 0
     while True:
-        reply = send(world, FetchDocuments, prefix="", after_version=after)
+        reply = send(scenario, FetchDocuments, prefix="", after_version=after)
         assert reply.document_count == 3
         if not reply.documents:
             break
@@ -141,15 +141,15 @@ def test_a_reply_is_bounded_and_goes_on_after_its_last_version():
 
 @pytest.mark.parametrize("has_offsets", [False, True])
 def test_they_go_with_a_group_that_nobody_uses_for_as_long_as_offsets_are_kept(has_offsets):
-    world = World(offsets_retention_minutes=180)
-    put(world, ("a", b"1", 0))
+    scenario = SessionScenario(offsets_retention_minutes=180)
+    put(scenario, ("a", b"1", 0))
     if has_offsets:
         commit = PartitionCommit("t", 0, 1)
-        send(world, CommitOffsets, partitions=(commit,))
-    world.to(2 * HOUR_MS)
-    world.send(ExpireOffsets())
-    assert stored(world) == {"a": b"1"}
-    world.to(4 * HOUR_MS)
-    world.send(ExpireOffsets())
-    assert stored(world) == {}
-    assert GROUP not in world.shard.machine.groups
+        send(scenario, CommitOffsets, partitions=(commit,))
+    scenario.to(2 * HOUR_MS)
+    scenario.send(ExpireOffsets())
+    assert stored(scenario) == {"a": b"1"}
+    scenario.to(4 * HOUR_MS)
+    scenario.send(ExpireOffsets())
+    assert stored(scenario) == {}
+    assert GROUP not in scenario.shard.machine.groups

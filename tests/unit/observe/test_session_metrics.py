@@ -25,7 +25,7 @@ from coordinator.core.values.records import EndCause, PartitionSwitched, Phase, 
 from coordinator.observe.logs import EventLog
 from coordinator.observe.metrics import Metrics
 from coordinator.shard.stats import ShardStats, session_stats
-from tests.unit.core.sessions.kit import GROUP, World, g2, handing_over
+from tests.kit.session_scenario import GROUP, SessionScenario, g2, handing_over
 from tests.unit.observe.test_metrics import lines_of
 
 STOP = WorkStop(StoppedBy.RELEASED, earliest_ms=1_400, latest_ms=1_500)
@@ -95,20 +95,20 @@ def test_ends_of_leases_and_fenced_commits_are_counted():
 
 
 def test_the_lag_of_the_loop_is_compared_with_the_shortest_lease():
-    world, a, _ = g2()
-    world.group.members[a.member_id].notified_lease_ms = 4_000
-    assert "coordinator_session_lag_ratio 0.25" in lines_of(metrics(world.shard.stats(), 1.0))
+    scenario, a, _ = g2()
+    scenario.group.members[a.member_id].notified_lease_ms = 4_000
+    assert "coordinator_session_lag_ratio 0.25" in lines_of(metrics(scenario.shard.stats(), 1.0))
     assert "coordinator_session_lag_ratio 0.0" in lines_of(metrics(ShardStats(), 1.0))
 
 
 def test_partitions_are_counted_by_state():
-    world, a, _, _ = handing_over()
-    world.to(6_000)
+    scenario, a, _, _ = handing_over()
+    scenario.to(6_000)
     a.cut()
-    stats = session_stats([world.group])
+    stats = session_stats([scenario.group])
     assert (stats.members, stats.suspects, stats.waiting) == (2, 1, 0)
     assert {k: v for k, v in stats.partitions.items() if v} == {"held": 2, "drain": 1}
-    lines = lines_of(metrics(world.shard.stats()))
+    lines = lines_of(metrics(scenario.shard.stats()))
     assert lines >= {
         "coordinator_session_members 2.0",
         "coordinator_session_suspects 1.0",
@@ -118,43 +118,43 @@ def test_partitions_are_counted_by_state():
 
 
 def test_free_and_kept_partitions_are_counted():
-    world = World()
-    a = world.member("w-a", {"t": 4}).attach()
-    assert session_stats([world.group]).partitions["free"] == 4
-    world.to(100)
+    scenario = SessionScenario()
+    a = scenario.member("w-a", {"t": 4}).attach()
+    assert session_stats([scenario.group]).partitions["free"] == 4
+    scenario.to(100)
     a.leave("return", 60_000)
-    partitions = session_stats([world.group]).partitions
+    partitions = session_stats([scenario.group]).partitions
     assert (partitions["reserved"], partitions["held"], partitions["free"]) == (4, 0, 0)
 
 
 def test_what_becomes_durable_is_told_once_and_not_again_after_a_restart():
-    world, a, b = g2()
-    kinds = [type(event).__name__ for event in world.events]
+    scenario, a, b = g2()
+    kinds = [type(event).__name__ for event in scenario.events]
     assert kinds.count("SessionMemberJoined") == 2
     assert kinds.count("SessionPolicyChanged") == 1
     assert kinds.count("GroupCreated") == 1
-    world.to(5_000)
+    scenario.to(5_000)
     a.beats = False
-    world.to(15_200)
-    [ended] = [event for event in world.events if isinstance(event, SessionMemberRemoved)]
+    scenario.to(15_200)
+    [ended] = [event for event in scenario.events if isinstance(event, SessionMemberRemoved)]
     assert (ended.cause, ended.partitions, ended.name) == (EndCause.LEASE_EXPIRED, 2, a.name)
     assert ended.last_seen_ms == 5_000
-    count = len(world.events)
-    world.restart()
-    assert len(world.events) == count
-    world.hold()
-    world.member("w-c", {"t": 3}).attach()
-    assert len(world.events) == count  # Not durable yet.
-    world.release()
-    assert [type(e).__name__ for e in world.events[count:]] == ["SessionMemberJoined"]
+    count = len(scenario.events)
+    scenario.restart()
+    assert len(scenario.events) == count
+    scenario.hold()
+    scenario.member("w-c", {"t": 3}).attach()
+    assert len(scenario.events) == count  # Not durable yet.
+    scenario.release()
+    assert [type(e).__name__ for e in scenario.events[count:]] == ["SessionMemberJoined"]
     assert b.reply is not None
 
 
 def test_a_fenced_commit_and_a_lost_stream_are_events():
-    world, a, b = g2()
+    scenario, a, b = g2()
     b.commit(7, a.active[0], token=99)
     a.cut()
-    told = [(type(e).__name__, e.partitions) for e in world.events[-2:]]
+    told = [(type(e).__name__, e.partitions) for e in scenario.events[-2:]]
     assert told == [("SessionCommitFenced", 1), ("SessionMemberSuspect", 2)]
 
 

@@ -7,7 +7,7 @@ from coordinator.core.values.records import PartitionsGranted
 from coordinator.shard import writes
 from coordinator.testing import VirtualCoordinator
 from coordinator.v1 import group_pb2 as pb
-from tests.unit.core.sessions.kit import World
+from tests.kit.session_scenario import SessionScenario
 
 
 def commit(group: str, partitions: int) -> pb.OffsetCommitRequest:
@@ -44,14 +44,14 @@ def test_writes_that_are_too_large_together_go_in_halves():
 def test_a_granted_partition_counts_as_a_record(monkeypatch):
     monkeypatch.setattr(writes, "ENTRY_RECORDS", 10)
     monkeypatch.setattr(applying, "SLICE", 6)
-    world = World()
-    a = world.member("w-a", {"t": 20}).attach()
-    world.hold()
-    world.to(110)
+    scenario = SessionScenario()
+    a = scenario.member("w-a", {"t": 20}).attach()
+    scenario.hold()
+    scenario.to(110)
     sizes = []
-    while world.held:
-        append, world.held = world.held[0], []
+    while scenario.held:
+        append, scenario.held = scenario.held[0], []
         sizes.append(sum(isinstance(each, PartitionsGranted) for each in append.records))
-        world._append(append)
+        scenario._append(append)
     assert sizes == [1, 1, 2], "6 partitions, 6, and 6 and 2 together"
     assert len(a.active) == 20

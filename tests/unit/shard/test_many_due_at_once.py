@@ -34,7 +34,7 @@ def group(group_id: str, members: int) -> GroupMetadata:
     return GroupMetadata(group_id, 5, "work", "range", records[0].member_id, 0, records)
 
 
-class World:
+class CrowdedShard:
     """A shard; members of the groups given were last seen of at the start."""
 
     def __init__(self, shard: Shard | None = None, **groups: int) -> None:
@@ -99,50 +99,50 @@ class World:
 
 
 def test_a_step_ends_some_sessions_and_asks_to_be_ticked_again_at_once():
-    world = World(g=MEMBERS)
-    outbox = world.step(Tick(), END_MS)
-    while not world.evicted():  # They come down a level first.
-        outbox = world.step(Tick(), END_MS)
-    assert len(world.evicted()) <= ADVANCE_SLICE
+    crowded = CrowdedShard(g=MEMBERS)
+    outbox = crowded.step(Tick(), END_MS)
+    while not crowded.evicted():  # They come down a level first.
+        outbox = crowded.step(Tick(), END_MS)
+    assert len(crowded.evicted()) <= ADVANCE_SLICE
     assert outbox.next_deadline_ms == END_MS
-    assert world.shard.timer.is_behind
+    assert crowded.shard.timer.is_behind
 
 
 def test_in_the_end_all_are_gone_in_their_order():
-    world = World(g=MEMBERS)
-    assert world.tick_until_done(END_MS) > 3
-    assert world.evicted() == [f"g-{n:04}" for n in range(MEMBERS)]
-    assert world.shard.stats().members == 0
+    crowded = CrowdedShard(g=MEMBERS)
+    assert crowded.tick_until_done(END_MS) > 3
+    assert crowded.evicted() == [f"g-{n:04}" for n in range(MEMBERS)]
+    assert crowded.shard.stats().members == 0
 
 
 def test_a_member_that_is_heard_of_between_two_steps_stays():
-    world = World(g=MEMBERS)
-    while not world.evicted():
-        world.step(Tick(), END_MS)
-    assert world.beat("g", MEMBERS - 1, END_MS) == "REBALANCE_IN_PROGRESS"
-    world.tick_until_done(END_MS)
-    assert len(world.evicted()) == MEMBERS - 1
-    assert world.shard.stats().members == 1
+    crowded = CrowdedShard(g=MEMBERS)
+    while not crowded.evicted():
+        crowded.step(Tick(), END_MS)
+    assert crowded.beat("g", MEMBERS - 1, END_MS) == "REBALANCE_IN_PROGRESS"
+    crowded.tick_until_done(END_MS)
+    assert len(crowded.evicted()) == MEMBERS - 1
+    assert crowded.shard.stats().members == 1
 
 
 def test_a_join_phase_ends_after_the_sessions_that_end_with_it():
     """The phase is the first to be due, and more sessions than fit into a step are due with it."""
-    world = World(a=3, b=MEMBERS)
-    world.join("a", 0, START_MS)  # The others of `a` have REBALANCE_MS to follow.
+    crowded = CrowdedShard(a=3, b=MEMBERS)
+    crowded.join("a", 0, START_MS)  # The others of `a` have REBALANCE_MS to follow.
     end_ms = START_MS + REBALANCE_MS
-    world.tick_until_done(end_ms - SESSION_MS)
+    crowded.tick_until_done(end_ms - SESSION_MS)
     for group_id, members in (("a", 3), ("b", MEMBERS)):
         for number in range(members):
-            world.beat(group_id, number, end_ms - SESSION_MS)
-    world.tick_until_done(end_ms - 1)
-    assert world.evicted() == []
-    while not world.evicted():
-        world.step(Tick(), end_ms)
-    assert world.shard.stats().delayed["join"] < 2, "the phase of `a` was due in this step"
-    assert world.ended_phases() == {}, "and has not ended yet"
-    world.tick_until_done(end_ms)
-    assert world.ended_phases() == {"a": 1, "b": 0}
-    causes = {e.cause for e in world.events if isinstance(e, MemberEvicted)}
+            crowded.beat(group_id, number, end_ms - SESSION_MS)
+    crowded.tick_until_done(end_ms - 1)
+    assert crowded.evicted() == []
+    while not crowded.evicted():
+        crowded.step(Tick(), end_ms)
+    assert crowded.shard.stats().delayed["join"] < 2, "the phase of `a` was due in this step"
+    assert crowded.ended_phases() == {}, "and has not ended yet"
+    crowded.tick_until_done(end_ms)
+    assert crowded.ended_phases() == {"a": 1, "b": 0}
+    causes = {e.cause for e in crowded.events if isinstance(e, MemberEvicted)}
     assert causes == {EvictionCause.SESSION_EXPIRED}
 
 
@@ -150,14 +150,14 @@ def test_a_recording_runs_again_part_by_part_to_the_same_state(tmp_path):
     file = tmp_path / "shard.jsonl"
     ids, acks = CountingIds(), AckPolicy(node=1)
     shard = RecordingShard(file, ShardId(0), GroupConfig(), ids, PAYLOADS, now_ms=0, acks=acks)
-    world = World(shard, a=3, b=MEMBERS)
-    while len(world.evicted()) < ADVANCE_SLICE:
-        world.step(Tick(), END_MS)
-    assert world.shard.timer.is_behind
-    world.beat("b", MEMBERS - 1, END_MS)
-    steps = world.tick_until_done(END_MS)
+    crowded = CrowdedShard(shard, a=3, b=MEMBERS)
+    while len(crowded.evicted()) < ADVANCE_SLICE:
+        crowded.step(Tick(), END_MS)
+    assert crowded.shard.timer.is_behind
+    crowded.beat("b", MEMBERS - 1, END_MS)
+    steps = crowded.tick_until_done(END_MS)
     assert steps > 1
-    world.step(Unload(), END_MS)
+    crowded.step(Unload(), END_MS)
     found = replay(file.read_text().splitlines())
     assert (found.checked, found.differences) == (1, [])
 
@@ -165,13 +165,17 @@ def test_a_recording_runs_again_part_by_part_to_the_same_state(tmp_path):
 @pytest.mark.parametrize("limit", [7, 200, 10**9])
 def test_the_parts_end_where_one_large_step_would(limit, monkeypatch):
     def outcome():
-        world = World(a=3, b=MEMBERS, c=40)
-        world.join("a", 0, START_MS)
+        crowded = CrowdedShard(a=3, b=MEMBERS, c=40)
+        crowded.join("a", 0, START_MS)
         for number in range(0, 40, 2):
-            assert world.beat("c", number, START_MS + 5_000) == "NONE"
+            assert crowded.beat("c", number, START_MS + 5_000) == "NONE"
         for now_ms in (END_MS - 1, END_MS, END_MS + 4_000, END_MS + 5_000, END_MS + 50_000):
-            world.tick_until_done(now_ms)
-        return sorted(world.evicted()), world.shard.stats().groups, sorted(map(repr, world.replies))
+            crowded.tick_until_done(now_ms)
+        return (
+            sorted(crowded.evicted()),
+            crowded.shard.stats().groups,
+            sorted(map(repr, crowded.replies)),
+        )
 
     expected = outcome()
     monkeypatch.setattr(shards, "ADVANCE_SLICE", limit)

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from tests.unit.core.sessions.kit import GROUP, g1
+from tests.kit.session_scenario import GROUP, g1
 
 
 def test_a_session_group_has_no_static_members():
-    world, _ = g1()
-    assert world.shard.has_static_member("another", None) is None
-    assert world.shard.has_static_member(GROUP, None) is False
+    scenario, _ = g1()
+    assert scenario.shard.has_static_member("another", None) is None
+    assert scenario.shard.has_static_member(GROUP, None) is False
 
 
 def test_a_session_group_is_counted():
-    world, _ = g1()
-    stats = world.shard.stats()
+    scenario, _ = g1()
+    stats = scenario.shard.stats()
     assert (stats.members, stats.parked_joins) == (1, 0)
     assert stats.groups == {"Stable": 1}
-    [of_group] = world.shard.group_stats(lambda group_id: group_id == GROUP)
+    [of_group] = scenario.shard.group_stats(lambda group_id: group_id == GROUP)
     assert of_group.members == 1

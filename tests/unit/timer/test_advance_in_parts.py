@@ -154,7 +154,7 @@ DELAYS_MS = st.one_of(st.integers(-3, 40), st.integers(0, 1_500))
 ACTIONS = st.tuples(st.sampled_from(["add", "rearm", "cancel"]), st.integers(0, 11), DELAYS_MS)
 
 
-class World:
+class TaskPlay:
     """Twelve tasks; after the n-th run something happens: inside that run, or after the part."""
 
     def __init__(self, size, deadlines_ms, script, *, inside):
@@ -178,16 +178,16 @@ class World:
 
 
 class Scripted(TimerTask):
-    __slots__ = ("number", "world")
+    __slots__ = ("number", "play")
 
-    def __init__(self, world, number):
+    def __init__(self, play, number):
         super().__init__()
-        self.world, self.number = world, number
+        self.play, self.number = play, number
 
     def run(self):
-        self.world.ran.append((self.number, self.deadline_ms))
-        if self.world.inside:
-            self.world.act()
+        self.play.ran.append((self.number, self.deadline_ms))
+        if self.play.inside:
+            self.play.act()
 
 
 SCRIPTS = st.dictionaries(st.integers(1, 30), st.lists(ACTIONS, max_size=4), max_size=12)
@@ -200,7 +200,7 @@ SIZES = st.sampled_from([2, 8, 20, 512])
 def test_what_happens_between_two_parts_is_as_if_a_running_task_did_it(
     size, deadlines_ms, script, times_ms
 ):
-    parts = World(size, deadlines_ms, script, inside=False)
+    parts = TaskPlay(size, deadlines_ms, script, inside=False)
     between = {}  # The script without what would have come after a last part.
     states = []
     for now_ms in times_ms:
@@ -213,15 +213,15 @@ def test_what_happens_between_two_parts_is_as_if_a_running_task_did_it(
             parts.timer.advance_to(now_ms, 1)
         parts.acted = len(parts.ran)
         states.append(state_of(parts))
-    whole = World(size, deadlines_ms, between, inside=True)
+    whole = TaskPlay(size, deadlines_ms, between, inside=True)
     for now_ms, state in zip(times_ms, states, strict=True):
         whole.timer.advance_to(now_ms)
         assert state_of(whole) == state
 
 
-def state_of(world):
-    timer = world.timer
-    return list(world.ran), len(timer), timer.next_expiration_ms()
+def state_of(play):
+    timer = play.timer
+    return list(play.ran), len(timer), timer.next_expiration_ms()
 
 
 LIMITS = st.lists(st.sampled_from([1, 2, 5, None]), min_size=6, max_size=6)
@@ -232,8 +232,8 @@ LIMITS = st.lists(st.sampled_from([1, 2, 5, None]), min_size=6, max_size=6)
 def test_while_time_moves_on_each_advance_that_began_is_finished_before_the_next(
     size, deadlines_ms, script, times_ms, limits
 ):
-    whole = World(size, deadlines_ms, script, inside=True)
-    parts = World(size, deadlines_ms, script, inside=True)
+    whole = TaskPlay(size, deadlines_ms, script, inside=True)
+    parts = TaskPlay(size, deadlines_ms, script, inside=True)
     calls = list(zip(times_ms, limits, strict=False)) + [(times_ms[-1], 1)] * 500
     for now_ms, limit in calls:
         was_behind, before_ms = parts.timer.is_behind, parts.timer._target_ms

@@ -13,8 +13,8 @@ from coordinator.core.sessions.group import SessionGroup
 from coordinator.core.sessions.handoff import successors
 from coordinator.core.values import session_messages as q
 from coordinator.core.values.session_messages import Order
+from tests.kit.session_scenario import GROUP, ScenarioMember, SessionScenario
 from tests.kit.steps import stepped
-from tests.unit.core.sessions.kit import GROUP, Member, World
 
 RULES = str(Path(successors.__file__).parents[1])
 
@@ -56,30 +56,32 @@ def instructions_of(work: Callable[[], Any]) -> int:
     return count
 
 
-def world_of(members: int) -> tuple[World, Member]:
+def scenario_of(members: int) -> tuple[SessionScenario, ScenarioMember]:
     """A group whose members have two partitions each; hand-offs are open, and more are to come."""
-    world = World()
+    scenario = SessionScenario()
     topics = {"t": 2 * members}
-    first = world.member("w-0", topics).attach()
+    first = scenario.member("w-0", topics).attach()
     for number in range(1, members):
-        world.member(f"w-{number}", topics).attach()
-    world.to(100)
-    world.member("w-new", topics).attach()
-    world.to(1_200)
-    assert any(each.order is Order.DRAIN for m in world.members for each in m.orders.values())
-    return world, first
+        scenario.member(f"w-{number}", topics).attach()
+    scenario.to(100)
+    scenario.member("w-new", topics).attach()
+    scenario.to(1_200)
+    assert any(each.order is Order.DRAIN for m in scenario.members for each in m.orders.values())
+    return scenario, first
 
 
-def heartbeat(world: World, member: Member, **fields: Any) -> q.SessionHeartbeat:
+def heartbeat(
+    scenario: SessionScenario, member: ScenarioMember, **fields: Any
+) -> q.SessionHeartbeat:
     member.number += 1
     return q.SessionHeartbeat(
         stream_id=member.stream, group_id=GROUP, number=member.number, **fields
     )
 
 
-def step(world: World, command: Any) -> int:
-    calls = calls_of(lambda: stepped(world.shard, command, world.now))
-    world.shard.take(getattr(command, "stream_id", 0), world.now)
+def step(scenario: SessionScenario, command: Any) -> int:
+    calls = calls_of(lambda: stepped(scenario.shard, command, scenario.now))
+    scenario.shard.take(getattr(command, "stream_id", 0), scenario.now)
     return calls
 
 
@@ -92,30 +94,32 @@ HEARTBEATS: dict[str, dict[str, Any]] = {
 
 @pytest.mark.parametrize("fields", HEARTBEATS.values(), ids=HEARTBEATS)
 def test_a_heartbeat_costs_the_same_in_groups_of_all_sizes(fields):
-    small, large = (world_of(members) for members in (5, 60))
-    counts = [step(world, heartbeat(world, member, **fields)) for world, member in (small, large)]
+    small, large = (scenario_of(members) for members in (5, 60))
+    counts = [
+        step(scenario, heartbeat(scenario, member, **fields)) for scenario, member in (small, large)
+    ]
     assert counts[0] == counts[1]
 
 
 def test_a_plain_heartbeat_takes_the_short_path():
-    world, member = world_of(5)
-    plain = step(world, heartbeat(world, member))
-    other = step(world, heartbeat(world, member, overloaded=True))
+    scenario, member = scenario_of(5)
+    plain = step(scenario, heartbeat(scenario, member))
+    other = step(scenario, heartbeat(scenario, member, overloaded=True))
     assert 2 * plain < other
-    assert world.shard.machine.groups[GROUP].members[member.member_id].number == member.number
+    assert scenario.shard.machine.groups[GROUP].members[member.member_id].number == member.number
 
 
 def test_plans_of_many_topics_cost_for_each_what_they_do_for_few():
     def instructions(count: int) -> int:
-        world, topics = World(), {f"t-{number}": 1 for number in range(count)}
-        members = [world.member(name, topics) for name in ("w-a", "w-b")]
+        scenario, topics = SessionScenario(), {f"t-{number}": 1 for number in range(count)}
+        members = [scenario.member(name, topics) for name in ("w-a", "w-b")]
 
         def story() -> None:
             for member in members:
                 member.attach()
-                world.to(world.now + 1_500)
+                scenario.to(scenario.now + 1_500)
             members[0].leave("now")
-            world.to(world.now + 1_500)
+            scenario.to(scenario.now + 1_500)
 
         found = instructions_of(story)
         assert len(members[1].active) == count
@@ -127,10 +131,10 @@ def test_plans_of_many_topics_cost_for_each_what_they_do_for_few():
 def test_a_return_costs_the_same_in_groups_of_all_sizes():
     counts = []
     for members in (5, 60):
-        world, member = world_of(members)
-        world.to(6_000)
+        scenario, member = scenario_of(members)
+        scenario.to(6_000)
         attach = q.Attach(
-            call_id=world.new_call(),
+            call_id=scenario.new_call(),
             group_id=GROUP,
             incarnation=member.incarnation,
             name=member.name,
@@ -138,14 +142,16 @@ def test_a_return_costs_the_same_in_groups_of_all_sizes():
             topics=tuple(member.topics.items()),
             held=member.held,
         )
-        stepped(world.shard, q.StreamEnded(stream_id=member.stream, group_id=GROUP), world.now)
-        counts.append(step(world, attach))
+        stepped(
+            scenario.shard, q.StreamEnded(stream_id=member.stream, group_id=GROUP), scenario.now
+        )
+        counts.append(step(scenario, attach))
     small, large = counts
     assert large < 2 * small
 
 
 def test_another_successor_is_found_with_one_look_at_the_hand_offs(monkeypatch):
-    world, _ = world_of(20)
+    scenario, _ = scenario_of(20)
     looks = 0
     look = SessionGroup.open_handoffs
 
@@ -155,5 +161,5 @@ def test_another_successor_is_found_with_one_look_at_the_hand_offs(monkeypatch):
         return look(group)
 
     monkeypatch.setattr(SessionGroup, "open_handoffs", counted)
-    assert successors.choose(world.group, ("t", 0), but=set())
+    assert successors.choose(scenario.group, ("t", 0), but=set())
     assert looks == 1

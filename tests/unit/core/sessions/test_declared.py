@@ -11,7 +11,7 @@ from coordinator.core.sessions.declared import Declarations, Topics
 from coordinator.core.values.plan_journal import PartlyDeclared
 from coordinator.observe.explain_sessions import explain_plan
 from coordinator.observe.spelling import member_of
-from tests.unit.core.sessions.kit import World
+from tests.kit.session_scenario import SessionScenario
 
 declared = st.lists(st.tuples(st.sampled_from("abc"), st.integers(1, 4)), unique_by=lambda t: t[0])
 
@@ -37,32 +37,32 @@ def test_counts_are_those_of_the_members_that_are_left(steps: list[tuple[bool, T
 
 
 def test_members_that_declare_the_same_share_it_also_after_a_restart() -> None:
-    world = World()
+    scenario = SessionScenario()
     for name in "ab":
-        world.member(f"w-{name}", {"t": 4, "u": 2}).attach()
-    world.to(200)
-    world.members[1].attach(capacity=2.0)
-    world.restart()
-    for member in world.members:
+        scenario.member(f"w-{name}", {"t": 4, "u": 2}).attach()
+    scenario.to(200)
+    scenario.members[1].attach(capacity=2.0)
+    scenario.restart()
+    for member in scenario.members:
         member.attach()
-    a, b = (world.group.members[member.member_id] for member in world.members)
+    a, b = (scenario.group.members[member.member_id] for member in scenario.members)
     assert b.record.capacity == 1.0, "its record has changed twice"
     assert a.record.topics is b.record.topics
     assert b.decided is b.record
 
 
 def test_what_is_declared_again_after_it_was_given_back_has_rows_again() -> None:
-    world = World()
-    a = world.member("w-a", {"t": 4, "u": 2}).attach()
-    world.to(200)
+    scenario = SessionScenario()
+    a = scenario.member("w-a", {"t": 4, "u": 2}).attach()
+    scenario.to(200)
     a.topics = {"t": 4}
     a.releases = True
     a.attach()
-    world.to(1_000)
-    world.members[0].topics = {"t": 4, "u": 2}
+    scenario.to(1_000)
+    scenario.members[0].topics = {"t": 4, "u": 2}
     a.attach()
-    b = world.member("w-b", {"t": 4, "u": 2}).attach()
-    world.to(4_000)
+    b = scenario.member("w-b", {"t": 4, "u": 2}).attach()
+    scenario.to(4_000)
     assert sorted(a.active + b.active) == [
         ("t", 0),
         ("t", 1),
@@ -74,11 +74,11 @@ def test_what_is_declared_again_after_it_was_given_back_has_rows_again() -> None
 
 
 def test_a_plan_tells_which_partitions_only_some_members_declare() -> None:
-    world = World()
-    a = world.member("w-a", {"t": 4}).attach()
-    b = world.member("w-b", {"t": 6, "u": 2}).attach()
-    world.to(200)
-    plan = world.group.journal.plans[-1]
+    scenario = SessionScenario()
+    a = scenario.member("w-a", {"t": 4}).attach()
+    b = scenario.member("w-b", {"t": 6, "u": 2}).attach()
+    scenario.to(200)
+    plan = scenario.group.journal.plans[-1]
     assert plan.partly_declared == (
         PartlyDeclared("t", 4, 5, (b.member_id,), 1),
         PartlyDeclared("u", 0, 1, (b.member_id,), 1),
@@ -87,8 +87,8 @@ def test_a_plan_tells_which_partitions_only_some_members_declare() -> None:
     assert {partition for partition in a.active if partition[0] == "t"} <= {
         ("t", p) for p in range(4)
     }
-    world.restart()
-    assert world.group.journal.plans[-1] == plan
+    scenario.restart()
+    assert scenario.group.journal.plans[-1] == plan
 
 
 def test_a_plan_of_members_that_declare_the_same_does_not_look_at_them() -> None:

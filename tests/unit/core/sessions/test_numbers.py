@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from coordinator.core.values.records import TokenFloor
-from tests.unit.core.sessions.kit import World, g1
+from tests.kit.session_scenario import SessionScenario, g1
 
 
 def test_a_shard_that_has_granted_nothing_has_no_record_of_tokens():
-    world = World()
-    world.restart()
-    assert world.shard.records() == []
+    scenario = SessionScenario()
+    scenario.restart()
+    assert scenario.shard.records() == []
 
 
 def test_the_last_token_is_in_the_snapshot_also_when_its_group_has_gone():
-    world, a = g1()
-    assert TokenFloor(4) in world.shard.records()
+    scenario, a = g1()
+    assert TokenFloor(4) in scenario.shard.records()
     a.leave("now")
-    world.to(200)
-    assert TokenFloor(4) in world.shard.records()
+    scenario.to(200)
+    assert TokenFloor(4) in scenario.shard.records()

@@ -6,7 +6,7 @@ import pytest
 
 from coordinator.core.sessions import orders
 from coordinator.core.values.session_messages import Order, Orders
-from tests.unit.core.sessions.kit import Member, World
+from tests.kit.session_scenario import ScenarioMember, SessionScenario
 from tests.unit.core.sessions.test_applying import holdings, story, three
 
 TOPICS = {"t-a": 7, "t-b": 4}
@@ -17,26 +17,26 @@ def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(orders, "PART", 3)
 
 
-def holder(topics: dict[str, int] = TOPICS) -> tuple[World, Member]:
-    world = World()
-    member = world.member("w-a", topics).attach()
-    world.to(200)
+def holder(topics: dict[str, int] = TOPICS) -> tuple[SessionScenario, ScenarioMember]:
+    scenario = SessionScenario()
+    member = scenario.member("w-a", topics).attach()
+    scenario.to(200)
     assert len(member.active) == sum(topics.values())
-    return world, member
+    return scenario, member
 
 
-def next_part(world: World, member: Member) -> Orders:
-    told = world.shard.take(member.stream, world.now)
+def next_part(scenario: SessionScenario, member: ScenarioMember) -> Orders:
+    told = scenario.shard.take(member.stream, scenario.now)
     assert told is not None
     assert told.orders is not None
     return told.orders
 
 
-def asked_for_the_whole() -> tuple[World, Member]:
-    world, member = holder()
-    world.deaf.add(member.stream)
+def asked_for_the_whole() -> tuple[SessionScenario, ScenarioMember]:
+    scenario, member = holder()
+    scenario.deaf.add(member.stream)
     member.beat(whole=True)
-    return world, member
+    return scenario, member
 
 
 def test_a_story_told_in_parts_ends_as_one_that_is_told_at_once(
@@ -52,9 +52,9 @@ def test_a_story_told_in_parts_ends_as_one_that_is_told_at_once(
 
 
 def test_parts_are_of_one_version_in_order_and_only_the_last_is_none() -> None:
-    world, member = asked_for_the_whole()
-    parts = [next_part(world, member) for _ in range(4)]
-    assert world.shard.take(member.stream, world.now) is None
+    scenario, member = asked_for_the_whole()
+    parts = [next_part(scenario, member) for _ in range(4)]
+    assert scenario.shard.take(member.stream, scenario.now) is None
     assert len({(part.version, part.based_on, part.answers) for part in parts}) == 1
     assert [part.is_part for part in parts] == [True, True, True, False]
     partitions = [(each.topic, each.partition) for part in parts for each in part.partitions]
@@ -72,16 +72,18 @@ def test_the_answer_to_an_attach_is_the_first_part() -> None:
 
 
 def test_what_changes_between_two_parts_is_in_the_next_difference() -> None:
-    world, member = asked_for_the_whole()
-    first = next_part(world, member)
-    other = world.member("w-b", TOPICS).attach()
-    world.to(world.now + 1_200)
-    moved = [partition for partition in member.active if world.group.handoff(partition) is not None]
+    scenario, member = asked_for_the_whole()
+    first = next_part(scenario, member)
+    other = scenario.member("w-b", TOPICS).attach()
+    scenario.to(scenario.now + 1_200)
+    moved = [
+        partition for partition in member.active if scenario.group.handoff(partition) is not None
+    ]
     assert moved, "some of them are drained for the other one"
-    parts = [next_part(world, member) for _ in range(3)]
+    parts = [next_part(scenario, member) for _ in range(3)]
     assert {part.version for part in parts} == {first.version}
     drained: set[tuple[str, int]] = set()
-    while (told := world.shard.take(member.stream, world.now)) is not None:
+    while (told := scenario.shard.take(member.stream, scenario.now)) is not None:
         assert told.orders is not None
         assert told.orders.based_on == first.version
         drained |= {(e.topic, e.partition) for e in told.orders.partitions}
@@ -90,18 +92,18 @@ def test_what_changes_between_two_parts_is_in_the_next_difference() -> None:
 
 
 def test_an_acknowledgement_does_not_wait_for_the_last_part() -> None:
-    world, member = asked_for_the_whole()
-    next_part(world, member)
+    scenario, member = asked_for_the_whole()
+    next_part(scenario, member)
     member.beat()
-    told = world.shard.take(member.stream, world.now)
+    told = scenario.shard.take(member.stream, scenario.now)
     assert told is not None
     assert told.ack is not None
     assert told.ack.number == member.number
 
 
 def test_an_attach_begins_the_whole_anew() -> None:
-    world, member = asked_for_the_whole()
-    first = next_part(world, member)
+    scenario, member = asked_for_the_whole()
+    first = next_part(scenario, member)
     member.attach()
     assert member.reply is not None
     assert member.reply.orders is not None
@@ -111,10 +113,10 @@ def test_an_attach_begins_the_whole_anew() -> None:
 
 
 def test_a_large_difference_comes_in_parts_of_one_version() -> None:
-    world, member = holder({"t-a": 7})
-    world.deaf.add(member.stream)
+    scenario, member = holder({"t-a": 7})
+    scenario.deaf.add(member.stream)
     member.beat(applied=99, held=tuple(("u", partition, 5) for partition in range(8)))
-    parts = [next_part(world, member) for _ in range(5)]
+    parts = [next_part(scenario, member) for _ in range(5)]
     assert [part.is_part for part in parts] == [True, True, True, True, False]
     assert len({(part.version, part.based_on) for part in parts}) == 1
     named = [(each.topic, each.partition) for part in parts for each in part.partitions]

@@ -11,26 +11,26 @@ from coordinator.core.values.session_messages import Order, StreamRefused
 from coordinator.shard.followers import AckPolicy
 from coordinator.shard.inputs import AppendFailure
 from coordinator.shard.writes import BACKOFF_MS_MAX
-from tests.unit.core.sessions.kit import g2, handing_over, with_policy
+from tests.kit.session_scenario import g2, handing_over, with_policy
 
 ALONE = AckPolicy(all_in_sync=True, min_in_sync=2)
 
 
-def away(world):
-    world.is_away = True
+def away(scenario):
+    scenario.is_away = True
 
 
-def full(world):
-    world.is_full = True
+def full(scenario):
+    scenario.is_full = True
 
 
-def without_followers(world):
-    world.shard.followers.policy = ALONE
+def without_followers(scenario):
+    scenario.shard.followers.policy = ALONE
 
 
-def end_outage(world):
-    world.is_away = world.is_full = False
-    world.shard.followers.policy = AckPolicy()
+def end_outage(scenario):
+    scenario.is_away = scenario.is_full = False
+    scenario.shard.followers.policy = AckPolicy()
 
 
 outages = pytest.mark.parametrize("begin_outage", [away, full, without_followers])
@@ -38,264 +38,264 @@ outages = pytest.mark.parametrize("begin_outage", [away, full, without_followers
 
 @outages
 def test_a_member_that_is_heard_again_while_the_log_is_unavailable_lives_on(begin_outage):
-    world, a, _b = g2()
+    scenario, a, _b = g2()
     held = {partition: a.orders[partition].token for partition in a.active}
-    world.to(5_000)
+    scenario.to(5_000)
     a.beats = False
-    begin_outage(world)
-    world.to(40_000)
-    assert not world.group.members[a.member_id].is_ended
+    begin_outage(scenario)
+    scenario.to(40_000)
+    assert not scenario.group.members[a.member_id].is_ended
     a.beats = True
-    world.to(41_000)
+    scenario.to(41_000)
     a.beat(whole=True)
     assert a.acks[-1][0] == 41_000
     assert {partition: a.orders[partition].token for partition in a.active} == held
-    end_outage(world)
-    world.to(60_000)
+    end_outage(scenario)
+    scenario.to(60_000)
     assert {partition: a.orders[partition].token for partition in a.active} == held
-    assert ends(world) == []
+    assert ends(scenario) == []
 
 
 @outages
 @pytest.mark.parametrize("back_ms", [15_500, 17_900, 20_010, 40_000])
 def test_a_member_that_stays_silent_ends_when_the_log_is_back(begin_outage, back_ms):
-    world, a, b = g2()
-    world.to(5_000)
+    scenario, a, b = g2()
+    scenario.to(5_000)
     a.beats = False
-    begin_outage(world)
-    world.to(back_ms)
+    begin_outage(scenario)
+    scenario.to(back_ms)
     assert len(b.active) == 1, "nothing is granted"
-    end_outage(world)
+    end_outage(scenario)
     # Tried again after the back-off; one that refuses at once is asked once a second.
     back_ms += BACKOFF_MS_MAX if begin_outage is away else RETRY_MS
-    world.to(back_ms + 20)
-    assert ends(world) == [a.member_id]
-    world.to(back_ms + 120)
+    scenario.to(back_ms + 20)
+    assert ends(scenario) == [a.member_id]
+    scenario.to(back_ms + 120)
     assert len(b.active) == 3
 
 
 @outages
 def test_members_that_heartbeat_through_an_outage_notice_nothing(begin_outage):
-    world, a, b = g2()
-    begin_outage(world)
+    scenario, a, b = g2()
+    begin_outage(scenario)
     told = len(a.received), len(b.received)
-    world.to(120_000)
+    scenario.to(120_000)
     assert (a.acks[-1][0], b.acks[-1][0]) == (120_000, 120_000)
-    end_outage(world)
-    world.to(180_000)
+    end_outage(scenario)
+    scenario.to(180_000)
     assert (len(a.received), len(b.received)) == told
-    assert world.state == "Stable"
+    assert scenario.state == "Stable"
 
 
 @pytest.mark.parametrize("begin_outage", [away, full])
 def test_a_member_that_was_refused_before_the_log_was_known_to_be_unavailable_resumes(begin_outage):
     """It has lost what it held, and attaches again when the end is not in the log after all."""
-    world, a, _b = g2()
-    world.to(5_000)
+    scenario, a, _b = g2()
+    scenario.to(5_000)
     a.beats = False
-    world.hold()
-    world.to(15_001)
-    begin_outage(world)
+    scenario.hold()
+    scenario.to(15_001)
+    begin_outage(scenario)
     a.beat()
     assert isinstance(a.end, StreamRefused)
-    world.release()
-    assert not world.group.members[a.member_id].is_ended
+    scenario.release()
+    assert not scenario.group.members[a.member_id].is_ended
     tokens = sorted(order.token for order in a.orders.values())
-    world.to(16_000)
-    end_outage(world)
+    scenario.to(16_000)
+    end_outage(scenario)
     a.orders.clear()
     a.attach()
     a.beats = True
-    world.to(30_000)
-    assert ends(world) == []
+    scenario.to(30_000)
+    assert ends(scenario) == []
     assert len(a.active) == 2
     assert sorted(order.token for order in a.orders.values()) > tokens, "granted anew"
 
 
 def test_a_slow_append_is_no_unavailable_log():
-    world, a, b = g2()
-    world.to(5_000)
+    scenario, a, b = g2()
+    scenario.to(5_000)
     a.beats = False
-    world.to(14_900)
-    world.hold()
-    world.to(19_000)
+    scenario.to(14_900)
+    scenario.hold()
+    scenario.to(19_000)
     a.beat()
     assert a.end == StreamRefused(ErrorCode.UNKNOWN_MEMBER_ID, a.end.message)
-    world.release()
-    world.to(19_100)
+    scenario.release()
+    scenario.to(19_100)
     assert len(b.active) == 3
 
 
 def test_the_end_of_a_lease_is_not_tried_again_while_the_log_is_away():
-    world, a, _b = g2()
-    world.to(5_000)
+    scenario, a, _b = g2()
+    scenario.to(5_000)
     a.beats = False
-    world.hold()
-    world.to(15_000)
-    (append,) = world.held
+    scenario.hold()
+    scenario.to(15_000)
+    (append,) = scenario.held
     assert ended_by(append) == [a.member_id]
-    fail(world, AppendFailure.UNAVAILABLE)
-    world.to(18_000)
-    assert [ended_by(append) for append in world.held] == [[]], "a question, and no end"
+    fail(scenario, AppendFailure.UNAVAILABLE)
+    scenario.to(18_000)
+    assert [ended_by(append) for append in scenario.held] == [[]], "a question, and no end"
     a.beat()
     assert a.acks[-1][0] == 18_000
 
 
 def test_a_log_that_cannot_be_reached_is_asked_once_for_all_leases_that_have_run_out():
-    world, a, b = g2()
-    world.to(5_000)
+    scenario, a, b = g2()
+    scenario.to(5_000)
     a.beats = b.beats = False
-    world.is_away = True
-    world.to(17_000)
+    scenario.is_away = True
+    scenario.to(17_000)
     for now_ms in range(17_000, 40_000, 50):
-        world.to(now_ms)
-        assert world.group.overdue == {a.member_id, b.member_id}
-        assert world.shard.stats().pending_appends == 1
-    world.is_away = False
-    world.to(40_500)
-    assert ends(world) == sorted([a.member_id, b.member_id])
+        scenario.to(now_ms)
+        assert scenario.group.overdue == {a.member_id, b.member_id}
+        assert scenario.shard.stats().pending_appends == 1
+    scenario.is_away = False
+    scenario.to(40_500)
+    assert ends(scenario) == sorted([a.member_id, b.member_id])
 
 
 def test_an_end_whose_write_has_no_known_result_stands():
-    world, a, _b = g2()
-    world.to(5_000)
+    scenario, a, _b = g2()
+    scenario.to(5_000)
     a.beats = False
-    world.hold()
-    world.to(15_000)
-    fail(world, AppendFailure.AMBIGUOUS)
-    assert world.group.members[a.member_id].is_ended
+    scenario.hold()
+    scenario.to(15_000)
+    fail(scenario, AppendFailure.AMBIGUOUS)
+    assert scenario.group.members[a.member_id].is_ended
     a.beat()
     assert isinstance(a.end, StreamRefused)
-    world.release()
-    assert ends(world) == [a.member_id]
+    scenario.release()
+    assert ends(scenario) == [a.member_id]
 
 
 def test_a_lease_that_runs_out_behind_a_write_without_a_known_result_is_put_off():
-    world, a, b = g2()
-    world.to(5_000)
+    scenario, a, b = g2()
+    scenario.to(5_000)
     a.beats = False
-    world.hold()
-    world.to(14_900)
+    scenario.hold()
+    scenario.to(14_900)
     b.commit(7, b.active[0])
-    fail(world, AppendFailure.AMBIGUOUS)
-    world.to(15_500)
-    assert not world.group.members[a.member_id].is_ended
+    fail(scenario, AppendFailure.AMBIGUOUS)
+    scenario.to(15_500)
+    assert not scenario.group.members[a.member_id].is_ended
     a.beat()
-    world.release()
-    world.to(16_000)
-    assert ends(world) == []
+    scenario.release()
+    scenario.to(16_000)
+    assert ends(scenario) == []
 
 
 def test_an_end_that_waits_behind_a_failing_write_is_taken_back_with_it():
-    world, a, b = g2()
-    world.to(5_000)
+    scenario, a, b = g2()
+    scenario.to(5_000)
     a.beats = False
-    world.to(14_900)
-    world.hold()
+    scenario.to(14_900)
+    scenario.hold()
     b.commit(7, b.active[0])
-    world.to(15_000)
-    assert world.group.members[a.member_id].is_ended, "it is queued"
-    fail(world, AppendFailure.AMBIGUOUS)
-    assert not world.group.members[a.member_id].is_ended
-    world.release()
-    assert ends(world) == [a.member_id], "the log is back: it was not heard"
+    scenario.to(15_000)
+    assert scenario.group.members[a.member_id].is_ended, "it is queued"
+    fail(scenario, AppendFailure.AMBIGUOUS)
+    assert not scenario.group.members[a.member_id].is_ended
+    scenario.release()
+    assert ends(scenario) == [a.member_id], "the log is back: it was not heard"
 
 
 def test_a_member_that_leaves_while_its_end_is_put_off_has_left():
-    world, a, b = g2()
-    world.to(5_000)
+    scenario, a, b = g2()
+    scenario.to(5_000)
     a.beats = False
-    world.is_away = True
-    world.to(20_000)
+    scenario.is_away = True
+    scenario.to(20_000)
     a.leave("now")
-    assert world.group.members[a.member_id].is_ended
-    world.is_away = False
-    world.to(22_000)
-    assert ends(world) == [a.member_id]
+    assert scenario.group.members[a.member_id].is_ended
+    scenario.is_away = False
+    scenario.to(22_000)
+    assert ends(scenario) == [a.member_id]
     assert len(b.active) == 3
 
 
 def test_a_process_that_waits_for_the_name_inherits_when_the_log_is_back():
-    world, a, _b = g2()
-    world.to(5_000)
+    scenario, a, _b = g2()
+    scenario.to(5_000)
     a.beats = False
     partitions = a.active
-    heir = world.member(a.name, a.topics, "i-new").attach(started_at_ms=5_000)
-    world.is_away = True
-    world.to(30_000)
+    heir = scenario.member(a.name, a.topics, "i-new").attach(started_at_ms=5_000)
+    scenario.is_away = True
+    scenario.to(30_000)
     assert heir.active == []
-    assert not world.group.members[a.member_id].is_ended
-    world.is_away = False
-    world.to(31_200)
+    assert not scenario.group.members[a.member_id].is_ended
+    scenario.is_away = False
+    scenario.to(31_200)
     assert heir.active == partitions
 
 
 def test_a_process_that_has_stopped_to_wait_for_the_name_is_forgotten():
-    world, a, _b = g2()
-    world.to(5_000)
+    scenario, a, _b = g2()
+    scenario.to(5_000)
     a.beats = False
-    heir = world.member(a.name, a.topics, "i-new").attach(started_at_ms=9_000)
-    world.to(14_900)
-    world.hold()
-    world.to(15_000)
+    heir = scenario.member(a.name, a.topics, "i-new").attach(started_at_ms=9_000)
+    scenario.to(14_900)
+    scenario.hold()
+    scenario.to(15_000)
     heir.cut()
-    assert a.name in world.group.waiting, "it is a member by the write of that end"
-    world.release(failing=AppendFailure.UNAVAILABLE)
-    assert a.name not in world.group.waiting
+    assert a.name in scenario.group.waiting, "it is a member by the write of that end"
+    scenario.release(failing=AppendFailure.UNAVAILABLE)
+    assert a.name not in scenario.group.waiting
 
 
 def test_a_delay_is_counted_from_the_end_that_stands():
-    world, a, b = g2(with_policy(handover_delay_ms=2_000))
-    world.to(5_000)
+    scenario, a, b = g2(with_policy(handover_delay_ms=2_000))
+    scenario.to(5_000)
     a.beats = False
-    world.is_away = True
-    world.to(15_100)
-    assert not world.group.partition_states
-    assert not any(topic.idle_spans for topic in world.group.topics.values())
-    world.to(20_000)
-    world.is_away = False
-    while not ends(world):
-        world.to(world.now + 10)
-    world.to(world.now + 1_980)
+    scenario.is_away = True
+    scenario.to(15_100)
+    assert not scenario.group.partition_states
+    assert not any(topic.idle_spans for topic in scenario.group.topics.values())
+    scenario.to(20_000)
+    scenario.is_away = False
+    while not ends(scenario):
+        scenario.to(scenario.now + 10)
+    scenario.to(scenario.now + 1_980)
     assert len(b.active) == 1
-    world.to(world.now + 200)
+    scenario.to(scenario.now + 200)
     assert len(b.active) == 3
 
 
 def test_a_hand_off_of_a_silent_holder_goes_on_when_the_log_is_back():
-    world, a, b, partition = handing_over()
+    scenario, a, b, partition = handing_over()
     a.beats = False
-    world.is_away = True
-    world.to(60_000)
+    scenario.is_away = True
+    scenario.to(60_000)
     assert a.orders[partition].order is Order.DRAIN
-    assert world.group.holder(partition) == a.member_id
-    world.is_away = False
-    world.to(62_000)
+    assert scenario.group.holder(partition) == a.member_id
+    scenario.is_away = False
+    scenario.to(62_000)
     assert partition in b.active
 
 
 def test_a_new_owner_asks_nothing_of_the_last_one():
-    world, a, b = g2()
+    scenario, a, b = g2()
     a.beats = False
-    world.is_away = True
-    world.to(30_000)
-    world.is_away = False
-    world.restart()
+    scenario.is_away = True
+    scenario.to(30_000)
+    scenario.is_away = False
+    scenario.restart()
     a.attach()
     b.attach()
     a.beats = True
-    world.to(60_000)
-    assert ends(world) == []
+    scenario.to(60_000)
+    assert ends(scenario) == []
 
 
-def fail(world, failure):
+def fail(scenario, failure):
     """Have the append that is held fail, and hold what follows."""
-    (append,), world.held = world.held, []
-    world._append(append, failure)
+    (append,), scenario.held = scenario.held, []
+    scenario._append(append, failure)
 
 
-def ends(world):
-    return [each.member_id for each in world.records if isinstance(each, SessionMemberEnded)]
+def ends(scenario):
+    return [each.member_id for each in scenario.records if isinstance(each, SessionMemberEnded)]
 
 
 def ended_by(append):

@@ -39,9 +39,9 @@ from coordinator.shard.inputs import (
 )
 from coordinator.shard.shard import Shard
 from coordinator.testing.virtual import CountingIds
+from tests.kit.own_clock import OwnClock
 from tests.kit.steps import restored, stepped
 from tests.simulation.worlds.witness import Witness
-from tests.unit.core.sessions.own_clock import OwnClock
 
 GROUP = "g"
 NO_STREAM = CallId(0)
@@ -49,10 +49,10 @@ POLICY = Policy(join_quiet_ms=0, initial_delay_ms=0)
 
 
 @dataclass
-class Member:
+class ScenarioMember:
     """A member as a scenario plays it: its stream, and what it was told."""
 
-    world: World
+    scenario: SessionScenario
     name: str
     topics: dict[str, int]
     incarnation: str
@@ -79,24 +79,24 @@ class Member:
     def active(self) -> list[tuple[str, int]]:
         return sorted(p for p, order in self.orders.items() if order.order is Order.ACTIVE)
 
-    def attach(self, **fields: Any) -> Member:
+    def attach(self, **fields: Any) -> ScenarioMember:
         self.stream_number += 1
-        self.stream = self.world.new_call()
+        self.stream = self.scenario.new_call()
         self.reply = self.end = None
         fields = {"started_at_ms": 0, "topics": tuple(self.topics.items()), **fields}
         if "held" not in fields:
             fields["held"] = self.held
         number = fields.pop("stream_number", self.stream_number)
-        self.world.streams[self.stream] = self
-        self.clock.sends(0, self.world.now)
-        self.world.send(
+        self.scenario.streams[self.stream] = self
+        self.clock.sends(0, self.scenario.now)
+        self.scenario.send(
             q.Attach(
                 call_id=self.stream,
                 group_id=GROUP,
                 incarnation=self.incarnation,
                 name=self.name,
                 stream_number=number,
-                wishes=self.world.policy,
+                wishes=self.scenario.policy,
                 **fields,
             )
         )
@@ -113,8 +113,8 @@ class Member:
 
     def beat(self, **fields: Any) -> None:
         self.number += 1
-        self.clock.sends(self.number, self.world.now)
-        self.world.send(
+        self.clock.sends(self.number, self.scenario.now)
+        self.scenario.send(
             q.SessionHeartbeat(stream_id=self.stream, group_id=GROUP, number=self.number, **fields)
         )
 
@@ -127,13 +127,13 @@ class Member:
         if kind != "ready":
             self.clock.stops((partition,))
             self.given_up.add((partition, fields.get("token", 0)))
-        self.world.send(q.SessionAck(stream_id=self.stream, group_id=GROUP, partitions=(each,)))
+        self.scenario.send(q.SessionAck(stream_id=self.stream, group_id=GROUP, partitions=(each,)))
 
     def leave(self, kind: str, within_ms: int = 0) -> None:
         self.beats = kind == "drain"
         if not self.beats:
             self.clock.stops_all()
-        self.world.send(
+        self.scenario.send(
             q.SessionLeave(
                 stream_id=self.stream,
                 group_id=GROUP,
@@ -144,7 +144,7 @@ class Member:
 
     def cut(self) -> None:
         self.beats = False
-        self.world.send(q.StreamEnded(stream_id=self.stream, group_id=GROUP))
+        self.scenario.send(q.StreamEnded(stream_id=self.stream, group_id=GROUP))
 
     def commit(
         self, offset: int, *topic_partitions: tuple[str, int], token: int | None = None
@@ -160,13 +160,13 @@ class Member:
             )
             for topic, partition in topic_partitions
         )
-        call = self.world.new_call()
-        self.world.send(
+        call = self.scenario.new_call()
+        self.scenario.send(
             CommitOffsets(
                 call_id=call, group_id=GROUP, partitions=partitions, member_id=self.member_id
             )
         )
-        reply = self.world.replies.get(call)
+        reply = self.scenario.replies.get(call)
         assert isinstance(reply, CommitReply | type(None))
         return None if reply is None else [result.error for result in reply.results]
 
@@ -191,7 +191,7 @@ class Member:
         self.clock.hears(orders, self.orders)
 
 
-class World:
+class SessionScenario:
     """A shard, its members and its log."""
 
     def __init__(self, policy: Policy = POLICY, *, now_ms: int = 0, **settings: Any) -> None:
@@ -200,8 +200,8 @@ class World:
         self.now = now_ms
         self.ids = CountingIds()  # They go on after a restart, as random ones would.
         self.shard = self._new_shard()
-        self.members: list[Member] = []
-        self.streams: dict[CallId, Member] = {}
+        self.members: list[ScenarioMember] = []
+        self.streams: dict[CallId, ScenarioMember] = {}
         self.replies: dict[CallId, Reply] = {}
         self.records: list[Record] = []
         self.witness = Witness(self.config)
@@ -232,8 +232,8 @@ class World:
     def new_call(self) -> CallId:
         return CallId(next(self._calls))
 
-    def member(self, name: str, topics: dict[str, int], incarnation: str = "") -> Member:
-        member = Member(self, name, topics, incarnation or f"i-{name}")
+    def member(self, name: str, topics: dict[str, int], incarnation: str = "") -> ScenarioMember:
+        member = ScenarioMember(self, name, topics, incarnation or f"i-{name}")
         self.members.append(member)
         return member
 
@@ -242,7 +242,7 @@ class World:
         for partition in list(self.group.partition_states):
             self.group.partition_states[partition].refusals.by_name.clear()
 
-    def move(self, partition: tuple[str, int], to: Member) -> None:
+    def move(self, partition: tuple[str, int], to: ScenarioMember) -> None:
         """Have a partition handed over, as a plan would."""
         self.group.planning.targets[partition] = to.member_id, MoveReason.PINNED
         self.send(PlanDue(GROUP))
@@ -328,7 +328,7 @@ class World:
     def _beats(self) -> dict[int, int]:
         return self.__dict__.setdefault("beats_at", {})
 
-    def _next_beat(self, member: Member) -> int:
+    def _next_beat(self, member: ScenarioMember) -> int:
         assert member.reply is not None
         position = self.members.index(member)
         began = self._beats.setdefault(position, self.now)
@@ -420,7 +420,7 @@ class World:
         while member is not None and (said := self.shard.take(stream, self.now)) is not None:
             self._told(member, said)
 
-    def _told(self, member: Member, said: ToMember) -> None:
+    def _told(self, member: ScenarioMember, said: ToMember) -> None:
         self.witness.told(GROUP, member.member_id, said)
         if said.ack is not None:
             member.acks.append((self.now, said.ack))
@@ -430,7 +430,7 @@ class World:
             if member.releases:
                 self._release_drained(member)
 
-    def _release_drained(self, member: Member) -> None:
+    def _release_drained(self, member: ScenarioMember) -> None:
         for partition, order in list(member.orders.items()):
             if order.order is Order.DRAIN or (order.order is Order.LOST and order.token):
                 member.ack(partition)
@@ -448,38 +448,40 @@ def _grants(records: list[Record]) -> Iterator[tuple[tuple[str, int], str]]:
                 yield (record.topic, record.partition), record.member_id
 
 
-def _is_attached(member: Member) -> bool:
+def _is_attached(member: ScenarioMember) -> bool:
     return member.reply is not None and member.reply.error is ErrorCode.NONE
 
 
-def g1() -> tuple[World, Member]:
-    world = World()
-    a = world.member("w-a", {"t": 4}).attach()
-    world.to(100)
-    return world, a
+def g1() -> tuple[SessionScenario, ScenarioMember]:
+    scenario = SessionScenario()
+    a = scenario.member("w-a", {"t": 4}).attach()
+    scenario.to(100)
+    return scenario, a
 
 
-def g2(policy: Policy = POLICY) -> tuple[World, Member, Member]:
+def g2(policy: Policy = POLICY) -> tuple[SessionScenario, ScenarioMember, ScenarioMember]:
     """Two members; the first one returned has two partitions."""
-    world = World(policy)
-    first, second = (world.member(name, {"t": 3}).attach() for name in ("w-a", "w-b"))
-    world.to(100)
+    scenario = SessionScenario(policy)
+    first, second = (scenario.member(name, {"t": 3}).attach() for name in ("w-a", "w-b"))
+    scenario.to(100)
     if len(first.active) == 1:
         first, second = second, first
-    return world, first, second
+    return scenario, first, second
 
 
 def with_policy(**fields: Any) -> Policy:
     return replace(POLICY, **fields)
 
 
-Step = Callable[[World], None]
+Step = Callable[[SessionScenario], None]
 
 
-def handing_over(policy: Policy = POLICY) -> tuple[World, Member, Member, tuple[str, int]]:
+def handing_over(
+    policy: Policy = POLICY,
+) -> tuple[SessionScenario, ScenarioMember, ScenarioMember, tuple[str, int]]:
     """Two members; at 5,100 the one with two partitions begins to hand one over to the other."""
-    world, a, b = g2(policy)
-    world.to(5_100)
+    scenario, a, b = g2(policy)
+    scenario.to(5_100)
     partition = a.active[0]
-    world.move(partition, b)
-    return world, a, b, partition
+    scenario.move(partition, b)
+    return scenario, a, b, partition
