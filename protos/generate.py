@@ -33,13 +33,28 @@ from typing import NamedTuple
 
 
 class Limit(NamedTuple):
-    """See `Bound` in the contract."""
+    """Limit of a repeated field, in items of a whole message, or of a text, in characters.
+
+    setting: that replaces the number. beyond: the answer beyond it, where the limit is checked
+    elsewhere. See `Bound` in the contract.
+    """
 
     items: int = 0
     characters: int = 0
     why: str = ""
     setting: str = ""
     beyond: str = ""
+
+    def items_by(self, settings: object) -> int:
+        """Items in force with these settings."""
+        return int(getattr(settings, self.setting)) if self.setting else self.items
+
+    def words(self, settings: object = None) -> str:
+        """Description of the violation."""
+        if not self.items:
+            return f"must not be longer than {self.characters} characters"
+        hint = f" ({self.setting})" if self.setting else ""
+        return f"at most {self.items_by(settings)} may be listed in one call{hint}"
 
 
 '''

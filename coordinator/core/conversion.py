@@ -6,7 +6,7 @@ keeps offsets, manifest, documents, ends of logs and policy.
 
 from __future__ import annotations
 
-from coordinator.core import admin, request_checks
+from coordinator.core import admin
 from coordinator.core.classic.group import ClassicGroup
 from coordinator.core.sessions import policies
 from coordinator.core.sessions.arrive import attach
@@ -29,7 +29,7 @@ def check_attach(group: ClassicGroup, command: Attach, step: Step) -> None:
         MustWait: an assignment of it is being written.
     """
     attach.check(None, command, step)
-    request_checks.check_alive(group)
+    group.check_alive()
     if group.is_writing_assignment:
         raise MustWait(step.now_ms + step.config.offset_commit_timeout_ms)
     _check_unused(group)

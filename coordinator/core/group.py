@@ -14,7 +14,7 @@ from abc import ABC, abstractmethod
 from enum import Enum
 from typing import ClassVar
 
-from coordinator.core.values.errors import MustWait
+from coordinator.core.values.errors import ErrorCode, MustWait, Refused
 from coordinator.core.values.plan_journal import PlanRecord
 from coordinator.core.values.policy import Policy
 from coordinator.core.values.rebalance_journal import RebalanceRecord
@@ -135,6 +135,15 @@ class Group(ABC):
         """True if the group has no members, offsets, documents or writes of those in flight."""
         in_use = self.offsets or self.documents or self.pending_offsets or self.is_awaited
         return self.has_no_members and not in_use
+
+    def check_alive(self) -> None:
+        """Refuse requests for a Dead group.
+
+        Raises:
+            Refused: COORDINATOR_NOT_AVAILABLE.
+        """
+        if self.state is GroupState.DEAD:
+            raise Refused(ErrorCode.COORDINATOR_NOT_AVAILABLE)
 
     def lag(self) -> int:
         """Rows behind the reported ends of logs, in sum; UNKNOWN_LAG if no end is known."""

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from typing import Any, get_args
 
-from coordinator.core import admin, expiration, offsets, request_checks
+from coordinator.core import admin, expiration, offsets
 from coordinator.core.classic import liveness
 from coordinator.core.classic.group import ClassicGroup
 from coordinator.core.config import GroupConfig
@@ -38,10 +38,13 @@ from coordinator.core.values.effects import Effects
 from coordinator.core.values.errors import ErrorCode, MustWait, Refused
 from coordinator.core.values.events import GroupCreated
 from coordinator.core.values.ids import NO_TIME, CallId, IdSource
+from coordinator.core.values.replies import HeartbeatReply, Reply
 from coordinator.core.values.session_messages import ToMember
 
 REQUESTS = frozenset(get_args(q.Request))
 """Commands that are answered; others are ignored if they come too late."""
+# Simple consumers that only keep offsets may do so under the empty id, as in Kafka.
+_MAY_HAVE_EMPTY_ID = (q.CommitOffsets, q.FetchOffsets, q.DescribeGroup, q.DeleteGroup, q.ListGroups)
 
 
 class GroupMachine(GroupTable):
@@ -135,7 +138,7 @@ class GroupMachine(GroupTable):
     def _handle_row(self, row: Row, command: Any, step: Step) -> None:
         is_request = type(command) in REQUESTS
         if is_request:
-            request_checks.check(command, step.config)
+            _check(command, step.config)
         group = self.groups.get(command.group_id)
         if group is not None and (is_request or group.state is not GroupState.DEAD):
             self._apply_rule(row, group, command, step)
@@ -221,3 +224,41 @@ class GroupMachine(GroupTable):
             self._dispatch(offsets.resumed(request), step, command.deadline_ms)
         else:
             step.out.reply(request.call_id, request.refusal(Refused(command.error)))
+
+
+def answer_while_loading(request: q.Request) -> Reply:
+    """Return the answer to a request while its shard is loading.
+
+    Heartbeats succeed unchecked, so that healthy members are not disturbed. SyncGroup gets
+    REBALANCE_IN_PROGRESS: the member joins again, and retries that until the load has ended.
+    """
+    if isinstance(request, q.Heartbeat):
+        return HeartbeatReply()
+    if isinstance(request, q.SyncGroup):
+        return request.refusal(Refused(ErrorCode.REBALANCE_IN_PROGRESS))
+    return request.refusal(Refused(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS))
+
+
+def refusal_unserved(request: q.Request, error: ErrorCode) -> Reply:
+    """The refusal of a request whose shard is served by nobody here, because of an error."""
+    return request.refusal(Refused(ErrorCode.INVALID_GROUP_ID if _lacks_group(request) else error))
+
+
+def _check(request: q.Request, config: GroupConfig) -> None:
+    """Check the fields of a request that do not depend on its group.
+
+    Raises:
+        Refused: INVALID_GROUP_ID, INVALID_SESSION_TIMEOUT.
+    """
+    if _lacks_group(request):
+        raise Refused(ErrorCode.INVALID_GROUP_ID)
+    low, high = config.group_min_session_timeout_ms, config.group_max_session_timeout_ms
+    if isinstance(request, q.JoinGroup) and not low <= request.session_timeout_ms <= high:
+        raise Refused(
+            ErrorCode.INVALID_SESSION_TIMEOUT,
+            f"session_timeout_ms is {request.session_timeout_ms}; ask for {low} to {high}",
+        )
+
+
+def _lacks_group(request: q.Request) -> bool:
+    return not (isinstance(request, _MAY_HAVE_EMPTY_ID) or request.group_id)

@@ -22,6 +22,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TypeVar
 
+from coordinator.core import limits
 from coordinator.core.values import requests as c
 from coordinator.core.values.errors import ErrorCode
 from coordinator.core.values.ids import TOPICS_GROUP, CallId
@@ -48,11 +49,11 @@ from coordinator.service.refusals import (
     GaveUp,
     Malformed,
     Violation,
+    too_long,
 )
 from coordinator.service.throttle import Throttle
 from coordinator.service.tracing import NO_TRACES, Tracer
 from coordinator.service.validation.commands import CommandValidator, check_heartbeat
-from coordinator.service.validation.fields import GROUP_ID, MEMBERS
 
 OK = "OK"
 TURN_S = 0.001
@@ -253,7 +254,7 @@ class Pipeline:
         Raises:
             Malformed: the id is too long.
         """
-        if (wrong := GROUP_ID.violation("group_id", group_id)) is not None:
+        if (wrong := too_long("group_id", group_id, limits.GROUP_ID)) is not None:
             raise Malformed([wrong])
         return found_coordinator(group_id, self.node.coordinator_of(group_id))
 
@@ -293,7 +294,7 @@ class Pipeline:
         self.batches += 1
         slices = Slices() if len(beats) > BEATS_AT_ONCE else None
         with _Counting(self, call):
-            self.validator.check_count("heartbeats", len(beats), MEMBERS)
+            self.validator.check_count("heartbeats", len(beats), limits.MEMBERS)
             for first in range(0, len(beats), BEATS_AT_ONCE):
                 if slices is not None:
                     await slices.pause()

@@ -9,6 +9,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
+from coordinator.core.limits import Limit
+
 VIOLATIONS_MAX = 20
 """Violations in an answer: they travel as gRPC metadata, which clients limit to 8 KiB."""
 RETRY_S = 1.0
@@ -69,6 +71,11 @@ class Violation:
 
     field: str
     description: str
+
+
+def too_long(field: str, value: str, limit: Limit) -> Violation | None:
+    """The violation of a text that is longer than its limit."""
+    return Violation(field, limit.words()) if len(value) > limit.characters else None
 
 
 class Malformed(CallRefused):

@@ -22,7 +22,7 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any, cast, get_args
 
-from coordinator.core import request_checks
+from coordinator.core.machine import answer_while_loading, refusal_unserved
 from coordinator.core.values.commands import CallCancelled, PlanComputed
 from coordinator.core.values.errors import ErrorCode, Refused
 from coordinator.core.values.ids import CallId, ShardId
@@ -413,12 +413,8 @@ class ShardDriver:
     def _answer_without_shard(self, request: Request) -> Reply:
         error = self._why_nobody_serves()
         if error is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
-            return request_checks.answer_while_loading(request)
-        try:
-            request_checks.check_group_id(request)
-        except Refused as refused:
-            return request.refusal(refused)
-        return request.refusal(Refused(error))
+            return answer_while_loading(request)
+        return refusal_unserved(request, error)
 
     def _break(self, error: Exception) -> None:
         """Drop the shard after an internal error and load it again from the log."""

@@ -21,10 +21,9 @@ from __future__ import annotations
 from collections import Counter, deque
 from collections.abc import Callable, Iterable
 
-from coordinator.core import request_checks
 from coordinator.core.classic.group import ClassicGroup
 from coordinator.core.config import GroupConfig
-from coordinator.core.machine import GroupMachine
+from coordinator.core.machine import GroupMachine, refusal_unserved
 from coordinator.core.payloads import PayloadReader
 from coordinator.core.sessions.group import SessionGroup
 from coordinator.core.values.commands import (
@@ -414,13 +413,8 @@ class Shard:
             self.timer.advance_to(self._now_ms, ADVANCE_SLICE)
             self._inner.clear()
         assert self._unloaded is not None
-        refused = Refused(self._unloaded)
         if isinstance(event, FetchEntries):
-            out.fetched.append((event.call_id, event.refusal(refused)))
+            out.fetched.append((event.call_id, event.refusal(Refused(self._unloaded))))
         if isinstance(event, Request):
-            try:
-                request_checks.check_group_id(event)
-            except Refused as invalid:
-                refused = invalid
-            out.replies.append((event.call_id, event.refusal(refused)))
+            out.replies.append((event.call_id, refusal_unserved(event, self._unloaded)))
         out.unloaded = True

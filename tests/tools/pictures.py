@@ -20,7 +20,7 @@ from coordinator.client.member.calls import Join, Sync
 from coordinator.observe.timeline_svg import as_svg
 from coordinator.v1 import admin_pb2
 from tests.kit.documents import ROOT
-from tests.unit.client.kit import Player, World
+from tests.unit.client.kit import ClientScenario, Player
 
 EXPLAIN = ROOT / "deploy/explain.svg"
 TIMELINE = ROOT / "deploy/timeline.svg"
@@ -33,29 +33,29 @@ FONT = "ui-monospace, SFMono-Regular, Menlo, Consolas, 'DejaVu Sans Mono', monos
 @functools.cache
 def incident() -> admin_pb2.Rebalance:
     """A rebalance of three members: one had died, and another was slow."""
-    world = World("cooperative-sticky")
-    members = [_member(world, number) for number in (1, 2, 3)]
+    scenario = ClientScenario("cooperative-sticky")
+    members = [_member(scenario, number) for number in (1, 2, 3)]
     for member in members:
-        world.until(lambda member=member: member.assignment, polling=tuple(members))
-    world.until(lambda: len({len(it.assignment) for it in members}) == 1, polling=tuple(members))
+        scenario.until(lambda member=member: member.assignment, polling=tuple(members))
+    scenario.until(lambda: len({len(it.assignment) for it in members}) == 1, polling=tuple(members))
     leader, killed, slow = members
     for _ in range(10):  # Time for heartbeats.
-        world.advance(1_000)
+        scenario.advance(1_000)
     killed.kill()
     slow.hold(Join)
     leader.hold(Sync)
     left = (leader, slow)
     while not any(isinstance(it.request, Join) for it in slow.letters):
-        world.advance(1_000)
-    world.advance(3_600)
+        scenario.advance(1_000)
+    scenario.advance(3_600)
     slow.release()
-    world.advance(40)
-    world.coordinator.hold_appends()
+    scenario.advance(40)
+    scenario.coordinator.hold_appends()
     leader.release()
-    world.advance(3)
-    world.coordinator.release_appends()
-    world.until(lambda: sum(len(it.assignment) for it in left) == 12, polling=left)
-    answer = world.coordinator.send(admin_pb2.ListRebalancesRequest(group_id=GROUP)).response
+    scenario.advance(3)
+    scenario.coordinator.release_appends()
+    scenario.until(lambda: sum(len(it.assignment) for it in left) == 12, polling=left)
+    answer = scenario.coordinator.send(admin_pb2.ListRebalancesRequest(group_id=GROUP)).response
     return next(it for it in answer.rebalances if it.cause == "session expired")
 
 
@@ -67,8 +67,8 @@ def explanation() -> list[str]:
     ]
 
 
-def _member(world: World, number: int) -> Player:
-    player = world.member(
+def _member(scenario: ClientScenario, number: int) -> Player:
+    player = scenario.member(
         group_id=GROUP, topics={"orders": 12}, client_id=f"etl-{number}", instance_id=None,
         session_timeout_ms=10_000, rebalance_timeout_ms=60_000, heartbeat_interval_ms=3_000,
         max_poll_interval_ms=None,

@@ -10,7 +10,6 @@ Source: KIP-134, KIP-345, KIP-389, KIP-394; Kafka `GroupCoordinator.doJoinGroup`
 
 from __future__ import annotations
 
-from coordinator.core import request_checks
 from coordinator.core.classic import protocols, rebalance, static_members
 from coordinator.core.classic.group import ClassicGroup
 from coordinator.core.classic.member import ClassicMember
@@ -43,7 +42,7 @@ def join_group(group: ClassicGroup, command: JoinGroup, step: Step) -> None:
         _refuse_seat(group, command, step)
         return
     try:
-        request_checks.check_alive(group)
+        group.check_alive()
         protocols.check_acceptable(group, command.protocol_type, (n for n, _ in command.protocols))
         if command.member_id:
             _join_known(group, command, step)

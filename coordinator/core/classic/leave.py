@@ -8,7 +8,6 @@ Source: KIP-345, KIP-800; Kafka `GroupMetadataManager.classicGroupLeaveToClassic
 
 from __future__ import annotations
 
-from coordinator.core import request_checks
 from coordinator.core.classic import rebalance
 from coordinator.core.classic.group import ClassicGroup
 from coordinator.core.classic.member import ClassicMember
@@ -28,7 +27,7 @@ def leave_group(group: ClassicGroup, command: LeaveGroup, step: Step) -> None:
         Refused: the group is Dead.
         MustWait: a restarted process may have taken the place of one of them.
     """
-    request_checks.check_alive(group)
+    group.check_alive()
     for leaving in command.members:
         if leaving.member_id in group.members:
             check_not_replaced(group, group.members[leaving.member_id])

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from coordinator.core import request_checks
 from coordinator.core.classic import rebalance
 from coordinator.core.classic.group import ClassicGroup
 from coordinator.core.classic.member import SILENCE_MIN_MS, ClassicMember
@@ -50,7 +49,7 @@ def heartbeat(group: ClassicGroup, command: Heartbeat, step: Step) -> None:
         Refused: UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, ILLEGAL_GENERATION,
             COORDINATOR_NOT_AVAILABLE.
     """
-    request_checks.check_alive(group)
+    group.check_alive()
     member = identify(group, command.member_id, command.instance_id)
     check_generation(group, command.generation)
     note_seen(group, member, step, beats=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from coordinator.core import log_ends, offsets, request_checks
+from coordinator.core import log_ends, offsets
 from coordinator.core.classic.group import ClassicGroup
 from coordinator.core.classic.member import ClassicMember
 from coordinator.core.classic.membership import (
@@ -56,7 +56,7 @@ def _check_committer(group: ClassicGroup, command: CommitOffsets) -> ClassicMemb
         Refused: checked in Kafka's order: identity, generation, state.
         MustWait: a restarted process may have taken its place.
     """
-    request_checks.check_alive(group)
+    group.check_alive()
     if command.requires_empty and group.state is not GroupState.EMPTY:
         raise Refused(ErrorCode.NON_EMPTY_GROUP)
     if command.generation < 0 and group.state is GroupState.EMPTY:
@@ -79,7 +79,7 @@ def report_log_ends(group: ClassicGroup, command: ReportLogEnds, step: Step) -> 
     Raises:
         Refused: for the reasons of a heartbeat.
     """
-    request_checks.check_alive(group)
+    group.check_alive()
     identify(group, command.member_id, command.instance_id)
     check_generation(group, command.generation)
     log_ends.take_in(group, command, step)

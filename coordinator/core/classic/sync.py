@@ -13,7 +13,6 @@ Source: Kafka `GroupCoordinator.doSyncGroup`.
 
 from __future__ import annotations
 
-from coordinator.core import request_checks
 from coordinator.core.classic import rebalance
 from coordinator.core.classic.group import ClassicGroup
 from coordinator.core.classic.member import ClassicMember
@@ -39,7 +38,7 @@ def sync_group(group: ClassicGroup, command: SyncGroup, step: Step) -> None:
     Raises:
         Refused: before anything changed.
     """
-    request_checks.check_alive(group)
+    group.check_alive()
     member = identify(group, command.member_id, command.instance_id)
     check_generation(group, command.generation)
     _check_protocol(group, command)

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from coordinator.core import offsets, request_checks
+from coordinator.core import offsets
 from coordinator.core.group import GroupState
 from coordinator.core.sessions.group import SessionGroup
 from coordinator.core.step import Step
@@ -33,7 +33,7 @@ def commit_offsets(group: SessionGroup, command: CommitOffsets, step: Step) -> N
         Refused: UNKNOWN_MEMBER_ID; NON_EMPTY_GROUP.
         MustWait: a commit in flight decides the compared offset.
     """
-    request_checks.check_alive(group)
+    group.check_alive()
     if not command.member_id:
         is_empty = group.current_state() is GroupState.EMPTY
         if command.requires_empty and not is_empty:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
+from coordinator.core import limits
 from coordinator.core.values.errors import ErrorCode, advice
 from coordinator.core.values.ids import CallId, ShardId
 from coordinator.core.values.replies import Reply
@@ -13,10 +14,9 @@ from coordinator.runtime.slices import PART, Work, in_slices
 from coordinator.service.calls import Call
 from coordinator.service.grpc import translate
 from coordinator.service.pipeline import Pipeline
-from coordinator.service.refusals import Malformed
+from coordinator.service.refusals import Malformed, too_long
 from coordinator.service.topic_changes import delete_topic, set_topic
 from coordinator.service.topics import ShardTopics, Topics, TopicView
-from coordinator.service.validation.fields import TOPIC
 from coordinator.v1 import topics_pb2 as pb
 
 
@@ -69,7 +69,7 @@ class TopicService:
         self, request: pb.FetchLogEndsRequest, call: Call
     ) -> pb.FetchLogEndsResponse:
         violations = (
-            TOPIC.violation(f"topics[{n}].name", topic.name)
+            too_long(f"topics[{n}].name", topic.name, limits.TOPIC)
             for n, topic in enumerate(request.topics)
         )
         if wrong := [violation for violation in violations if violation is not None]:

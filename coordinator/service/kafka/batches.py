@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeVar
 
+from coordinator.core import limits
 from coordinator.kafka.codec import Answer
 from coordinator.runtime.slices import Slices
 from coordinator.service.kafka.requests import KafkaRequest
-from coordinator.service.validation.fields import GROUPS
 
 Item = TypeVar("Item")
 
@@ -19,7 +19,7 @@ def check_groups(request: KafkaRequest, groups: Sequence[object]) -> None:
     Raises:
         Malformed: they are more than `max_groups_per_call`.
     """
-    request.context.pipeline.validator.check_count("groups", len(groups), GROUPS)
+    request.context.pipeline.validator.check_count("groups", len(groups), limits.GROUPS)
 
 
 async def answer_each(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from coordinator.core import limits
 from coordinator.core.values import requests as c
 from coordinator.core.values.errors import ErrorCode
 from coordinator.core.values.ids import TOPICS_GROUP, CallId
@@ -17,8 +18,7 @@ from coordinator.security.rules import Operation
 from coordinator.service.kafka.batches import check_groups
 from coordinator.service.kafka.calls import NewKafkaCallId
 from coordinator.service.kafka.requests import KafkaRequest, reply_to
-from coordinator.service.refusals import Denied
-from coordinator.service.validation.fields import GROUP_ID
+from coordinator.service.refusals import Denied, too_long
 
 UNKNOWN_FROM = 6
 """DescribeGroups: a group that does not exist is an error; before, it is Dead (KIP-1043)."""
@@ -185,7 +185,7 @@ async def _of_each(
     slices = Slices()
     for group in dict.fromkeys(groups):
         await slices.pause()
-        if GROUP_ID.violation("group", group) is not None or group == TOPICS_GROUP:
+        if too_long("group", group, limits.GROUP_ID) is not None or group == TOPICS_GROUP:
             codes[group] = errors.INVALID_REQUEST
         elif await _is_denied(request, group):
             codes[group] = errors.GROUP_AUTHORIZATION_FAILED

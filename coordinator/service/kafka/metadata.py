@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
+from coordinator.core import limits
 from coordinator.core.topics import has_legal_name
 from coordinator.core.values.errors import ErrorCode
 from coordinator.kafka import errors
@@ -19,7 +20,6 @@ from coordinator.service.kafka.batches import answer_each
 from coordinator.service.kafka.requests import Context, KafkaRequest
 from coordinator.service.refusals import CallRefused
 from coordinator.service.topics import TopicView, offered
-from coordinator.service.validation.fields import PARTITIONS
 
 KEYS_FROM = 4
 """FindCoordinator: several keys in one request (KIP-699)."""
@@ -49,7 +49,7 @@ async def metadata(request: KafkaRequest) -> Answer:
     await context.pipeline.admit(request.call)
     asks_all = body.topics is None or (not body.topics and request.version < NULL_IS_ALL_FROM)
     asked = () if asks_all else body.topics
-    context.pipeline.validator.check_count("topics", len(asked), PARTITIONS)
+    context.pipeline.validator.check_count("topics", len(asked), limits.PARTITIONS)
     names = list(dict.fromkeys(topic.name for topic in asked if topic.name is not None))
     view = await known_topics(request, names)
     if asks_all:

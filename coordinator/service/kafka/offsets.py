@@ -13,6 +13,7 @@ from functools import partial
 from operator import attrgetter
 from typing import Any
 
+from coordinator.core import limits
 from coordinator.core.values import requests as c
 from coordinator.core.values.errors import ErrorCode
 from coordinator.core.values.ids import NO_LEADER_EPOCH, NO_OFFSET, CallId, TopicPartition
@@ -28,8 +29,7 @@ from coordinator.runtime.slices import PART, Work, in_slices
 from coordinator.service.kafka import refusals
 from coordinator.service.kafka.batches import answer_each
 from coordinator.service.kafka.requests import KafkaRequest, reply_to
-from coordinator.service.refusals import CallRefused
-from coordinator.service.validation.fields import TOPIC
+from coordinator.service.refusals import CallRefused, too_long
 
 GROUP_ERROR_FROM = 2
 """OffsetFetch: an error of the group has a field of its own; before, each partition has it."""
@@ -271,7 +271,7 @@ def _delete(request: KafkaRequest, call_id: CallId) -> Work[list[c.Request]]:
 
 def _has_name(topic: str) -> bool:
     """True if a topic may have this name; if not, its partitions have an error of their own."""
-    return TOPIC.violation("name", topic) is None
+    return too_long("name", topic, limits.TOPIC) is None
 
 
 def groups_of(body: Body) -> tuple[str | None, ...]:

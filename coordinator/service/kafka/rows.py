@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from coordinator.core import limits
 from coordinator.kafka import errors
 from coordinator.kafka.codec import Answer, Body
 from coordinator.kafka.errors import Undecodable
@@ -16,7 +17,6 @@ from coordinator.runtime.slices import PART, Work, in_slices
 from coordinator.service.kafka.metadata import known_topics
 from coordinator.service.kafka.requests import KafkaRequest
 from coordinator.service.topics import LogEnds, TopicView
-from coordinator.service.validation.fields import PARTITIONS
 
 LATEST, EARLIEST = -1, -2
 """Timestamps of ListOffsets that mean an end of the log."""
@@ -164,8 +164,10 @@ def _no_partition(partition: int, code: int) -> Answer:
 def _check_partitions(request: KafkaRequest, topics: Sequence[Any]) -> None:
     """Refuse more topics or partitions than a call may name. Raises `Malformed`."""
     validator = request.context.pipeline.validator
-    validator.check_count("topics", len(topics), PARTITIONS)
-    validator.check_count("topics.partitions", sum(len(t.partitions) for t in topics), PARTITIONS)
+    validator.check_count("topics", len(topics), limits.PARTITIONS)
+    validator.check_count(
+        "topics.partitions", sum(len(t.partitions) for t in topics), limits.PARTITIONS
+    )
 
 
 # --- Produce ---

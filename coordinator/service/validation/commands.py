@@ -15,31 +15,11 @@ from operator import attrgetter
 from typing import Any, get_args
 
 from coordinator.core import limits
+from coordinator.core.limits import Limit
 from coordinator.core.values import requests as c
 from coordinator.core.values.requests import SetGroupPolicy
 from coordinator.runtime.slices import PART, Work
-from coordinator.service.refusals import Malformed, Violation
-from coordinator.service.validation.fields import (
-    CLIENT_ID,
-    DOCUMENT_NAME,
-    DOCUMENTS,
-    FILTER,
-    GROUP_ID,
-    GROUPS,
-    INSTANCE_ID,
-    MEMBER_ID,
-    MEMBERS,
-    PART_OF_ID,
-    PARTITIONS,
-    PROTOCOL,
-    PROTOCOLS,
-    SETTING,
-    SETTINGS,
-    STATE,
-    TOPIC,
-    TYPE,
-    Items,
-)
+from coordinator.service.refusals import Malformed, Violation, too_long
 from coordinator.settings.sections import LimitsConfig
 
 REASON = limits.REASON.characters
@@ -47,27 +27,27 @@ REASON = limits.REASON.characters
 
 
 _TEXTS = (
-    ("group_id", "group_id", GROUP_ID),
-    ("member_id", "member_id", MEMBER_ID),
-    ("instance_id", "group_instance_id", INSTANCE_ID),
-    ("client_id", "client_id", CLIENT_ID),
-    ("member_name", "member_name", INSTANCE_ID),
-    ("protocol_type", "protocol_type", PROTOCOL),
-    ("protocol_name", "protocol_name", PROTOCOL),
-    ("contains", "group_id_contains", PART_OF_ID),
-    ("prefix", "prefix", DOCUMENT_NAME),
+    ("group_id", "group_id", limits.GROUP_ID),
+    ("member_id", "member_id", limits.MEMBER_ID),
+    ("instance_id", "group_instance_id", limits.INSTANCE_ID),
+    ("client_id", "client_id", limits.CLIENT_ID),
+    ("member_name", "member_name", limits.INSTANCE_ID),
+    ("protocol_type", "protocol_type", limits.PROTOCOL),
+    ("protocol_name", "protocol_name", limits.PROTOCOL),
+    ("contains", "group_id_contains", limits.PART_OF_ID),
+    ("prefix", "prefix", limits.DOCUMENT_NAME),
 )
 """Texts of commands: the attribute, the field, its limit."""
 _ITEMS = (
-    ("protocols", "protocols", PROTOCOLS),
-    ("assignments", "assignments", MEMBERS),
-    ("members", "members", MEMBERS),
-    ("partitions", "topics.partitions", PARTITIONS),
-    ("ends", "topics.partitions", PARTITIONS),
-    ("states", "states_filter", FILTER),
-    ("types", "types_filter", FILTER),
-    ("defaults", "defaults", SETTINGS),
-    ("documents", "documents", DOCUMENTS),
+    ("protocols", "protocols", limits.PROTOCOLS),
+    ("assignments", "assignments", limits.MEMBERS),
+    ("members", "members", limits.MEMBERS),
+    ("partitions", "topics.partitions", limits.PARTITIONS),
+    ("ends", "topics.partitions", limits.PARTITIONS),
+    ("states", "states_filter", limits.FILTER),
+    ("types", "types_filter", limits.FILTER),
+    ("defaults", "defaults", limits.SETTINGS),
+    ("documents", "documents", limits.DOCUMENTS),
 )
 _NAMES: dict[type, set[str]] = {
     kind: {f.name for f in fields(kind)} for kind in get_args(c.Request)
@@ -89,7 +69,7 @@ _TEXTS_OF = {
 }
 _ITEMS_OF = {kind: [row for row in _ITEMS if row[0] in names] for kind, names in _NAMES.items()}
 """Rows by kind of command; computed once, which saves each join 5 us."""
-_SHORT = min(text.most for _, _, text in _TEXTS)
+_SHORT = min(text.characters for _, _, text in _TEXTS)
 """Texts that have so many characters together are not too long."""
 # With one name `attrgetter` returns no tuple, so the last one is there twice.
 _ALL_TEXTS = {
@@ -137,20 +117,20 @@ class CommandValidator:
         Raises:
             Malformed: with the fields.
         """
-        self.check_count(field, len(group_ids), GROUPS)
+        self.check_count(field, len(group_ids), limits.GROUPS)
         violations = (
-            GROUP_ID.violation(f"{field}[{n}]", group) for n, group in enumerate(group_ids)
+            too_long(f"{field}[{n}]", group, limits.GROUP_ID) for n, group in enumerate(group_ids)
         )
         if wrong := [violation for violation in violations if violation is not None]:
             raise Malformed(wrong)
 
-    def check_count(self, field: str, count: int, items: Items) -> None:
+    def check_count(self, field: str, count: int, items: Limit) -> None:
         """Validate the number of items of a field.
 
         Raises:
             Malformed: with the field.
         """
-        if count > items.within(self._config):
+        if count > items.items_by(self._config):
             raise Malformed([Violation(field, items.words(self._config))])
 
 
@@ -175,8 +155,8 @@ def _texts(request: c.Request) -> list[Violation]:
             # A static member has a name.
             if value is not None and attribute == "instance_id":
                 wrong.append(Violation(field, _EMPTY_INSTANCE))
-        elif len(value) > text.most:
-            wrong.append(Violation(field, text.words))
+        elif len(value) > text.characters:
+            wrong.append(Violation(field, text.words()))
         elif is_stored and "\0" in value:
             wrong.append(Violation(field, "must not contain NUL"))
     return wrong
@@ -200,7 +180,7 @@ def _of_join(request: c.JoinGroup) -> Parts:
         elif name in seen:
             yield Violation(field, "is listed twice")
         else:
-            yield PROTOCOL.violation(field, name)
+            yield too_long(field, name, limits.PROTOCOL)
         seen.add(name)
 
 
@@ -210,17 +190,17 @@ def _of_sync(request: c.SyncGroup) -> Parts:
         if member_id in seen:
             yield Violation(f"assignments[{index}].member_id", "has an assignment already")
         else:
-            yield MEMBER_ID.violation(f"assignments[{index}].member_id", member_id)
+            yield too_long(f"assignments[{index}].member_id", member_id, limits.MEMBER_ID)
         seen.add(member_id)
 
 
 def _of_leave(request: c.LeaveGroup) -> Parts:
     for index, member in enumerate(request.members):
         instance_id, field = member.instance_id, f"members[{index}].group_instance_id"
-        yield MEMBER_ID.violation(f"members[{index}].member_id", member.member_id)
+        yield too_long(f"members[{index}].member_id", member.member_id, limits.MEMBER_ID)
         if instance_id is not None:
             wrong = None if instance_id else Violation(field, _EMPTY_INSTANCE)
-            yield wrong or INSTANCE_ID.violation(field, instance_id)
+            yield wrong or too_long(field, instance_id, limits.INSTANCE_ID)
 
 
 def _of_commit(request: c.CommitOffsets) -> Parts:
@@ -229,7 +209,7 @@ def _of_commit(request: c.CommitOffsets) -> Parts:
     for commit in request.partitions:
         if commit.topic != topic:
             topic, t, p = commit.topic, t + 1, 0
-            yield TOPIC.violation(f"topics[{t}].name", topic)
+            yield too_long(f"topics[{t}].name", topic, limits.TOPIC)
         key = (topic, commit.partition)
         if commit.partition < 0 or key in seen:
             reason = "must not be negative" if commit.partition < 0 else "is committed twice"
@@ -247,16 +227,16 @@ def _of_topics(partitions: Iterable[tuple[str, int]]) -> Parts:
     for name, _ in partitions:
         if name != topic:
             topic, t = name, t + 1
-            yield TOPIC.violation(f"topics[{t}].name", name)
+            yield too_long(f"topics[{t}].name", name, limits.TOPIC)
         else:
             yield None
 
 
 def _of_list(request: c.ListGroups) -> Parts:
     for index, state in enumerate(request.states):
-        yield STATE.violation(f"states_filter[{index}]", state)
+        yield too_long(f"states_filter[{index}]", state, limits.STATE)
     for index, kind in enumerate(request.types):
-        yield TYPE.violation(f"types_filter[{index}]", kind)
+        yield too_long(f"types_filter[{index}]", kind, limits.TYPE)
 
 
 def _of_documents(request: c.PutDocuments) -> Parts:
@@ -268,13 +248,13 @@ def _of_documents(request: c.PutDocuments) -> Parts:
         elif "\0" in document.name:
             yield Violation(field, "must not contain NUL")
         else:
-            yield DOCUMENT_NAME.violation(field, document.name)
+            yield too_long(field, document.name, limits.DOCUMENT_NAME)
         seen.add(document.name)
 
 
 def _of_policy(request: SetGroupPolicy) -> Parts:
     for index, name in enumerate(request.defaults):
-        yield SETTING.violation(f"defaults[{index}]", name)
+        yield too_long(f"defaults[{index}]", name, limits.SETTING)
 
 
 # Any: each function takes the request of its row.

@@ -14,15 +14,15 @@ from typing import Any
 from google.protobuf.descriptor import FieldDescriptor
 
 from coordinator.core import limits
+from coordinator.core.limits import Limit
 from coordinator.service.refusals import Violation
-from coordinator.service.validation.fields import Check, Items, check_of
 from coordinator.settings.sections import LimitsConfig
 from coordinator.v1 import limits_pb2
 
 _PREFIX = "LIMIT_"
 
 
-def limits_of(field: FieldDescriptor) -> tuple[Check, ...]:
+def limits_of(field: FieldDescriptor) -> tuple[Limit, ...]:
     """Limits of a repeated field or a text of a request: of a repeated text two, the number of
     items and the length of each.
 
@@ -33,7 +33,7 @@ def limits_of(field: FieldDescriptor) -> tuple[Check, ...]:
     if not numbers:
         raise KeyError(field.full_name)
     names = [limits_pb2.Limit.Name(number).removeprefix(_PREFIX) for number in numbers]
-    return tuple(check_of(getattr(limits, name)) for name in names)
+    return tuple(getattr(limits, name) for name in names)
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,11 +100,11 @@ class MessageLimits:
         return LimitPlan(tuple(repeated), tuple(singles), min(most, default=sys.maxsize))
 
     def _repeated(self, field: FieldDescriptor) -> Repeated:
-        (limit,) = (x for x in limits_of(field) if isinstance(x, Items))
+        (limit,) = (one for one in limits_of(field) if one.items)
         is_message = field.type == FieldDescriptor.TYPE_MESSAGE
         return Repeated(
             field.name,
-            limit.within(self._config),
+            limit.items_by(self._config),
             limit.words(self._config),
             inside=self.plan(field.message_type) if is_message else None,
         )

@@ -9,14 +9,14 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 
+from coordinator.core import limits
+from coordinator.core.limits import Limit
 from coordinator.runtime.slices import PART, Work, at_once
 from coordinator.service.refusals import Malformed, Violation
-from coordinator.service.validation import fields
 from coordinator.service.validation.commands import Parts
-from coordinator.service.validation.fields import TextLimit
 from coordinator.v1 import session_pb2 as pb
 
-MAX_HELD = fields.HELD.most
+MAX_HELD = limits.HELD.items
 """Partitions that a message may name in ranges: as many as a group may have."""
 
 
@@ -24,7 +24,7 @@ def check_attach(attach: pb.Attach) -> Work[None]:
     """Check an Attach.
 
     Raises:
-        Malformed: with the fields.
+        Malformed: with the limits.
     """
     return _refuse(_of_attach(attach))
 
@@ -33,7 +33,7 @@ def check_heartbeat(beat: pb.SessionHeartbeat) -> Work[None]:
     """Check a heartbeat.
 
     Raises:
-        Malformed: with the fields.
+        Malformed: with the limits.
     """
     if beat.HasField("held") or beat.loads or beat.log_ends:
         yield from _refuse(_of_heartbeat(beat))
@@ -43,7 +43,7 @@ def check_ack(ack: pb.SessionAck) -> Work[None]:
     """Check an acknowledgement of orders.
 
     Raises:
-        Malformed: with the fields.
+        Malformed: with the limits.
     """
     return _refuse(_of_ack(ack))
 
@@ -52,7 +52,7 @@ def check_leave(leave: pb.SessionLeave) -> None:
     """Check a leave.
 
     Raises:
-        Malformed: with the fields.
+        Malformed: with the limits.
     """
     at_once(_refuse(_of_leave(leave)))
 
@@ -61,7 +61,7 @@ def check_policy(policy: pb.GroupPolicy) -> None:
     """Check the policy that an operator sets.
 
     Raises:
-        Malformed: with the fields.
+        Malformed: with the limits.
     """
     at_once(_refuse(_of_policy("policy", policy)))
 
@@ -82,19 +82,19 @@ def _refuse(parts: Parts) -> Work[None]:
 
 def _of_attach(attach: pb.Attach) -> Parts:
     for field, value, text in (
-        ("group_id", attach.group_id, fields.GROUP_ID),
-        ("member_name", attach.member_name, fields.INSTANCE_ID),
-        ("session_id", attach.session_id, fields.MEMBER_ID),
-        ("client_id", attach.client_id, fields.CLIENT_ID),
-        ("rack", attach.rack, fields.LABEL),
-        ("revision", attach.revision, fields.LABEL),
-        ("deployment", attach.deployment, fields.LABEL),
+        ("group_id", attach.group_id, limits.GROUP_ID),
+        ("member_name", attach.member_name, limits.INSTANCE_ID),
+        ("session_id", attach.session_id, limits.MEMBER_ID),
+        ("client_id", attach.client_id, limits.CLIENT_ID),
+        ("rack", attach.rack, limits.LABEL),
+        ("revision", attach.revision, limits.LABEL),
+        ("deployment", attach.deployment, limits.LABEL),
     ):
         yield from _text(f"attach.{field}", value, text)
-    if len(attach.incarnation.id) > fields.INCARNATION.most:
-        yield Violation("attach.incarnation.id", fields.INCARNATION.words)
+    if len(attach.incarnation.id) > limits.INCARNATION.characters:
+        yield Violation("attach.incarnation.id", limits.INCARNATION.words())
     for number, topic in enumerate(attach.topics):
-        yield from _text(f"attach.topics[{number}].name", topic.name, fields.TOPIC)
+        yield from _text(f"attach.topics[{number}].name", topic.name, limits.TOPIC)
         if not topic.name:
             yield Violation(f"attach.topics[{number}].name", "must not be empty")
     for field, is_set, least in (
@@ -151,7 +151,7 @@ def _held(field: str, topics: Iterable[pb.HeldTopic]) -> Parts:
     """Check the ranges of a held set: a short one can name 2**31 partitions."""
     total = 0
     for t, topic in enumerate(topics):
-        yield from _text(f"{field}[{t}].name", topic.name, fields.TOPIC)
+        yield from _text(f"{field}[{t}].name", topic.name, limits.TOPIC)
         for r, span in enumerate(topic.partitions):
             if span.first < 0 or span.last < span.first or span.first_token < 0:
                 yield Violation(f"{field}[{t}].partitions[{r}]", "is no range of partitions")
@@ -163,14 +163,14 @@ def _held(field: str, topics: Iterable[pb.HeldTopic]) -> Parts:
 
 
 def _partition_path(field: str, topic: str, partition: int) -> Parts:
-    yield from _text(f"{field}.topic", topic, fields.TOPIC)
+    yield from _text(f"{field}.topic", topic, limits.TOPIC)
     if partition < 0:
         yield Violation(f"{field}.partition", "must not be negative")
 
 
-def _text(field: str, value: str, text: TextLimit) -> Parts:
-    if len(value) > text.most:
-        yield Violation(field, text.words)
+def _text(field: str, value: str, limit: Limit) -> Parts:
+    if len(value) > limit.characters:
+        yield Violation(field, limit.words())
     elif "\0" in value:
         yield Violation(field, "must not contain NUL")
     else:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from coordinator.service.validation.fields import Check, Elsewhere, Items
+from coordinator.core.limits import Limit
 from coordinator.service.validation.messages import limits_of
 from tests.unit.service.test_message_limits import WAYS, is_limited
 
@@ -14,15 +14,15 @@ REFUSALS = {"SessionRequest": "INVALID_REQUEST"}
 TABLE = "| limit | beyond it | fields |\n|---|---|---|\n"
 
 
-def entry(limit: Check, refusal: str) -> tuple[str, str]:
+def entry(limit: Limit, refusal: str) -> tuple[str, str]:
     """Return how much `limit` allows and the answer beyond it, as the page says them."""
-    if isinstance(limit, Elsewhere):
-        most = f"{limit.limit} characters" if limit.limit.isdigit() else f"`{limit.limit}`"
-        return most, limit.answer
-    if isinstance(limit, Items):
+    if limit.beyond:
+        most = f"`{limit.setting}`" if limit.setting else f"{limit.characters} characters"
+        return most, limit.beyond
+    if limit.items:
         setting = f" (`{limit.setting}`)" if limit.setting else ""
-        return f"{limit.most:,} items{setting}: {limit.why}", refusal
-    return f"{limit.most:,} characters: {limit.why}", refusal
+        return f"{limit.items:,} items{setting}: {limit.why}", refusal
+    return f"{limit.characters:,} characters: {limit.why}", refusal
 
 
 def table() -> str:

@@ -15,7 +15,6 @@ from coordinator.core.values.ids import CallId
 from coordinator.runtime.slices import at_once
 from coordinator.service.grpc.translate import commands_of, sessions
 from coordinator.service.refusals import VIOLATIONS_MAX, Malformed
-from coordinator.service.validation.fields import Elsewhere, Items, TextLimit
 from coordinator.service.validation.messages import MessageLimits, limits_of
 from coordinator.settings.sections import LimitsConfig
 from coordinator.v1 import (
@@ -56,11 +55,11 @@ WAYS = {
 }
 REPEATED = {name: found for name, found in WAYS.items() if found[1][-1].is_repeated}
 LONG = {
-    name: (kind, way, limit.most)
+    name: (kind, way, limit.characters)
     for name, (kind, way) in WAYS.items()
     if way[-1].type in TEXTS
     for limit in limits_of(way[-1])
-    if isinstance(limit, TextLimit)
+    if limit.characters and not limit.beyond
 }
 OF_NO_GROUP = {
     "coordinator.v1.FindCoordinatorRequest",
@@ -109,7 +108,7 @@ def with_text(kind, way, text):
 
 def limit_of(field) -> int:
     """Items that a field of a message may have."""
-    return next(x for x in limits_of(field) if isinstance(x, Items)).within(SMALL)
+    return next(one for one in limits_of(field) if one.items).items_by(SMALL)
 
 
 def items_of(field: str, limits: MessageLimits) -> int:
@@ -147,9 +146,9 @@ def test_every_repeated_field_and_every_text_of_every_request_has_a_limit_and_no
         if not is_limited(field):
             continue
         used |= {*field.GetOptions().Extensions[limits_pb2.limits]}
-        kinds = {type(limit) for limit in limits_of(field)}
-        assert (Items in kinds) == field.is_repeated, field.full_name
-        assert bool(kinds & {TextLimit, Elsewhere}) == (field.type in TEXTS), field.full_name
+        of_items = [bool(limit.items) for limit in limits_of(field)]
+        assert (True in of_items) == field.is_repeated, field.full_name
+        assert (False in of_items) == (field.type in TEXTS), field.full_name
     assert used == {*limits_pb2.Limit.values()} - {limits_pb2.LIMIT_UNSPECIFIED}
 
 
@@ -194,10 +193,10 @@ def test_a_setting_raises_its_limit():
     assert items_of("OffsetCommitRequest.topics", MessageLimits(LimitsConfig())) == 10_000
     assert items_of("OffsetCommitRequest.topics", MessageLimits(SMALL)) == 7
     settings = {
-        limit.setting: limit.most
+        limit.setting: limit.items
         for _, way in REPEATED.values()
         for limit in limits_of(way[-1])
-        if isinstance(limit, Items) and limit.setting
+        if limit.items and limit.setting
     }
     for name, most in settings.items():
         assert getattr(LimitsConfig(), name) == most

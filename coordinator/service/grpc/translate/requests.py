@@ -7,15 +7,15 @@ from typing import Any
 
 from google.protobuf.message import Message
 
+from coordinator.core import limits
 from coordinator.core.values import requests as c
 from coordinator.core.values.ids import NO_GENERATION, NO_LEADER_EPOCH, CallId
 from coordinator.core.values.rebalance_journal import StoppedPartition
 from coordinator.runtime.slices import PART, Work, at_once
 from coordinator.service.grpc.translate import session_admin
 from coordinator.service.parts import parts_of
-from coordinator.service.refusals import Malformed, Violation
+from coordinator.service.refusals import Malformed, Violation, too_long
 from coordinator.service.validation.commands import CommandValidator, check_heartbeat
-from coordinator.service.validation.fields import TOPIC
 from coordinator.service.validation.messages import MessageLimits
 from coordinator.settings.sections import LimitsConfig
 from coordinator.v1 import admin_pb2, group_pb2
@@ -302,7 +302,9 @@ _COMMANDS: dict[type[Message], Callable[[Any, CallId, str], c.Request | Work[c.R
 
 def _check_names(topics: Sequence[Any], field: str = "topics") -> None:
     """Refuse long names of topics; commands do not contain topics without partitions."""
-    wrong = (TOPIC.violation(f"{field}[{n}].name", topic.name) for n, topic in enumerate(topics))
+    wrong = (
+        too_long(f"{field}[{n}].name", topic.name, limits.TOPIC) for n, topic in enumerate(topics)
+    )
     if violations := [violation for violation in wrong if violation is not None]:
         raise Malformed(violations)
 
