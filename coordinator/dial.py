@@ -85,7 +85,7 @@ class Credentials:
         return replace(self, nodes=bootstrap) if isinstance(bootstrap, NodeSource) else self
 
     def dialed(self, address: str, timeout_s: float) -> tuple[str, Credentials]:
-        """What to dial for an address, and with which credentials. Blocks if nodes are to be found.
+        """The target to dial for an address, and its credentials. Blocks if nodes are to be found.
 
         Raises:
             CoordinatorError: none is found.

@@ -1,4 +1,4 @@
-"""What stands for the addresses of nodes, and finds them when they are needed."""
+"""A source of the addresses of nodes, which finds them when they are needed."""
 
 from __future__ import annotations
 

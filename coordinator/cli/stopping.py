@@ -1,4 +1,4 @@
-"""What tells a node to stop: signals, and the end of the process that has started it."""
+"""Signals to a node to stop, and the end of the process that has started it."""
 
 from __future__ import annotations
 

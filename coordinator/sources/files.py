@@ -129,7 +129,7 @@ class FileLog(GroupReadable):
 
     @property
     def unit(self) -> str:
-        """What its offsets count: `rows` or `files`."""
+        """Unit of its offsets: `rows` or `files`."""
         return FORMATS[self.format].unit
 
     @property

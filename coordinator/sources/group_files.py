@@ -153,7 +153,7 @@ class GroupFiles:
             return self._append(topic, unit, rule, entries)
 
     def schema(self, topic: str) -> str | None:
-        """What was kept of the files that are known to be recorded; None: nothing."""
+        """Cache of the files that are known to be recorded; None: nothing."""
         if self.known(topic) is None:
             return None
         loaded = self._loaded[topic]
@@ -284,7 +284,7 @@ def _name(topic: str, part: int | str) -> str:
 def _continued(
     topic: str, known: _Loaded, stored: Collection[StoredDocument], count: int
 ) -> _Loaded | None:
-    """What is known with documents that only continue it; None: all have to be read."""
+    """The known files, with documents that only continue them; None: all have to be read."""
     record, pages, folds, schema = known.record, dict(known.pages), dict(known.folds), known.schema
     documents = known.documents
     for document in sorted(stored, key=lambda document: document.name):

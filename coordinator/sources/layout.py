@@ -45,7 +45,7 @@ TABLES = {
 }
 """Folders whose content says which files of a table count; what each is of, and its reader."""
 _CONTENT = {"metadata": ".metadata.json", "manifests": ".json"}
-"""What a folder of a common name holds, if it is one of those."""
+"""Contents of folders that have a common name, by that name."""
 _FILES_IN = {"manifests": "data"}
 """The one folder beside it that has the files; else everything beside it belongs to the table."""
 DATA_SUFFIXES = frozenset(

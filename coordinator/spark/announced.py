@@ -208,7 +208,7 @@ def _batch(content: Mapping[str, Any]) -> GroupBatch:
 
 
 def _offsets_of_query(rows: Any) -> str | None:
-    """What Spark says of the offsets of the query that runs a batch; None: it does not say.
+    """Offsets of the query that runs a batch, as Spark tells them; None: it does not.
 
     Batches run in a clone of their query's session, which knows no queries: the first one does.
     """

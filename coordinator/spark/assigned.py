@@ -102,7 +102,7 @@ def reading(
 
 
 _OPEN: dict[tuple[str, str, str], AssignedRows] = {}
-"""What `read_assigned` has read and nobody has committed, by coordinator, group and source."""
+"""Offsets that `read_assigned` has read and nobody committed, by coordinator, group, source."""
 
 
 def read_assigned(

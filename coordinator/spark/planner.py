@@ -1,4 +1,4 @@
-"""What a member of a group reads next, and the commit of what it has read.
+"""Plans of a member's next reads, and commits of what it has read.
 
 For queries and batch reads alike: a batch spans all partitions of the member, begins at the offsets
 that the group has stored, and is committed in one call. Whoever reads the rows is told ranges only.

@@ -43,7 +43,7 @@ def check_stateless(rows: Any, group: str) -> bool:  # Any: a pyspark DataFrame.
 
 
 def _lineage(rows: Any) -> str:
-    """What the batch that Spark has handed out was computed from; nothing is run for it."""
+    """Inputs of the batch that Spark has handed out; nothing is run for it."""
     leaves = rows._jdf.queryExecution().analyzed().collectLeaves()
     plans = [leaves.apply(number) for number in range(leaves.size())]
     batches = [leaf for leaf in plans if leaf.getClass().getSimpleName() == "LogicalRDD"]

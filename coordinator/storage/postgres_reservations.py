@@ -39,7 +39,7 @@ ORDER BY coalesce(made, '-infinity'), id
 
 
 class Known(NamedTuple):
-    """What a store says of its nodes.
+    """State of the nodes of a store.
 
     nodes: each with its machine, which is empty if no worker runs it. token: of the clients; empty:
     there is no embedded node. starting: places of nodes that do not serve yet.

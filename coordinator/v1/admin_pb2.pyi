@@ -752,7 +752,7 @@ class ListRebalancesResponse(_message.Message):
 
     @_builtins.property
     def session_handoffs(self) -> _containers.RepeatedCompositeFieldContainer[Global___SessionHandoff]:
-        """Of a session group: hand-offs that have ended, newest first; with a limit, those that were
+        """Session groups only: hand-offs that have ended, newest first; with a limit, those that were
         opened since the oldest plan in rebalances, which has the plans of such a group.
         """
 
@@ -938,7 +938,7 @@ class Rebalance(_message.Message):
     before).
     """
     unowned_ms_max_at_least: _builtins.int
-    """What of unowned_ms_max and unowned_ms_total is certain. An owner may have worked on for a while
+    """The certain part of unowned_ms_max and unowned_ms_total. An owner may have worked on for a while
     after it was last known to: until its next heartbeat was due, if it died.
     """
     unowned_ms_total_at_least: _builtins.int
@@ -1109,7 +1109,7 @@ class SessionPlan(_message.Message):
         before the plan and without it, after its lease had run out, an outage or a restart.
         """
         unowned_ms_min: _builtins.int
-        """Of partitions that nobody held: shortest and longest time without work; -1: not known."""
+        """Partitions that nobody held: shortest and longest time without work; -1: not known."""
         unowned_ms_max: _builtins.int
         known_by: _builtins.str
         """Evidence of when their holder stopped: released, left, last_seen,

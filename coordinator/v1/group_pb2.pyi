@@ -1141,7 +1141,7 @@ class FetchDocumentsRequest(_message.Message):
     AFTER_VERSION_FIELD_NUMBER: _builtins.int
     group_id: _builtins.str
     prefix: _builtins.str
-    """Of those whose names begin so."""
+    """Only documents whose names begin so."""
     after_version: _builtins.int
     """Those that were written later; 0: all."""
     def __init__(

@@ -590,7 +590,7 @@ Global___SessionHeartbeat: _TypeAlias = SessionHeartbeat  # noqa: Y015
 
 @_typing.final
 class SessionAck(_message.Message):
-    """What a member has done about its orders."""
+    """Acknowledgements of a member for its orders."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -813,7 +813,7 @@ Global___SessionHeartbeatAck: _TypeAlias = SessionHeartbeatAck  # noqa: Y015
 
 @_typing.final
 class Orders(_message.Message):
-    """What a member is to do with partitions: with all of them, or what has changed since a version."""
+    """Orders of a member about partitions: all of them, or what has changed since a version."""
 
     DESCRIPTOR: _descriptor.Descriptor
 

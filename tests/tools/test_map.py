@@ -80,3 +80,22 @@ def test_no_modules_import_each_other(package, for_types_too):
     TopologicalSorter(
         {name: graph.find_modules_directly_imported_by(name) & modules for name in modules}
     ).prepare()  # Raises CycleError, with the cycle.
+
+
+def walks() -> list[tuple[str, int, list[str]]]:
+    """The walks of the map: what is followed, how many files it says, and these."""
+    text = MAP.read_text().partition("## Five walks")[2].split("```")[1]
+    found = []
+    for walk in text.strip().split("\n\n"):
+        head, *rooms = walk.splitlines()
+        title, _, size = head.rpartition(": ")
+        files = [f"{room}/{name}.py" for room, *names in map(str.split, rooms) for name in names]
+        found.append((title, int(size.split()[0]), files))
+    return found
+
+
+@pytest.mark.parametrize(("count", "files"), [walk[1:] for walk in walks()])
+def test_a_walk_names_files_that_there_are_and_counts_them(count, files):
+    rooms = {file: ROOT if file.startswith("timer/") else PRODUCT for file in files}
+    assert not [file for file, room in rooms.items() if not (room / file).is_file()]
+    assert len(rooms) == len(files) == count

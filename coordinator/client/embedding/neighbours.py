@@ -1,4 +1,4 @@
-"""What the processes of one user on a machine share about a store: its last answer, and turns.
+"""State about a store that one user's processes on a machine share: its last answer, and turns.
 
 Of hundreds that start together one asks the store, and one starts a node. A turn is a lock of
 lockf(3), which forked processes do not share and which ends with the process. Where the folder

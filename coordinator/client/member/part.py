@@ -161,7 +161,7 @@ class HoldingRules(ABC):
 
 
 class CommitRules(ABC):
-    """What a commit has to know of the protocol."""
+    """The part of a protocol that commits ask."""
 
     @property
     def pause_most_s(self) -> float:

@@ -1,4 +1,4 @@
-"""What the client library takes from its process: clock, channels, threads, loop.
+"""The environment of the client library in its process: clock, channels, threads, loop.
 
 In production it is not set, and a member takes the machine's clock, sockets and a thread for its
 loop. Tests on virtual time (`coordinator.testing`) run many processes on one loop, and set one for

@@ -1,4 +1,4 @@
-"""What a worker needs of a source of rows, and what adapters of handlers need of a partition."""
+"""Interfaces of row sources to a worker, and of partitions to adapters of handlers."""
 
 from __future__ import annotations
 

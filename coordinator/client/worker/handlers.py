@@ -136,7 +136,7 @@ COLOURS = {"Partition": True, "BlockingPartition": False}
 
 
 class CallKind(StrEnum):
-    """What a call is of: the handler, or a hook."""
+    """Kind of a call: of the handler, or of a hook."""
 
     HANDLER = "handler"
     WARM = "warm"

@@ -1,4 +1,4 @@
-"""What a driver is made from: settings and functions of a worker, and the maker of its members."""
+"""Parts of a worker's driver: settings, functions, and the maker of its members."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a worker shows: its state as values, and its metrics if prometheus-client is installed.
+"""State of a worker as values, and its metrics if prometheus-client is installed.
 
 Metrics never stop a worker: what the library or the disk refuses is a warning, and the worker goes
 on without them. Workers of other threads, and this module when it is imported anew, use the metrics

@@ -1,4 +1,4 @@
-"""What the journal remembers of one classic group. The rules keep it and never look inside.
+"""The memory of the journal about one classic group. The rules keep it and never look inside.
 
 Soft state: after a fail-over the journal begins anew.
 """

@@ -192,7 +192,7 @@ class ClassicGroup(Group):
 
     @property
     def account(self) -> Account:
-        """What the journal remembers of the group; no rule looks at it."""
+        """Memory of the journal about the group; no rule looks at it."""
         if self._account is None:
             self._account = Account()
         return self._account

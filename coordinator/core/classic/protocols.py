@@ -1,4 +1,4 @@
-"""What a group makes of its members' protocols: the one it selects, and the topics that they read.
+"""Protocols of a group's members: the one that is selected, and the topics that they read.
 
 Source: Kafka `ClassicGroup.selectProtocol`, `supportsProtocols`, `computeSubscribedTopics`.
 """

@@ -19,7 +19,7 @@ def holdings_of(
 ) -> Iterator[Record]:
     """Records of holders, of open hand-offs, and of partitions that are reserved for names.
 
-    `member_ids`: in the order of the snapshot's records. `reserved_names`: with how long.
+    `member_ids`: in the order of the snapshot's records. `reserved_names`: for how long, by name.
     """
     numbers = {member_id: number for number, member_id in enumerate(member_ids, 1)}
     numbers[""] = 0

@@ -8,14 +8,20 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from coordinator.core.group import Group
-from coordinator.core.sessions import acks, lease, orders, record_events, restart_backoff
+from coordinator.core.sessions import lease, orders, record_events, restart_backoff, stops
 from coordinator.core.sessions.arrive import admission
 from coordinator.core.sessions.group import SessionGroup
+from coordinator.core.sessions.handoff import phases
 from coordinator.core.sessions.leave import ends, leaving, name_takeover
 from coordinator.core.sessions.member import SessionMember
+from coordinator.core.sessions.plan import scheduler
 from coordinator.core.step import Step
-from coordinator.core.values.ids import CallId
+from coordinator.core.values.events import PartitionRefused
+from coordinator.core.values.ids import CallId, TopicPartition
+from coordinator.core.values.records import Phase
 from coordinator.core.values.session_messages import (
+    AckKind,
+    PartitionAck,
     SessionAck,
     SessionHeartbeat,
     SessionLeave,
@@ -68,10 +74,19 @@ def heartbeat(group: SessionGroup, command: SessionHeartbeat, step: Step) -> Non
 
 
 def ack(group: SessionGroup, command: SessionAck, step: Step) -> None:
-    """Handle a member's acknowledgements."""
+    """Apply what a member acknowledges, and reconcile its partitions."""
     member = _speaker(group, command.stream_id, step, step.streams)
-    if member is not None:
-        acks.take_in(group, member, command, step)
+    if member is None:
+        return
+    for partition in command.partitions:
+        if not _ACKS[partition.kind](group, member, partition, step.now_ms):
+            continue
+        phases.reconcile(group, partition.topic_partition, step)
+        if partition.kind is AckKind.RELEASED:
+            _forget_row(group, partition.topic_partition)
+        if partition.kind is AckKind.REFUSED:
+            _note_refusals(group, partition.topic_partition, step)
+            scheduler.request_plan_now(group, step)
 
 
 def leave_group(group: SessionGroup, command: SessionLeave, step: Step) -> None:
@@ -121,3 +136,65 @@ def _speaker(
     if not member.goes_away:
         step.out.end_stream(stream_id, ends.GONE)  # Whether or not its record is durable.
     return None
+
+
+# --- Acknowledgements: each returns whether it is news ---
+
+
+def _released(group: SessionGroup, member: SessionMember, ack: PartitionAck, now_ms: int) -> bool:
+    """A release ends its token, whichever hand-off is open."""
+    partition = ack.topic_partition
+    if group.holder(partition) != member.member_id or group.token(partition) != ack.token:
+        return False
+    if group.partition_state(partition).release is not None:
+        return False
+    stops.release(group, partition, now_ms, ack.position)
+    return True
+
+
+def _ready(group: SessionGroup, member: SessionMember, ack: PartitionAck, now_ms: int) -> bool:
+    handoff = group.handoff(ack.topic_partition)
+    if (
+        handoff is None
+        or handoff.handoff_id != ack.handoff_id
+        or handoff.successor != member.member_id
+        or handoff.phase not in (Phase.PREPARE, Phase.COPY)
+    ):
+        return False
+    handoff.is_ready = True
+    _forget_row(group, ack.topic_partition)
+    return True
+
+
+def _refused(group: SessionGroup, member: SessionMember, ack: PartitionAck, now_ms: int) -> bool:
+    """The successor refused the partition: it is not asked again until a growing back-off ends."""
+    partition = ack.topic_partition
+    if ack.token:
+        if not _released(group, member, ack, now_ms):
+            return False
+    else:
+        handoff = group.handoff(partition)
+        if (
+            handoff is None
+            or handoff.handoff_id != ack.handoff_id
+            or handoff.successor != member.member_id
+        ):
+            return False
+    group.state_to_change(partition).note_refused(member.name, now_ms)
+    return True
+
+
+def _forget_row(group: SessionGroup, partition: TopicPartition) -> None:
+    if group.partition_state(partition).refusals is not None:
+        group.partition_states[partition].end_row_of_refusals()
+        group.drop_if_empty(partition)
+
+
+def _note_refusals(group: SessionGroup, partition: TopicPartition, step: Step) -> None:
+    refusals = group.partition_state(partition).refusals
+    if refusals is not None and not refusals.in_a_row and refusals.back_off is not None:
+        # It was the last of a row.
+        step.out.note(PartitionRefused(group.group_id, *partition, refusals.back_off.length_ms))
+
+
+_ACKS = {AckKind.RELEASED: _released, AckKind.READY: _ready, AckKind.REFUSED: _refused}

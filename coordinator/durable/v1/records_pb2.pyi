@@ -594,7 +594,7 @@ class Rebalance(_message.Message):
     cooperative_round: _builtins.int
     removed_count: _builtins.int
     taken_over_at_ms: _builtins.int
-    """Of the first rebalance after a node took the group over; 0: it is none."""
+    """For the first rebalance after a node took the group over; 0: it is none."""
     silent_since_ms: _builtins.int
     @_builtins.property
     def members(self) -> _containers.RepeatedCompositeFieldContainer[Global___Rebalance.Member]: ...
@@ -1547,7 +1547,7 @@ Global___Policy: _TypeAlias = Policy  # noqa: Y015
 
 @_typing.final
 class TokenFloor(_message.Message):
-    """Of a shard, in snapshots: tokens up to this one have been given."""
+    """The numbers of a shard, in snapshots: tokens up to this one have been given."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -1572,16 +1572,16 @@ Global___TokenFloor: _TypeAlias = TokenFloor  # noqa: Y015
 
 @_typing.final
 class NumbersRaised(_message.Message):
-    """Of a shard whose store has lost commits: numbers up to these may have been given out."""
+    """The numbers of a shard whose store has lost commits: those up to these may have been given out."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
     GENERATION_FIELD_NUMBER: _builtins.int
     TOKEN_FIELD_NUMBER: _builtins.int
     generation: _builtins.int
-    """Of any group, new ones included."""
+    """For any group, new ones included."""
     token: _builtins.int
-    """Of grants, and of hand-offs."""
+    """For grants, and for hand-offs."""
     def __init__(
         self,
         *,

@@ -44,7 +44,7 @@ class Traffic:
     _tallies: dict[str, Tally] = field(default_factory=lambda: {UNNAMED: Tally()})
 
     def tally(self, software: str) -> Tally:
-        """Return the counts of a library; of the others, once there are `NAMES_MAX`."""
+        """Return the counts of a library; beyond `NAMES_MAX` of them, those of all others."""
         known, software = self._tallies, software or UNNAMED
         if software not in known and len(known) > NAMES_MAX:
             software = OTHER

@@ -14,7 +14,7 @@ COMPRESSIONS = {".gz": "gzip", ".bz2": "bz2", ".zst": "zstd"}
 
 
 ROWS, FILES = "rows", "files"
-"""What the offsets of a log count."""
+"""Unit of the offsets of a log."""
 
 
 class RowFile(ABC):
@@ -28,7 +28,7 @@ class RowFile(ABC):
 
     suffixes: ClassVar[tuple[str, ...]]
     unit: ClassVar[str] = ROWS
-    """What an offset counts; a file of the unit `files` has one "row"."""
+    """Unit of an offset; a file of the unit `files` has one "row"."""
     grows: ClassVar[bool]
     """True if more may be appended to a file that was read."""
     has_groups: ClassVar[bool] = False

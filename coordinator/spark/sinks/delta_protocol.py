@@ -1,4 +1,4 @@
-"""What a Delta table demands of those who append to it: kept by this sink, or refused by its name.
+"""Demands of a Delta table on those who append to it: kept by this sink, or refused by its name.
 
 Delta's protocol (PROTOCOL.md of delta-io/delta) lists features; a table names those that its
 writers must know, and its configuration and schema say which are used.

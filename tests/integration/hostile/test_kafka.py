@@ -75,7 +75,7 @@ async def unknown_requests(address: str, stack) -> None:
 
 
 async def arrays_that_claim_more(address: str, stack) -> None:
-    """Two milliards of items in arrays, at the top and below."""
+    """Two billion items in arrays, at the top and below."""
     more = struct.pack(">i", 2**31 - 1)
     groups = header_bytes(apis.DESCRIBE_GROUPS, 0) + more
     topics = request(apis.OFFSET_FETCH, 1, group_id="g", topics=[])[:-4] + more
