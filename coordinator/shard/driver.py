@@ -17,7 +17,7 @@ calls are answered, and the shard is loaded again from the log.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any, cast, get_args
@@ -424,20 +424,27 @@ class ShardDriver:
         if self._phase is DriverPhase.STARTING:
             self._phase = DriverPhase.STARTED
         self._standby = None
-        self._effects.cut(self._whole)
+        cut_streams = self._effects.cut(self._whole)
         self._effects.jobs.clear()
         self._let_go(
             ErrorCode.NOT_COORDINATOR
             if self._phase is DriverPhase.ENDED
-            else ErrorCode.UNKNOWN_SERVER_ERROR
+            else ErrorCode.UNKNOWN_SERVER_ERROR,
+            cut_streams,
         )
         self._load_again()
 
-    def _let_go(self, error: ErrorCode) -> None:
-        """Drop the shard, refuse every call that waits for it, and end the streams of members."""
+    def _let_go(self, error: ErrorCode, streams: Sequence[CallId] = ()) -> None:
+        """Drop the shard, refuse every call that waits for it, and end the streams of members.
+
+        Args:
+            streams: that end as well.
+        """
         if self.shard is not None:
-            ended = [(stream_id, unloaded(error)) for stream_id in self.shard.streams()]
-            self._effects.ended += ended
+            streams = (*streams, *self.shard.streams())
+        self._effects.ended += [
+            (stream_id, unloaded(error)) for stream_id in dict.fromkeys(streams)
+        ]
         self.shard = self._job = self._snapshot = self._later = self._deadline_ms = None
         self._computes.clear()
         effects, refused = self._effects, Refused(error)

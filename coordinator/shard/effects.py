@@ -12,7 +12,7 @@ from typing import Any
 
 from coordinator.core.values.effects import ComputePlan
 from coordinator.core.values.errors import ErrorCode
-from coordinator.core.values.ids import ShardId
+from coordinator.core.values.ids import CallId, ShardId
 from coordinator.core.values.records import Record
 from coordinator.shard.inputs import Append, AppendFailure, Input, ShardEffects
 from coordinator.shard.shard import Shard
@@ -203,14 +203,20 @@ class HostEffects(ShardEffects):
             self.in_sync,
         )
 
-    def cut(self, mark: Mark) -> None:
-        """Take back what a step that has raised added after the mark."""
+    def cut(self, mark: Mark) -> list[CallId]:
+        """Take back what a step that has raised added after the mark.
+
+        Returns:
+            The streams that it has ended. They are in no table any more, and have to end.
+        """
         replies, fetched, wakes, ended, events, self.in_sync = mark
         del self.replies[replies:], self.fetched[fetched:], self.wakes[wakes:]
+        cut_streams = [stream_id for stream_id, _ in self.ended[ended:]]
         del self.ended[ended:], self.events[events:]
         self.computes.clear()
         self.append, self.unloaded = None, False
         self.clear_internal()
+        return cut_streams
 
 
 NOTHING = HostEffects().mark()

@@ -90,6 +90,7 @@ class Bench:
         self.answers: dict[int, object] = {}
         self.told: list[tuple[int, object]] = []
         self.jobs: list[tuple[int, object]] = []
+        self.ended: list[int] = []
         self._calls = itertools.count(1)
         self.host = ImmediateHost(
             self.log, self.clock, lambda: BrokenShard(self.plan), self._receive, Patience()
@@ -103,6 +104,7 @@ class Bench:
         now_ms = self.clock.now_ms()
         self.told += [(now_ms, told) for told in effects.notices]
         self.jobs += [(now_ms, job) for job in effects.jobs]
+        self.ended += [stream_id for stream_id, _ in effects.ended]
 
     @property
     def is_serving(self) -> bool:
@@ -190,6 +192,22 @@ def test_a_bug_in_a_step_answers_everybody_and_loads_the_shard_again(bench, step
     assert bench.commit(9).results[0].error is ErrorCode.NONE
     assert bench.fetch().offsets[0].offset == 9
     assert bench.tracebacks() == [when + step], "it is told once"
+
+
+def test_a_stream_that_ends_in_a_step_with_a_bug_is_ended_once(bench):
+    """The step has taken it out of the shard's table of streams before it raised."""
+    first, second = (
+        Attach(
+            call_id=bench.new_call(), group_id="s", incarnation="i", stream_number=number,
+            topics=(("t", 1),),
+        )
+        for number in (1, 2)
+    )  # fmt: skip
+    assert bench.ask(first).error is ErrorCode.NONE
+    bench.plan["after Attach"] = 1
+    bench.ask(second)
+    assert not bench.is_serving
+    assert sorted(bench.ended) == [first.call_id, second.call_id]
 
 
 @pytest.mark.parametrize("step", ["replay", "restore"])
