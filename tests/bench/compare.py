@@ -172,7 +172,7 @@ def _members(trees: dict[str, Path], pairs: Pairs) -> Figures:
                         cost = costs.measure(trees[name], protocol, f"{group}-again")
                     halves[name].append(cost)
             for work in WORK:
-                old, new = ([each[work] for each in halves[name]] for name in ("old", "new"))
+                old, new = ([half[work] for half in halves[name]] for name in ("old", "new"))
                 figures.update(spread(f"{work} in a {protocol} member, us", old, new))
 
     with_server(run, *FLAGS)

@@ -97,7 +97,7 @@ class Member(ScriptedMember):
 async def attach_all(members: Sequence[Member]) -> None:
     """Have members attach, some at a time."""
     for start in range(0, len(members), AT_A_TIME):
-        await asyncio.gather(*(each.open() for each in members[start : start + AT_A_TIME]))
+        await asyncio.gather(*(member.open() for member in members[start : start + AT_A_TIME]))
 
 
 def bench_session_members(members: int = 2_000, seconds: float = 15) -> Figures:

@@ -28,7 +28,7 @@ def is_of(package: str, module: str) -> bool:
 def parts_in_order() -> list[str]:
     """The parts of the product, as the stack in tests/imports.toml has them: the top first."""
     contracts = tomllib.loads((ROOT / "tests/imports.toml").read_text())["tool"]["importlinter"]
-    (stack,) = [each for each in contracts["contracts"] if each["id"] == "stack"]
+    (stack,) = [contract for contract in contracts["contracts"] if contract["id"] == "stack"]
     return [part.strip() for layer in stack["layers"] for part in re.split("[|:]", layer)]
 
 

@@ -27,8 +27,8 @@ LOOP = SimulatedLoop()
 async def _make() -> list[KafkaNode]:
     guard = Guard(Authenticator(Tokens([("worker", digest_of(TOKEN))]), VERIFIER), None)
     nodes = [KafkaNode(), KafkaNode(guard=guard, asks_sasl=True)]
-    for each in nodes:
-        await each.node.start("here", 7400)
+    for node in nodes:
+        await node.node.start("here", 7400)
     return nodes
 
 

@@ -10,7 +10,7 @@ from tests.campaigns.mutations.sample import ROOT, changes, sample
 
 def mutants(source: str) -> list[str]:
     """The source after each change."""
-    return [each.of(source) for each in edits(source)]
+    return [edit.of(source) for edit in edits(source)]
 
 
 @pytest.mark.parametrize(

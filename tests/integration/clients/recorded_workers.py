@@ -94,7 +94,7 @@ class Run:
 
     def until_shared_by(self, *processes: _Process) -> None:
         share = PARTITIONS // len(processes)
-        self._until(lambda: all(len(self._of(each)) == share for each in processes))
+        self._until(lambda: all(len(self._of(process)) == share for process in processes))
 
     def go_on(self, length_s: float) -> None:
         end_s = self._now() + length_s

@@ -184,10 +184,10 @@ def left() -> int:
     """Objects of calls and connections that are alive, gRPC's own among them."""
     return sum(
         isinstance(
-            each, Call | CallingPeer | KafkaConnection | HttpConnection | grpc.aio.AbortError
+            live, Call | CallingPeer | KafkaConnection | HttpConnection | grpc.aio.AbortError
         )
-        or type(each).__name__ == "_ServicerContext"
-        for each in gc.get_objects()
+        or type(live).__name__ == "_ServicerContext"
+        for live in gc.get_objects()
     )
 
 

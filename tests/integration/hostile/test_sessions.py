@@ -309,14 +309,14 @@ async def classic_requests_to_a_session_group(channel):
     )
     refused = {errors_pb2.INCONSISTENT_GROUP_PROTOCOL, errors_pb2.UNKNOWN_MEMBER_ID}
     assert {sync.error_code, beat.error_code} <= refused
-    assert {leave.error_code, *(each.error_code for each in leave.members)} & refused
+    assert {leave.error_code, *(member.error_code for member in leave.members)} & refused
     removed = await admin.RemoveMembers(
         admin_pb2.RemoveMembersRequest(
             group_id=GROUP,
             members=[admin_pb2.RemoveMembersRequest.Member(member_id=member_id)],
         )
     )
-    assert {removed.error_code, *(each.error_code for each in removed.members)} & refused
+    assert {removed.error_code, *(member.error_code for member in removed.members)} & refused
     deleted = await admin.DeleteGroups(admin_pb2.DeleteGroupsRequest(groups_names=[GROUP]))
     assert deleted.results[0].error_code == errors_pb2.NON_EMPTY_GROUP
     await stream.beat(1)

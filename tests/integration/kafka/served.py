@@ -74,13 +74,13 @@ class Served:
         """Cause and client id of each rebalance, newest first."""
         with GroupAdmin(self.address) as admin:
             rebalances = admin.journal(group).rebalances
-        return [(each.cause_code, each.client_id) for each in rebalances]
+        return [(rebalance.cause_code, rebalance.client_id) for rebalance in rebalances]
 
     def journal(self, group: str) -> str:
         """Causes of its rebalances in words, newest first."""
         with GroupAdmin(self.address) as admin:
             rebalances = admin.journal(group).rebalances
         return "\n".join(
-            f"{each.generation_before} to {each.generation_after}: {each.explanation[1]}"
-            for each in rebalances
+            f"{entry.generation_before} to {entry.generation_after}: {entry.explanation[1]}"
+            for entry in rebalances
         )

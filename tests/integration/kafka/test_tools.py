@@ -47,7 +47,7 @@ def empty(served: Served) -> str:
     with GroupAdmin(served.address) as admin:
         admin.commit("empty", {OurPartition("rows", 0): 5})
         yield "empty"
-        if any(each.group_id == "empty" for each in admin.list_groups()):
+        if any(group.group_id == "empty" for group in admin.list_groups()):
             admin.delete_group("empty")
 
 
@@ -79,7 +79,7 @@ def test_confluents_admin_client_lists_describes_and_changes_groups(served, aliv
 
 def test_kafka_pythons_admin_client_lists_describes_and_changes_groups(served, alive, empty):
     admin = KafkaAdminClient(bootstrap_servers=served.kafka)
-    assert {alive, empty} <= {each["group_id"] for each in admin.list_groups()}
+    assert {alive, empty} <= {group["group_id"] for group in admin.list_groups()}
     described = admin.describe_groups([alive])[alive]
     assert described["group_state"] == "Stable"
     assert [each["group_instance_id"] for each in described["members"]] == ["one"]

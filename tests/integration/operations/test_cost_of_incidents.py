@@ -117,7 +117,7 @@ def node():
 
 
 def moves_of(rebalances: Iterable[pb.Rebalance]) -> list[pb.PartitionMove]:
-    return [move for each in rebalances for move in each.moves if move.has_moved]
+    return [move for rebalance in rebalances for move in rebalance.moves if move.has_moved]
 
 
 def check(members: list[Member], group: str, moves: list[pb.PartitionMove], noise_ms: float) -> int:

@@ -192,7 +192,7 @@ def test_every_expression_of_the_dashboards_has_data(busy):
     def has_all() -> bool:
         for place, expression in list(missing.items()):
             series = busy.prometheus.ask("query", query=expression)["result"]
-            if any(each["value"][1] != "NaN" for each in series):
+            if any(line["value"][1] != "NaN" for line in series):
                 del missing[place]
         return not missing
 

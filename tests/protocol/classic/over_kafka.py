@@ -155,13 +155,13 @@ def _value(field: Field, message: Message, name: str) -> Any:
 
 def _with_defaults(schema: type[Any], values: dict[str, Any]) -> dict[str, Any]:
     """Fields that the contract does not have get the schema's defaults, or else nothing."""
-    for each in fields(schema):
-        if each.name in values and values[each.name] is not None:
+    for field in fields(schema):
+        if field.name in values and values[field.name] is not None:
             continue
-        if each.default is not MISSING or each.default_factory is not MISSING:
-            values.pop(each.name, None)
+        if field.default is not MISSING or field.default_factory is not MISSING:
+            values.pop(field.name, None)
         else:
-            values.setdefault(each.name, False if each.type == "bool" else None)
+            values.setdefault(field.name, False if field.type == "bool" else None)
     return values
 
 
@@ -382,12 +382,12 @@ class _NodeOfOneShard:
     async def ask(
         self, requests: Sequence[Request], on_wait: Callable[[], None] = lambda: None
     ) -> list[Reply]:
-        asked = [self._coordinator.ask(each) for each in requests]
+        asked = [self._coordinator.ask(request) for request in requests]
         try:
             return [await each for each in asked]
         except asyncio.CancelledError:
-            for each in requests:
-                self._coordinator.take_back(each.call_id)
+            for request in requests:
+                self._coordinator.take_back(request.call_id)
             raise
 
     def beat(self, group: str, member: str, instance: str | None, generation: int) -> bool:

@@ -349,7 +349,7 @@ def test_a_question_about_the_journal_waits_for_what_is_on_its_way_and_no_longer
     eager.advance(1_999)
     assert not asked.done
     eager.advance(1)
-    assert [each.generation_after for each in asked.response.rebalances] == [1]
+    assert [rebalance.generation_after for rebalance in asked.response.rebalances] == [1]
     eager.c.release_appends()
     assert eager.newest().generation_after == 2
 

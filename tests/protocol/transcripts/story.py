@@ -193,7 +193,7 @@ class Transcript:
 
     def _ack(self, arguments: list[str]) -> list[str]:
         name, kind, *partitions = arguments
-        self._sessions.ack(name, kind, [int(each) for each in partitions])
+        self._sessions.ack(name, kind, [int(partition) for partition in partitions])
         return []
 
     def _cut(self, arguments: list[str]) -> list[str]:

@@ -147,7 +147,7 @@ class ClassicSpace:
     def _sync(self, n: int) -> None:
         client = self.clients[n]
         client.call = CallId(next(self.calls))
-        shares = tuple((each, each.encode()) for each in client.members)
+        shares = tuple((member, member.encode()) for member in client.members)
         self._step(
             SyncGroup(
                 call_id=client.call,

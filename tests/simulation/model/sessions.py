@@ -157,8 +157,8 @@ class SessionSpace(SessionScenario):
             new, self.heard[n] = member.received[self.heard[n] :], len(member.received)
             for _, message in new:
                 orders = ", ".join(
-                    f"{each.order.value} {each.topic}-{each.partition} under {each.token}"
-                    for each in message.partitions
+                    f"{order.order.value} {order.topic}-{order.partition} under {order.token}"
+                    for order in message.partitions
                 )
                 kind = "whole" if message.based_on < 0 else "difference"
                 lines.append(f"{member.name or n} hears ({kind}): {orders or 'nothing'}")
@@ -348,7 +348,7 @@ class SessionSpace(SessionScenario):
         self.is_lost = self.is_lost or outbox.unloaded
         self._first = outbox.append
         deaf = {self.members[n].stream for n, is_deaf in enumerate(self.is_unseen) if is_deaf}
-        outbox.replies = [each for each in outbox.replies if each[0] not in deaf]
+        outbox.replies = [reply for reply in outbox.replies if reply[0] not in deaf]
         outbox.ended = [each for each in outbox.ended if each[0] not in deaf]
         super()._carry_out(outbox)
 

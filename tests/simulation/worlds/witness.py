@@ -57,8 +57,10 @@ class Witness:
         group = shard.machine.groups.get(command.group_id)
         if isinstance(group, SessionGroup):
             self._commits[command.call_id] = {
-                (each.topic, each.partition): _why_not(group, command.member_id, each)
-                for each in command.partitions
+                (partition.topic, partition.partition): _why_not(
+                    group, command.member_id, partition
+                )
+                for partition in command.partitions
             }
 
     # --- What must hold ---
@@ -68,7 +70,7 @@ class Witness:
         shard.check()
         if not shard.is_unloaded:
             self._tokens.follow(
-                each for each in shard.machine.groups.values() if isinstance(each, SessionGroup)
+                group for group in shard.machine.groups.values() if isinstance(group, SessionGroup)
             )
             own, log = _facts(shard.machine, self.durable), _facts(self.durable, shard.machine)
             _expect(own == log, f"the shard has {_but(own, log)}, the log {_but(log, own)}")
@@ -123,15 +125,15 @@ class Witness:
         if group is None:
             _expect(not orders.partitions, f"{member_id} is told of a group that there is not")
             return
-        for each in orders.partitions:
-            says = _truth(group, member_id, each)
-            _expect(not says, f"{member_id} is told {each}, but {says}")
+        for partition in orders.partitions:
+            says = _truth(group, member_id, partition)
+            _expect(not says, f"{member_id} is told {partition}, but {says}")
         version, missing = self._unsent.pop((group_id, member_id), (0, set()))
         if orders.based_on < 0:
             if version != orders.version:  # Its first part.
                 missing = set(group.partitions_of(member_id))
                 missing |= group.preparing.get(member_id, set())
-            missing -= {(each.topic, each.partition) for each in orders.partitions}
+            missing -= {(partition.topic, partition.partition) for partition in orders.partitions}
             if orders.is_part:
                 self._unsent[group_id, member_id] = orders.version, missing
             else:

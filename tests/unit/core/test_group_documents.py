@@ -30,12 +30,14 @@ def send(scenario: SessionScenario, kind, **more):
 
 
 def put(scenario: SessionScenario, *documents: tuple[str, bytes, int]):
-    return send(scenario, PutDocuments, documents=tuple(PutDocument(*each) for each in documents))
+    return send(
+        scenario, PutDocuments, documents=tuple(PutDocument(*document) for document in documents)
+    )
 
 
 def stored(scenario: SessionScenario, prefix: str = "", after: int = 0) -> dict[str, bytes]:
     reply = send(scenario, FetchDocuments, prefix=prefix, after_version=after)
-    return {each.name: each.content for each in reply.documents}
+    return {document.name: document.content for document in reply.documents}
 
 
 def test_all_are_written_if_nobody_else_has_written_one_and_none_otherwise():
@@ -134,7 +136,7 @@ def test_a_reply_is_bounded_and_goes_on_after_its_last_version():
         if not reply.documents:
             break
         assert len(reply.documents) == 1
-        found += [each.name for each in reply.documents]
+        found += [document.name for document in reply.documents]
         after = reply.documents[-1].version
     assert found == ["a", "b", "c"]
 

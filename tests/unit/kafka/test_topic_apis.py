@@ -189,7 +189,7 @@ async def test_no_partition_is_called_unknown_while_a_shard_was_never_heard_of()
         found = await client.ask(apis.LIST_OFFSETS, 9, topics=topics)
         assert offsets_of(found) == {("a", 0): (errors.NOT_LEADER_OR_FOLLOWER, -1, -1)}
         found = await client.ask(apis.FETCH, 12, **fetching(12, (0, 0), topic="a"))
-        ((partition,),) = [each.partitions for each in found.responses]
+        ((partition,),) = [response.partitions for response in found.responses]
         assert int(partition.error_code) == errors.NOT_LEADER_OR_FOLLOWER
 
 

@@ -121,7 +121,10 @@ def test_the_journal_has_each_plan_with_its_own_handoffs():
     assert [plan.ended_at_ms for plan in plans] == [1_150, 1_100]
     assert "1 hand-off of it ended: 1 forced." in plans[0].explanation
     assert not any("ended" in sentence for sentence in plans[1].explanation)
-    assert [(each.partition, each.outcome) for each in handoffs] == [(4, "forced"), (3, "released")]
+    assert [(handoff.partition, handoff.outcome) for handoff in handoffs] == [
+        (4, "forced"),
+        (3, "released"),
+    ]
     assert (handoffs[0].unowned_ms_min, handoffs[0].unowned_ms_max) == (1_000, 40_000)
     newest = list(journal("g", (later, PLAN), (FORCED, SWITCH), 1))
     assert len(newest) == 2  # The plan, and the hand-off that was opened since.

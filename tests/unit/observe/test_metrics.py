@@ -213,7 +213,7 @@ def test_a_static_member_that_returned_counts_as_time_without_work_and_as_no_reb
 
 def test_label_values_that_are_ours_are_in_snake_case():
     ours = [*RebalanceCause, *EvictionCause, *GroupState]
-    assert all(re.fullmatch(r"[a-z]+(_[a-z]+)*", snake_case(each.value)) for each in ours)
+    assert all(re.fullmatch(r"[a-z]+(_[a-z]+)*", snake_case(state.value)) for state in ours)
     assert snake_case("leader re-joined") == "leader_rejoined"
     assert snake_case("PreparingRebalance") == "preparing_rebalance"
     metrics = Metrics(

@@ -141,7 +141,7 @@ def test_plans_that_were_made_outside_are_replayed(tmp_path):
     found = replay(path.read_text().splitlines())
     assert (found.checked, found.differences) == (8, [])
     plans = [line["in"]["PlanComputed"] for line in recorded if "PlanComputed" in str(line)]
-    assert any(each["plan"]["RecordedPlan"]["moves"] for each in plans)
+    assert any(plan["plan"]["RecordedPlan"]["moves"] for plan in plans)
     without = [line for line in recorded if "PlanComputed" not in str(line)]
     assert replay(text_of(without).splitlines()).differences
 

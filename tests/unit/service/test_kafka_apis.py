@@ -600,8 +600,8 @@ async def test_groups_are_deleted(version):
         await committed(client, group="offsets")
         names = ["g", "offsets", "none", "x" * 5_000, TOPICS_GROUP, "offsets"]
         answer = await client.ask("DeleteGroups", version, groups_names=names)
-        assert [int(each.error_code) for each in answer.results] == [68, 0, 69, 42, 42]
-        assert [each.group_id for each in answer.results] == names[:5]
+        assert [int(result.error_code) for result in answer.results] == [68, 0, 69, 42, 42]
+        assert [result.group_id for result in answer.results] == names[:5]
         listed = await client.ask("ListGroups", 4)
         assert [g.group_id for g in listed.groups] == ["g"]
 
@@ -648,7 +648,7 @@ async def test_each_group_of_a_call_is_authorised_by_itself():
         described = await client.ask("DescribeGroups", 6, groups=["a1", "b1"])
         assert [int(g.error_code) for g in described.groups] == [0, 30]
         found = await client.ask("FindCoordinator", 4, key_type=0, coordinator_keys=["a1", "b1"])
-        assert [int(each.error_code) for each in found.coordinators] == [0, 30]
+        assert [int(coordinator.error_code) for coordinator in found.coordinators] == [0, 30]
         fetched = await client.ask(
             "OffsetFetch", 9, groups=[{"group_id": g, "topics": None} for g in ("a1", "b1")]
         )
@@ -659,7 +659,7 @@ async def test_each_group_of_a_call_is_authorised_by_itself():
         read, delete, describe = 1 << 3, 1 << 6, 1 << 8
         assert answer.groups[0].authorized_operations == read | delete | describe
         deleted = await client.ask("DeleteGroups", 2, groups_names=["b1", "a1"])
-        assert [int(each.error_code) for each in deleted.results] == [30, 0]
+        assert [int(result.error_code) for result in deleted.results] == [30, 0]
 
 
 async def test_what_a_caller_may_not_do_is_refused_in_the_place_for_errors_of_each_api():
@@ -745,14 +745,14 @@ async def test_a_request_about_too_many_groups_is_refused_in_each_of_them():
         for count, code in ((3, 0), (4, 42)):
             names = [f"g{number}" for number in range(count)]
             found = await client.ask("FindCoordinator", 6, coordinator_keys=names)
-            assert {int(each.error_code) for each in found.coordinators} == {code}
+            assert {int(coordinator.error_code) for coordinator in found.coordinators} == {code}
             groups = [{"group_id": name, "topics": None} for name in names]
             fetched = await client.ask("OffsetFetch", 9, groups=groups)
-            assert {int(each.error_code) for each in fetched.groups} == {code}
+            assert {int(group.error_code) for group in fetched.groups} == {code}
             described = await client.ask("DescribeGroups", 5, groups=names)
-            assert {int(each.error_code) for each in described.groups} == {code}
+            assert {int(group.error_code) for group in described.groups} == {code}
             deleted = await client.ask("DeleteGroups", 2, groups_names=names)
-            assert {int(each.error_code) for each in deleted.results} == {code or 69}
+            assert {int(result.error_code) for result in deleted.results} == {code or 69}
             assert len(found.coordinators) == len(fetched.groups) == len(described.groups) == count
 
 

@@ -409,7 +409,7 @@ async def test_a_stopping_node_waits_for_no_topics():
         it.listener.leave()
         await asyncio.sleep(0.5)
         ((_, answer),) = client.answers()
-        assert [each.error_code for each in answer.topics] == [5]
+        assert [topic.error_code for topic in answer.topics] == [5]
 
 
 # --- Throttled, counted ---

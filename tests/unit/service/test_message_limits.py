@@ -123,8 +123,8 @@ def check(message) -> None:
     if wrong := MessageLimits(SMALL).counts(message):
         raise Malformed(wrong)
     if isinstance(message, session_pb2.SessionRequest):
-        for each in message.ack.partitions:
-            each.kind = session_pb2.SessionAck.RELEASED
+        for partition in message.ack.partitions:
+            partition.kind = session_pb2.SessionAck.RELEASED
         if message.HasField("attach"):
             at_once(sessions.attach_of(message.attach, CallId(1), "", "/host"))
         else:

@@ -55,7 +55,10 @@ def read(found: Iterable[pb.Orders]) -> Iterator[tuple[str, int, int, int]]:
 
 
 def said(partitions: Iterable[OrderedPartition]) -> list[tuple[str, int, int, int]]:
-    return [(each.topic, each.partition, each.token, each.offset) for each in partitions]
+    return [
+        (partition.topic, partition.partition, partition.token, partition.offset)
+        for partition in partitions
+    ]
 
 
 LARGE = {
@@ -109,7 +112,7 @@ def test_the_first_page_comes_with_the_answer_and_the_others_when_they_are_asked
     told = sessions.attached(AttachReply(orders=orders), 1)
     first, *others = told
     assert first.attached.orders.is_part
-    assert list(read([first.attached.orders, *(each.orders for each in others)])) == said(
+    assert list(read([first.attached.orders, *(other.orders for other in others)])) == said(
         orders.partitions
     )
 
@@ -118,7 +121,10 @@ def test_partitions_that_are_not_renewed_are_told_in_ranges() -> None:
     places = tuple(("t", p) for p in range(250_000) if p != 5)
     (message,) = sessions.outgoing(ToMember(HeartbeatAck(9, places), None), AttachReply(), 1)
     (topic,) = message.heartbeat_ack.expiring
-    assert [(each.first, each.last) for each in topic.partitions] == [(0, 4), (6, 249_999)]
+    assert [(partition.first, partition.last) for partition in topic.partitions] == [
+        (0, 4),
+        (6, 249_999),
+    ]
 
 
 def test_the_last_page_of_a_part_is_a_part() -> None:

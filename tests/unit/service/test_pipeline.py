@@ -129,7 +129,7 @@ async def test_a_member_s_life():
         assert fetched.offsets[0].offset == 7
         gone = tuple(c.LeavingMember(each) for each in (member_id, *map(str, range(249))))
         (left,) = await d.ask(c.LeaveGroup(call_id=d.new(), group_id="a", members=gone))
-        assert [each.member_id for each in left.members] == [each.member_id for each in gone]
+        assert [member.member_id for member in left.members] == [each.member_id for each in gone]
         assert left.members[0].error is ErrorCode.NONE
         assert d.pipeline.answered_calls() == {
             ("JoinGroup", "OK"): 1,

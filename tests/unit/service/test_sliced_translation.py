@@ -86,7 +86,9 @@ def test_acknowledgements_are_several_commands_in_their_order(monkeypatch):
     monkeypatch.setattr(sessions, "ACKS", 700)
     found = at_once(MemberStream(CallId(1), "/host").receive(SESSION_MESSAGES["ack"]))
     assert [len(command.partitions) for command in found] == [700, 700, 600]
-    assert [each.partition for command in found for each in command.partitions] == [*range(MANY)]
+    assert [partition.partition for command in found for partition in command.partitions] == [
+        *range(MANY)
+    ]
 
 
 def test_a_group_named_often_is_described_once():

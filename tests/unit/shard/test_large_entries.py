@@ -51,7 +51,7 @@ def test_a_granted_partition_counts_as_a_record(monkeypatch):
     sizes = []
     while scenario.held:
         append, scenario.held = scenario.held[0], []
-        sizes.append(sum(isinstance(each, PartitionsGranted) for each in append.records))
+        sizes.append(sum(isinstance(record, PartitionsGranted) for record in append.records))
         scenario._append(append)
     assert sizes == [1, 1, 2], "6 partitions, 6, and 6 and 2 together"
     assert len(a.active) == 20

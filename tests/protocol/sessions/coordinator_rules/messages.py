@@ -44,7 +44,7 @@ def held_set(held: dict[int, int]) -> pb.SessionHeartbeat.Held:
 
 def listed(ack: pb.SessionHeartbeatAck) -> list[int]:
     """Partitions that an acknowledgement does not renew."""
-    ranges = [each for topic in ack.expiring for each in topic.partitions]
+    ranges = [partition for topic in ack.expiring for partition in topic.partitions]
     return sorted(p for each in ranges for p in range(each.first, each.last + 1))
 
 

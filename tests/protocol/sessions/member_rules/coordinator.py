@@ -327,9 +327,9 @@ class _Node:
         answer = group_pb2.OffsetCommitResponse()
         for topic in request.topics:
             found = answer.topics.add(name=topic.name)
-            for each in topic.partitions:
+            for partition in topic.partitions:
                 found.partitions.add(
-                    partition_index=each.partition_index,
+                    partition_index=partition.partition_index,
                     error_code=self._trial.commit_error,
                 )
         return answer

@@ -182,9 +182,14 @@ class Played:
     def acks(self):
         """Acknowledgements that are to be sent: (kind, partition, token, hand-off id)."""
         return [
-            (pb.SessionAck.Kind.Name(each.kind), each.partition, each.token, each.handoff_id)
+            (
+                pb.SessionAck.Kind.Name(partition.kind),
+                partition.partition,
+                partition.token,
+                partition.handoff_id,
+            )
             for message in self.take()
-            for each in message.ack.partitions
+            for partition in message.ack.partitions
         ]
 
     def at(self, now_ms):

@@ -89,9 +89,9 @@ class Driven:
 
     def acks(self) -> list[tuple[str, int]]:
         found = [
-            (pb.SessionAck.Kind.Name(each.kind), each.token)
+            (pb.SessionAck.Kind.Name(partition.kind), partition.token)
             for message in self.sent
-            for each in message.ack.partitions
+            for partition in message.ack.partitions
         ]
         self.sent.clear()
         return found

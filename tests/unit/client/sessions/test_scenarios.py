@@ -227,7 +227,7 @@ def test_a_release_that_was_lost_on_its_way_is_said_again(it):
     it.release(P, 1, 70)
     it.machine.closed(1_100)
     it.attach(1_200, (0, DRAIN, 1, 5), (1, ACTIVE, 2), version=3)
-    [each] = [each for message in it.take() for each in message.ack.partitions]
+    [each] = [partition for message in it.take() for partition in message.ack.partitions]
     assert (each.kind, each.token, each.position) == (pb.SessionAck.RELEASED, 1, 70)
 
 

@@ -226,7 +226,7 @@ def test_a_second_stop_leaves_at_once():
     it.granted(9, 0)
     it.core.stop("SIGTERM", 20_000, 10)
     it.at(10)
-    assert [each.within_ms for each in it.others] == [19_990]
+    assert [other.within_ms for other in it.others] == [19_990]
     it.core.stop("SIGTERM", 20, 20)
     it.at(20)
     assert it.core.held_partitions == {}, "its handler was told to end"

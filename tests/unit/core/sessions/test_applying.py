@@ -104,7 +104,9 @@ def test_a_slice_grants_nothing_that_is_on_its_way() -> None:
     scenario.hold()
     scenario.to(100)
     group = scenario.group
-    assert {each.writes_pending for each in group.partition_states.values()} == {1}
+    assert {
+        partition_state.writes_pending for partition_state in group.partition_states.values()
+    } == {1}
     numbered = Numbered((scenario.members[0].member_id,), ("t-a",))
     late, step = Plan({0: {0: ((0, 30),)}}, (), {}), a_step(scenario.now, scenario.config)
     rest = applying.begin(group, late, numbered, scenario.now)

@@ -66,7 +66,7 @@ def scenario_of(members: int) -> tuple[SessionScenario, ScenarioMember]:
     scenario.to(100)
     scenario.member("w-new", topics).attach()
     scenario.to(1_200)
-    assert any(each.order is Order.DRAIN for m in scenario.members for each in m.orders.values())
+    assert any(order.order is Order.DRAIN for m in scenario.members for order in m.orders.values())
     return scenario, first
 
 

@@ -119,7 +119,7 @@ def test_a_partition_without_a_token_is_refused_by_itself(is_atomic):
         )
     )
     assert {
-        (each.topic, each.partition): each.error for each in scenario.replies[call].results
+        (result.topic, result.partition): result.error for result in scenario.replies[call].results
     } == {
         first: ErrorCode.INVALID_REQUEST if is_atomic else ErrorCode.NONE,
         second: ErrorCode.INVALID_REQUEST,
@@ -160,7 +160,7 @@ def test_three_that_will_not_prepare_end_a_hand_off_and_nobody_else_is_asked():
     partition = ("t", 0)
     scenario.move(partition, others[0])
     for _ in range(3):
-        (asked,) = (each for each in others if order(each, partition) is Order.WARM)
+        (asked,) = (other for other in others if order(other, partition) is Order.WARM)
         asked.ack(partition, "refused", token=0)
     assert scenario.group.handoff(partition) is None
     assert partition in a.active
@@ -178,7 +178,7 @@ def test_nobody_is_asked_for_what_a_leaver_holds_after_three_refusals_in_a_row()
     a.leave("drain", 60_000)
     scenario.to(5_100)
     for _ in range(3):
-        (asked,) = (each for each in others if order(each, partition) is Order.WARM)
+        (asked,) = (other for other in others if order(other, partition) is Order.WARM)
         asked.ack(partition, "refused", token=0)
         refused_at = scenario.now
         scenario.to(refused_at + 100)

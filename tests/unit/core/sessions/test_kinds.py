@@ -99,7 +99,7 @@ def deletion_in_flight() -> SessionScenario:
     scenario.to(1_000)
     scenario.hold()
     held_over_the_offset_check(scenario)
-    assert [type(each) for each in scenario.held[0].records] == [GroupDeleted]
+    assert [type(record) for record in scenario.held[0].records] == [GroupDeleted]
     return scenario
 
 
@@ -111,7 +111,7 @@ def test_a_group_is_not_deleted_while_a_member_arrives():
     scenario.release()
     scenario.to(scenario.now + 30_000)
     assert len(a.active) == 4
-    assert not any(isinstance(each, GroupDeleted) for each in scenario.records)
+    assert not any(isinstance(record, GroupDeleted) for record in scenario.records)
 
 
 def test_a_member_that_comes_during_a_deletion_waits_for_it():
@@ -136,7 +136,7 @@ def test_a_deletion_is_asked_for_once():
     scenario = deletion_in_flight()
     held_over_the_offset_check(scenario)
     scenario.release()
-    assert sum(isinstance(each, GroupDeleted) for each in scenario.records) == 1
+    assert sum(isinstance(record, GroupDeleted) for record in scenario.records) == 1
     assert GROUP not in scenario.shard.machine.groups
 
 

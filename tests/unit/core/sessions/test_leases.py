@@ -295,7 +295,7 @@ def stalled(on_stall: OnStall) -> tuple[SessionScenario, ScenarioMember, Scenari
 def test_a_worker_that_stands_still_is_reported_and_receives_nothing():
     scenario, a, _b = stalled(OnStall.REPORT)
     scenario.to(6_500)
-    assert {each.order for each in a.orders.values()} == {Order.ACTIVE}
+    assert {order.order for order in a.orders.values()} == {Order.ACTIVE}
     assert not scenario.group.members[a.member_id].receives
     a.beat(progress=1)
     assert scenario.group.members[a.member_id].receives
@@ -303,7 +303,7 @@ def test_a_worker_that_stands_still_is_reported_and_receives_nothing():
 
 def test_a_worker_that_stands_still_is_forced():
     scenario, a, b = stalled(OnStall.RELEASE)
-    assert {each.order for each in a.orders.values()} == {Order.LOST}
+    assert {order.order for order in a.orders.values()} == {Order.LOST}
     scenario.to(7_500)
     b.beat(progress=7_500)
     a.beat(progress=0)

@@ -287,7 +287,7 @@ def test_offsets_are_deleted_after_the_commits_of_them_that_are_in_flight():
     assert delete not in scenario.replies
     scenario.release()
     for call in (commit, delete):
-        assert [each.error for each in scenario.replies[call].results] == [ErrorCode.NONE]
+        assert [result.error for result in scenario.replies[call].results] == [ErrorCode.NONE]
     assert not scenario.group.offsets
 
 

@@ -57,7 +57,9 @@ def test_parts_are_of_one_version_in_order_and_only_the_last_is_none() -> None:
     assert scenario.shard.take(member.stream, scenario.now) is None
     assert len({(part.version, part.based_on, part.answers) for part in parts}) == 1
     assert [part.is_part for part in parts] == [True, True, True, False]
-    partitions = [(each.topic, each.partition) for part in parts for each in part.partitions]
+    partitions = [
+        (partition.topic, partition.partition) for part in parts for partition in part.partitions
+    ]
     assert partitions == member.active
 
 

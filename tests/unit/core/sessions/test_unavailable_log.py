@@ -295,8 +295,10 @@ def fail(scenario, failure):
 
 
 def ends(scenario):
-    return [each.member_id for each in scenario.records if isinstance(each, SessionMemberEnded)]
+    return [
+        record.member_id for record in scenario.records if isinstance(record, SessionMemberEnded)
+    ]
 
 
 def ended_by(append):
-    return [each.member_id for each in append.records if isinstance(each, SessionMemberEnded)]
+    return [record.member_id for record in append.records if isinstance(record, SessionMemberEnded)]
