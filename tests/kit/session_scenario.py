@@ -7,7 +7,7 @@ no time. Times are milliseconds since the start.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -21,7 +21,7 @@ from coordinator.core.values.effects import ComputePlan
 from coordinator.core.values.errors import ErrorCode
 from coordinator.core.values.events import Event
 from coordinator.core.values.ids import CallId
-from coordinator.core.values.plans import MoveReason
+from coordinator.core.values.plans import MoveReason, Unplaced
 from coordinator.core.values.policy import Policy
 from coordinator.core.values.records import PartitionsGranted, PartitionSwitched, Record
 from coordinator.core.values.replies import CommitReply, Reply
@@ -228,6 +228,27 @@ class SessionScenario:
     @property
     def state(self) -> str:
         return self.group.state.value
+
+    # --- What the group has planned, and told ---
+
+    @property
+    def planned_at_ms(self) -> int:
+        """Time of the last plan."""
+        return self.group.planning.planned_at_ms
+
+    @property
+    def unplaced(self) -> Mapping[tuple[str, int], Unplaced]:
+        """Free partitions that nobody could have by the last plan, and why."""
+        return self.group.planning.unplaced
+
+    @property
+    def waiting_moves(self) -> Collection[tuple[str, int]]:
+        """Partitions that the last plan moves, and whose hand-offs have not begun."""
+        return self.group.planning.targets.keys()
+
+    def version_of(self, member: ScenarioMember) -> int:
+        """Version of the orders that the coordinator has for a member."""
+        return self.group.members[member.member_id].mailbox.version
 
     def new_call(self) -> CallId:
         return CallId(next(self._calls))

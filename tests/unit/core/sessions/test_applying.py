@@ -173,10 +173,10 @@ def test_free_partitions_that_nobody_can_have_are_noted_in_slices(slices: Slices
     slices(10)
     scenario = three(ready=False)
     scenario.to(103)
-    assert not scenario.group.planning.unplaced
+    assert not scenario.unplaced
     scenario.to(104)
-    assert set(scenario.group.planning.unplaced.values()) == {Unplaced.NOBODY_RECEIVES}
-    assert len(scenario.group.planning.unplaced) == 45
+    assert set(scenario.unplaced.values()) == {Unplaced.NOBODY_RECEIVES}
+    assert len(scenario.unplaced) == 45
     assert scenario.state == "Stable"
 
 

@@ -54,7 +54,7 @@ def test_nothing_is_told_before_its_record_is_durable():
 def test_a_heartbeat_may_not_have_seen_the_newest_grant():
     scenario, a = g1()
     scenario.to(1_000)
-    version = scenario.group.members[a.member_id].mailbox.version
+    version = scenario.version_of(a)
     records = len(scenario.records)
     a.beat(held=(), applied=version - 1)
     assert len(scenario.records) == records

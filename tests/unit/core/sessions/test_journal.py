@@ -193,11 +193,11 @@ def test_twenty_plans_are_kept_and_empty_ones_are_none():
         scenario.to(scenario.now + 200)
     assert len(plans(scenario)) == 20
     assert plans(scenario)[-1].made_at_ms > 60_000
-    records, planned_at_ms = len(scenario.records), scenario.group.planning.planned_at_ms
+    records, planned_at_ms = len(scenario.records), scenario.planned_at_ms
     a.beat(ready=False)
     a.beat(ready=True)
     scenario.to(scenario.now + 5_000)
-    assert scenario.group.planning.planned_at_ms > planned_at_ms
+    assert scenario.planned_at_ms > planned_at_ms
     assert len(scenario.records) == records
 
 

@@ -216,11 +216,11 @@ def test_a_return_keeps_what_is_held_and_passes_on_what_is_drained():
     a.leave("return", 60_000)
     assert partition in b.active
     scenario.to(20_000)
-    plans = scenario.group.planning.planned_at_ms
+    plans = scenario.planned_at_ms
     again = scenario.member(a.name, {"t": 3}, "i-2").attach()
     assert again.active == kept
     scenario.to(22_000)
-    assert scenario.group.planning.planned_at_ms == plans, "no plan"
+    assert scenario.planned_at_ms == plans, "no plan"
 
 
 def test_a_return_is_bounded_by_the_policy():

@@ -43,7 +43,7 @@ def planned_at(scenario: SessionScenario, until_ms: int, from_ms: int) -> list[i
     times = []
     for at in range(from_ms, until_ms + 1, 50):
         scenario.to(at)
-        made_ms = scenario.group.planning.planned_at_ms
+        made_ms = scenario.planned_at_ms
         if made_ms >= from_ms and made_ms not in times:
             times.append(made_ms)
     return times
@@ -58,7 +58,7 @@ def test_a_free_partition_does_not_wait_for_the_interval_and_takes_arrivals_alon
     scenario.to(5_000)
     b = scenario.member("w-b", {"t": 12}).attach()
     scenario.to(5_100)
-    assert scenario.group.planning.planned_at_ms == 5_100
+    assert scenario.planned_at_ms == 5_100
     settle(scenario, a)
     scenario.to(5_200)
     c = scenario.member("w-c", {"t": 12}).attach()
@@ -114,9 +114,9 @@ def test_arrivals_are_waited_for_ten_seconds_at_most():
         scenario.to(10_000 + 900 * number)
         scenario.member(f"w-b{number}", {"t": 40}).attach()
         if scenario.now < 20_000:
-            assert scenario.group.planning.planned_at_ms < 10_000
+            assert scenario.planned_at_ms < 10_000
     scenario.to(23_000)
-    assert scenario.group.planning.planned_at_ms == 20_000
+    assert scenario.planned_at_ms == 20_000
 
 
 def test_a_free_partition_takes_all_arrivals_along():
@@ -135,7 +135,7 @@ def test_an_arrival_that_may_have_what_nobody_could_is_not_waited_for():
     scenario = SessionScenario(with_policy(join_quiet_ms=1_000))
     scenario.member("w-a", {"t": 4}).attach(max_partitions=3)
     scenario.to(5_000)
-    assert scenario.group.planning.unplaced == {("t", 3): Unplaced.CAPACITY}
+    assert scenario.unplaced == {("t", 3): Unplaced.CAPACITY}
     assert scenario.state == "Stable"
     b = scenario.member("w-b", {"t": 4}).attach()
     scenario.to(5_100)
@@ -205,7 +205,7 @@ def test_a_new_owner_plans_after_a_lease_at_the_latest():
     scenario.to(began + 9_999)
     assert len(a.active) + len(b.active) == 3
     scenario.to(began + 10_000)
-    assert scenario.group.planning.planned_at_ms == began + 10_000
+    assert scenario.planned_at_ms == began + 10_000
 
 
 def test_a_member_without_a_stream_is_asked_for_nothing():
@@ -214,7 +214,7 @@ def test_a_member_without_a_stream_is_asked_for_nothing():
     a.cut()
     scenario.member("w-b", {"t": 4}).attach()
     scenario.to(9_000)
-    assert not scenario.group.planning.targets
+    assert not scenario.waiting_moves
     assert not list(scenario.group.open_handoffs())
     a.beats = True
     a.attach()
@@ -227,7 +227,7 @@ def test_a_move_whose_receiver_has_lost_its_stream_is_not_begun():
     scenario.to(5_000)
     b = scenario.member("w-b", {"t": 4}).attach()
     scenario.to(5_100)
-    assert len(draining(a)) == len(scenario.group.planning.targets) == 1
+    assert len(draining(a)) == len(scenario.waiting_moves) == 1
     b.cut()
     a.ack(draining(a)[0])
     assert not draining(a)
@@ -477,7 +477,7 @@ def test_a_result_for_a_group_that_became_empty_is_ignored():
     scenario.to(5_000)
     b = scenario.member("w-b", {"t": MANY}).attach()
     scenario.to(6_000)
-    assert scenario.computing or scenario.group.planning.targets
+    assert scenario.computing or scenario.waiting_moves
     scenario.members[0].leave("now")
     b.leave("now")
     assert scenario.state == "Empty"
