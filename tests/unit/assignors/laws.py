@@ -15,6 +15,10 @@ Assignment = dict[str, list[TopicPartition]]
 T = TypeVar("T")
 
 
+Group = tuple[ClusterMetadata, dict[str, Subscription]]
+"""A cluster and the members that share it."""
+
+
 def tps(*names: str) -> tuple[TopicPartition, ...]:
     """`tps("t0:0,1", "t1:2")`: partitions 0 and 1 of t0 and 2 of t1."""
     pairs = (name.split(":") for name in names)
