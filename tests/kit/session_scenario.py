@@ -1,7 +1,7 @@
 """Session scenarios: members that heartbeat in time and answer orders as told, on virtual time.
 
-A `World` steps a real shard. Appends are acknowledged at once, unless they are held; messages take
-no time. Times are milliseconds since the start.
+A `SessionScenario` steps a real shard. Appends are acknowledged at once, unless they are held;
+messages take no time. Times are milliseconds since the start.
 """
 
 from __future__ import annotations

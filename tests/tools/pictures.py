@@ -19,8 +19,8 @@ from html import escape
 from coordinator.client.member.calls import Join, Sync
 from coordinator.observe.timeline_svg import as_svg
 from coordinator.v1 import admin_pb2
+from tests.kit.client_scenario import ClientScenario, Player
 from tests.kit.documents import ROOT
-from tests.unit.client.kit import ClientScenario, Player
 
 EXPLAIN = ROOT / "deploy/explain.svg"
 TIMELINE = ROOT / "deploy/timeline.svg"

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from tests.kit.documents import ROOT
-from tests.kit.node import install, missing_node
+from tests.kit.npm import install, missing_node
 from tests.kit.patience import HANG_S
 from tests.kit.serving import Process, free_port
 

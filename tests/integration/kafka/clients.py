@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.integration.kafka.fetch import java_jars
-from tests.kit.node import missing_node
+from tests.kit.npm import missing_node
 from tests.kit.patience import HANG_S, PATIENCE
 
 MEMBERS = Path(__file__).parent / "members"

@@ -24,7 +24,7 @@ from tests.integration.kafka.clients import (
 from tests.integration.kafka.fetch import java_jars
 from tests.integration.kafka.served import TOPIC, Served
 from tests.kit.documents import ROOT
-from tests.kit.node import install
+from tests.kit.npm import install
 
 
 @pytest.fixture(scope="session")

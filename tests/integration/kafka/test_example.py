@@ -14,7 +14,7 @@ import pytest
 from tests.integration.kafka.served import Served
 from tests.integration.waiting import wait_until
 from tests.kit.documents import ROOT
-from tests.kit.node import install, missing_node
+from tests.kit.npm import install, missing_node
 
 pytestmark = pytest.mark.integration
 

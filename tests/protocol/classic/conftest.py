@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.protocol.classic import kit
+from tests.kit import classic_scenario
 from tests.protocol.classic.over_kafka import KafkaCoordinator, Unsayable
 from tests.protocol.classic.unsayable import UNSAYABLE
 
@@ -37,7 +37,7 @@ def transport(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -
         return made[-1]
 
     if request.param == KAFKA:
-        monkeypatch.setattr(kit, "COORDINATOR", make)
+        monkeypatch.setattr(classic_scenario, "COORDINATOR", make)
     yield request.param
     for coordinator in made:
         coordinator.close()

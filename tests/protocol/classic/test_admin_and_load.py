@@ -3,15 +3,15 @@
 import pytest
 
 from coordinator.v1 import admin_pb2 as admin
-from tests.protocol.classic.kit import Scenario, code
+from tests.kit.classic_scenario import ClassicScenario, code
 
 
 @pytest.fixture
-def s() -> Scenario:
-    return Scenario()
+def s() -> ClassicScenario:
+    return ClassicScenario()
 
 
-def listed(s: Scenario, states=(), types=()) -> dict[str, str]:
+def listed(s: ClassicScenario, states=(), types=()) -> dict[str, str]:
     call = s.send(admin.ListGroupsRequest(states_filter=states, types_filter=types))
     assert code(call.response) == "NONE"
     return {g.group_id: g.group_state for g in call.response.groups}
@@ -100,7 +100,7 @@ def test_164_sessions_start_anew_at_their_full_length(s):
     assert s.state == "Empty"
 
 
-def lost_generation(s: Scenario):
+def lost_generation(s: ClassicScenario):
     """F2, then C joins and generation 3 is handed out, but the process dies before a sync."""
     a, b = s.f2()
     c_call = s.join()

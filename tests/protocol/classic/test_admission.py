@@ -5,7 +5,7 @@ import pytest
 from coordinator.core.group import GroupState
 from coordinator.v1 import group_pb2 as pb
 from tests.kit import requests
-from tests.protocol.classic.kit import GROUP, Scenario, code
+from tests.kit.classic_scenario import GROUP, ClassicScenario, code
 
 RANGE = {
     "group_id": GROUP,
@@ -17,8 +17,8 @@ RANGE = {
 
 
 @pytest.fixture
-def s() -> Scenario:
-    return Scenario()
+def s() -> ClassicScenario:
+    return ClassicScenario()
 
 
 def test_001_an_empty_group_id_is_refused_and_makes_no_group(s):

@@ -2,13 +2,13 @@
 
 import pytest
 
-from tests.protocol.classic.kit import Scenario, code
+from tests.kit.classic_scenario import ClassicScenario, code
 
 FULL = "GROUP_MAX_SIZE_REACHED"
 
 
 def test_127_surplus_ids_are_refused_in_phase_two():
-    s = Scenario()
+    s = ClassicScenario()
     ids = [s.join(two_phase=True).response.member_id for _ in range(5)]
     calls = [s.join(member_id, two_phase=True) for member_id in ids]
     assert (code(calls[4].response), calls[4].response.member_id) == (FULL, "")
@@ -21,7 +21,7 @@ def test_127_surplus_ids_are_refused_in_phase_two():
 
 
 def test_127_a_surplus_id_that_was_refused_is_not_waited_for():
-    s = Scenario(group_max_size=2)
+    s = ClassicScenario(group_max_size=2)
     a = s.f1(srt=5000, rt=5000)
     first, surplus = (
         s.join(two_phase=True, srt=5000, rt=5000).response.member_id for _ in range(2)
@@ -33,7 +33,7 @@ def test_127_a_surplus_id_that_was_refused_is_not_waited_for():
 
 
 def test_127_a_member_of_a_full_join_phase_that_joins_again_keeps_its_seat():
-    s = Scenario(group_max_size=1)
+    s = ClassicScenario(group_max_size=1)
     a = s.join(two_phase=True).response.member_id
     calls = [s.join(a, two_phase=True) for _ in range(2)]
     s.advance(200)
@@ -43,21 +43,21 @@ def test_127_a_member_of_a_full_join_phase_that_joins_again_keeps_its_seat():
 
 @pytest.mark.parametrize("static", [True, False])
 def test_128_the_fifth_of_five_is_refused(static):
-    s = Scenario()
+    s = ClassicScenario()
     calls = [s.join(instance=f"i{n}" if static else None) for n in range(5)]
     s.advance(200)
     assert [code(call.response) for call in calls] == ["NONE"] * 4 + [FULL]
 
 
 def test_129_a_full_stable_group_refuses_before_handing_out_an_id():
-    s = Scenario(group_max_size=1)
+    s = ClassicScenario(group_max_size=1)
     s.f1()
     assert code(s.join(two_phase=True).response) == FULL
     assert s.state == "Stable"
 
 
 def test_130_a_lowered_limit_costs_those_who_rejoin_last_their_seats():
-    s = Scenario(group_max_size=6)
+    s = ClassicScenario(group_max_size=6)
     calls = [s.join(srt=5000) for _ in range(6)]
     s.advance(200)
     ids = [call.response.member_id for call in calls]
@@ -69,12 +69,12 @@ def test_130_a_lowered_limit_costs_those_who_rejoin_last_their_seats():
     assert (s.state, s.members()) == ("CompletingRebalance", ids[:4])
 
 
-def _with_max(s: Scenario, size: int):
+def _with_max(s: ClassicScenario, size: int):
     return s.c.settings.changed(group_max_size=size)
 
 
 def test_131_a_group_loaded_over_the_limit_rebalances():
-    s = Scenario()
+    s = ClassicScenario()
     a, b = s.f2()
     object.__setattr__(s.c, "settings", _with_max(s, 1))
     s.restart()

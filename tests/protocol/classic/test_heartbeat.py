@@ -5,12 +5,12 @@ import pytest
 from coordinator.core.group import GroupState
 from coordinator.core.values.commands import SessionExpired
 from coordinator.core.values.events import MemberEvicted
-from tests.protocol.classic.kit import GROUP, Scenario, code
+from tests.kit.classic_scenario import GROUP, ClassicScenario, code
 
 
 @pytest.fixture
-def s() -> Scenario:
-    return Scenario()
+def s() -> ClassicScenario:
+    return ClassicScenario()
 
 
 def test_083_who_is_told_what(s):
@@ -112,7 +112,7 @@ def test_089_a_static_member_that_beats_but_does_not_rejoin(s):
 
 
 def test_090_the_new_member_limit_ends_a_join_that_waits_too_long():
-    s = Scenario(group_max_session_timeout_ms=10_000_000)
+    s = ClassicScenario(group_max_session_timeout_ms=10_000_000)
     a = s.f1(srt=1_000_000, rt=1_000_000)
     t0 = s.c.now_ms
     b = s.join(srt=1_000_000, rt=1_000_000)
@@ -184,7 +184,7 @@ def test_091_a_member_that_was_parked_in_join_beyond_its_session_has_one_again(s
 
 
 def test_092_the_new_member_limit_is_off_once_the_join_is_answered():
-    s = Scenario()
+    s = ClassicScenario()
     a = s.f1(srt=305_000)
     t0 = s.c.now_ms
     s.until(t0 + 300_000)
@@ -234,11 +234,11 @@ def test_095_what_does_not_prolong_a_session(s, call):
 S = 1000
 
 
-def timeline() -> Scenario:
-    return Scenario(group_initial_rebalance_delay_ms=0)
+def timeline() -> ClassicScenario:
+    return ClassicScenario(group_initial_rebalance_delay_ms=0)
 
 
-def three(s: Scenario):
+def three(s: ClassicScenario):
     """C1 (10 s), C2 (20 s, leads) and C3 (40 s) are answered at second 0."""
     calls = {}
     for name, srt in (("C2", 20), ("C1", 10), ("C3", 40)):
@@ -266,7 +266,7 @@ def test_timeline_1_deadlines_move_with_join_answer_sync_request_and_sync_answer
 
 
 def test_timeline_2_a_member_awaiting_sync_stays():
-    s = Scenario(group_initial_rebalance_delay_ms=0, offset_commit_timeout_ms=60 * S)
+    s = ClassicScenario(group_initial_rebalance_delay_ms=0, offset_commit_timeout_ms=60 * S)
     c1, c2, c3 = three(s)
     assert [s.deadline(m) for m in (c1, c2, c3)] == [10 * S, 20 * S, 40 * S]
     s.until(3 * S)
@@ -290,7 +290,7 @@ def test_timeline_2_a_member_awaiting_sync_stays():
     assert s.deadline(c3) == 79 * S
 
 
-def two_stable(s: Scenario):
+def two_stable(s: ClassicScenario):
     """C1 (10 s) and C2 (20 s) get their assignments at second 0."""
     first = s.join(srt=10 * S, rt=60 * S, client_id="C1")
     second = s.join(srt=20 * S, rt=60 * S, client_id="C2")

@@ -1,6 +1,6 @@
 """Scenarios 33-43: the initial rebalance delay (KIP-134)."""
 
-from tests.protocol.classic.kit import Scenario, code
+from tests.kit.classic_scenario import ClassicScenario, code
 
 
 def done(*calls) -> list[bool]:
@@ -8,7 +8,7 @@ def done(*calls) -> list[bool]:
 
 
 def test_033_a_lone_member_waits_for_the_delay():
-    s = Scenario()
+    s = ClassicScenario()
     a = s.join()
     s.until(49)
     assert not a.done
@@ -17,7 +17,7 @@ def test_033_a_lone_member_waits_for_the_delay():
 
 
 def test_034_an_arrival_extends_the_delay():
-    s = Scenario()
+    s = ClassicScenario()
     a = s.join(rt=150)
     s.until(49)
     b = s.join(rt=150)
@@ -29,7 +29,7 @@ def test_034_an_arrival_extends_the_delay():
 
 
 def test_035_the_delay_ends_at_the_rebalance_timeout_of_the_first_member():
-    s = Scenario()
+    s = ClassicScenario()
     a, b = s.join(rt=100), s.join(rt=100)
     s.until(51)
     c = s.join(rt=100)
@@ -40,7 +40,7 @@ def test_035_the_delay_ends_at_the_rebalance_timeout_of_the_first_member():
 
 
 def test_036_arrivals_in_every_window_end_exactly_at_the_cap():
-    s = Scenario(group_initial_rebalance_delay_ms=3000, group_max_size=100)
+    s = ClassicScenario(group_initial_rebalance_delay_ms=3000, group_max_size=100)
     calls = [s.join(rt=10_000, srt=30_000)]
     for at in range(1000, 10_000, 1000):
         s.until(at)
@@ -52,7 +52,7 @@ def test_036_arrivals_in_every_window_end_exactly_at_the_cap():
 
 
 def test_037_a_delay_longer_than_the_rebalance_timeout_is_kept():
-    s = Scenario(group_initial_rebalance_delay_ms=3000)
+    s = ClassicScenario(group_initial_rebalance_delay_ms=3000)
     a, b = s.join(rt=1000), s.join(rt=1000)
     s.until(2999)
     assert done(a, b) == [False, False]
@@ -61,7 +61,7 @@ def test_037_a_delay_longer_than_the_rebalance_timeout_is_kept():
 
 
 def test_038_a_rejoin_does_not_extend_the_delay():
-    s = Scenario()
+    s = ClassicScenario()
     first = s.join()
     a = s.members()[0]
     s.until(20)
@@ -72,7 +72,7 @@ def test_038_a_rejoin_does_not_extend_the_delay():
 
 
 def test_039_an_initial_phase_never_ends_early():
-    s = Scenario()
+    s = ClassicScenario()
     a, b = s.join(), s.join()
     s.until(10)
     assert s.leave_codes(s.members()[1]) == ["NONE"]
@@ -84,7 +84,7 @@ def test_039_an_initial_phase_never_ends_early():
 
 
 def test_040_a_group_that_became_empty_waits_anew():
-    s = Scenario()
+    s = ClassicScenario()
     a = s.f1()
     s.leave(a)
     t0 = s.c.now_ms
@@ -98,7 +98,7 @@ def test_040_a_group_that_became_empty_waits_anew():
 
 
 def test_041_a_later_longer_rebalance_timeout_does_not_move_the_cap():
-    s = Scenario()
+    s = ClassicScenario()
     calls = [s.join(rt=100)]
     for at in (10, 60):
         s.until(at)
@@ -110,14 +110,14 @@ def test_041_a_later_longer_rebalance_timeout_does_not_move_the_cap():
 
 
 def test_042_without_a_delay_the_phase_ends_on_the_next_tick():
-    s = Scenario(group_initial_rebalance_delay_ms=0)
+    s = ClassicScenario(group_initial_rebalance_delay_ms=0)
     a = s.join()
     s.advance(1)
     assert a.response.generation_id == 1
 
 
 def test_043_a_pending_id_does_not_hold_an_initial_phase_open():
-    s = Scenario()
+    s = ClassicScenario()
     a = s.join()
     p = s.join(two_phase=True).response.member_id
     s.until(50)

@@ -10,11 +10,11 @@ from coordinator.core.group import GroupState
 from coordinator.core.values.commands import CompleteJoinPhase
 from coordinator.core.values.errors import InvariantViolated, Refused
 from coordinator.shard.inputs import Tick
-from tests.protocol.classic.kit import GROUP, SUPERSET, Scenario, code
+from tests.kit.classic_scenario import GROUP, SUPERSET, ClassicScenario, code
 
 
 def test_044_a_member_that_does_not_rejoin_is_dropped():
-    s = Scenario()
+    s = ClassicScenario()
     a, b = s.f2()
     c_call = s.join()
     a_call = s.join(a)
@@ -26,7 +26,7 @@ def test_044_a_member_that_does_not_rejoin_is_dropped():
 
 
 def test_045_the_timers_of_a_dropped_member_die_with_it():
-    s = Scenario()
+    s = ClassicScenario()
     a, b = s.f2(srt=5000)
     c_call = s.join(srt=5000)
     s.join(a, srt=5000)
@@ -41,7 +41,7 @@ def test_045_the_timers_of_a_dropped_member_die_with_it():
 
 
 def test_046_a_join_phase_lasts_for_the_longest_rebalance_timeout():
-    s = Scenario()
+    s = ClassicScenario()
     first = s.join(rt=300, srt=5000)
     second = s.join(rt=900, srt=5000)
     s.until(100)
@@ -59,7 +59,7 @@ def test_046_a_join_phase_lasts_for_the_longest_rebalance_timeout():
 
 
 def test_047_an_absent_static_member_stays_and_is_listed():
-    s = Scenario()
+    s = ClassicScenario()
     leader, follower = s.s2(srt=1000)
     new = s.join(instance="N", srt=1000, protocols=SUPERSET)
     leader_call = s.join(leader, instance="L", srt=1000, protocols=SUPERSET)
@@ -74,7 +74,7 @@ def test_047_an_absent_static_member_stays_and_is_listed():
 
 
 def test_049_050_a_phase_in_which_only_static_members_are_missing_is_extended():
-    s = Scenario()
+    s = ClassicScenario()
     leader, follower = s.s2(srt=1000)
     t0 = s.c.now_ms
     x_call = s.join(srt=1000, protocols=SUPERSET)
@@ -91,7 +91,7 @@ def test_049_050_a_phase_in_which_only_static_members_are_missing_is_extended():
 
 @pytest.mark.parametrize("beat_at", [50, 100, 250, 400])  # Each lies elsewhere on the wheel.
 def test_a_session_that_ends_with_the_phase_ends_first(beat_at):
-    s = Scenario()
+    s = ClassicScenario()
     leader, _ = s.s2()
     t0 = s.c.now_ms
     s.until(t0 + beat_at)
@@ -103,7 +103,7 @@ def test_a_session_that_ends_with_the_phase_ends_first(beat_at):
 
 
 def test_052_a_phase_nobody_joined_keeps_its_generation():
-    s = Scenario()
+    s = ClassicScenario()
     leader, follower = s.s2(srt=30_000, rt=10_000)
     t0 = s.c.now_ms
     x = s.join(srt=30_000, rt=10_000, protocols=SUPERSET)
@@ -121,7 +121,7 @@ def test_052_a_phase_nobody_joined_keeps_its_generation():
 
 @pytest.mark.parametrize("state", ["none", "Empty", "Dead"])
 def test_053_a_late_join_timer_does_nothing(state):
-    s = Scenario()
+    s = ClassicScenario()
     if state != "none":
         a = s.f1()
         s.leave(a)
@@ -230,7 +230,7 @@ def test_059_only_the_legal_transitions_happen(before, after):
 
 
 def test_060_the_group_empties_when_its_last_member_goes_silent():
-    s = Scenario()
+    s = ClassicScenario()
     s.f1()
     s.advance(500)
     assert (s.state, s.generation) == ("Empty", 2)

@@ -8,26 +8,26 @@ from coordinator.assignors import TopicPartition
 from coordinator.assignors.consumer_protocol import Assignment, encode_assignment
 from coordinator.v1 import admin_pb2 as admin
 from coordinator.v1 import group_pb2 as pb
-from tests.protocol.classic.kit import GROUP, Scenario, code
+from tests.kit.classic_scenario import GROUP, ClassicScenario, code
 
 
 @pytest.fixture
-def s() -> Scenario:
-    return Scenario(group_rebalance_journal=True)
+def s() -> ClassicScenario:
+    return ClassicScenario(group_rebalance_journal=True)
 
 
 def parts(*numbers: int) -> bytes:
     return encode_assignment(Assignment(tuple(TopicPartition("t", n) for n in numbers)))
 
 
-def journal(s: Scenario, limit: int = 0, group: str = GROUP) -> list[admin.Rebalance]:
+def journal(s: ClassicScenario, limit: int = 0, group: str = GROUP) -> list[admin.Rebalance]:
     """Newest first."""
     response = s.send(admin.ListRebalancesRequest(group_id=group, limit=limit)).response
     assert code(response) == "NONE"
     return list(response.rebalances)
 
 
-def phase(s: Scenario) -> admin.DescribePhaseResponse:
+def phase(s: ClassicScenario) -> admin.DescribePhaseResponse:
     return s.send(admin.DescribePhaseRequest(group_id=GROUP)).response
 
 
@@ -222,7 +222,7 @@ def test_the_journal_is_bounded_and_survives_a_restart(s):
 def test_a_group_without_a_journal(s):
     response = s.send(admin.ListRebalancesRequest(group_id="nobody")).response
     assert code(response) == "GROUP_ID_NOT_FOUND"
-    quiet = Scenario(group_rebalance_journal=False)
+    quiet = ClassicScenario(group_rebalance_journal=False)
     quiet.f1()
     assert journal(quiet) == []
 

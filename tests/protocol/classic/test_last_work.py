@@ -17,7 +17,7 @@ from coordinator.core.journal import last_work
 from coordinator.printable import printable
 from coordinator.v1 import admin_pb2 as admin
 from coordinator.v1 import group_pb2 as pb
-from tests.protocol.classic.kit import GROUP, Scenario
+from tests.kit.classic_scenario import GROUP, ClassicScenario
 
 SESSION_MS = 6_000
 INTERVAL_MS = 2_000
@@ -37,7 +37,7 @@ def holding(*numbers: int) -> bytes:
     return encode_subscription(Subscription(("t",), owned_partitions=keys(*numbers)))
 
 
-class Group(Scenario):
+class Group(ClassicScenario):
     """Members `a` and `b`, which hold partitions 0 and 1; `a` assigns."""
 
     def __init__(self, protocols=("range",)) -> None:
@@ -628,7 +628,7 @@ def test_of_partitions_that_nobody_gets_the_latest_are_remembered(cooperative, m
 
 def test_a_large_group_makes_a_small_record():
     """The assignment of three thousand partitions is interleaved, and every member stops."""
-    g = Scenario(group_rebalance_journal=True, group_max_size=1_000)
+    g = ClassicScenario(group_rebalance_journal=True, group_max_size=1_000)
     how = {"srt": 6_000, "rt": 60_000}
     calls = [g.join("", metadata=holding(), **how) for _ in range(60)]
     g.advance(1_000)

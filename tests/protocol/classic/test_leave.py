@@ -4,12 +4,12 @@ import pytest
 
 from coordinator.core.group import GroupState
 from coordinator.v1 import admin_pb2 as admin
-from tests.protocol.classic.kit import GROUP, Scenario, code
+from tests.kit.classic_scenario import GROUP, ClassicScenario, code
 
 
 @pytest.fixture
-def s() -> Scenario:
-    return Scenario()
+def s() -> ClassicScenario:
+    return ClassicScenario()
 
 
 def test_096_a_stranger_cannot_leave(s):
@@ -113,7 +113,7 @@ def test_104_a_leaver_may_complete_a_join_phase(s):
 # --- An operator removes members --------------------------------------------------------------
 
 
-def remove(s: Scenario, *members: dict, group: str = GROUP, reason: str = ""):
+def remove(s: ClassicScenario, *members: dict, group: str = GROUP, reason: str = ""):
     request = admin.RemoveMembersRequest(group_id=group, members=members, reason=reason)
     return s.send(request).response
 
@@ -228,7 +228,7 @@ def test_a_member_whose_sync_call_broke_expires(s):
 
 
 def test_kafka_parity_ignores_clients_that_go_away():
-    s = Scenario(group_notice_cancelled_calls=False)
+    s = ClassicScenario(group_notice_cancelled_calls=False)
     call = s.join()
     call.cancel()
     s.until(50)

@@ -5,22 +5,22 @@ import pytest
 from coordinator.service.refusals import Malformed
 from coordinator.v1 import admin_pb2 as admin
 from coordinator.v1 import group_pb2 as pb
-from tests.protocol.classic.kit import Scenario
+from tests.kit.classic_scenario import ClassicScenario
 
 ORDERS = admin.ListGroupsRequest
 
 
 @pytest.fixture
-def s() -> Scenario:
-    return Scenario(group_rebalance_journal=True)
+def s() -> ClassicScenario:
+    return ClassicScenario(group_rebalance_journal=True)
 
 
-def listing(s: Scenario, **request) -> dict[str, admin.ListGroupsResponse.Group]:
+def listing(s: ClassicScenario, **request) -> dict[str, admin.ListGroupsResponse.Group]:
     found = s.send(admin.ListGroupsRequest(**request)).response
     return {group.group_id: group for group in found.groups}
 
 
-def stable(s: Scenario, group: str) -> str:
+def stable(s: ClassicScenario, group: str) -> str:
     """A group of one member that has synced; its member id."""
     call = s.join(group=group, srt=600_000, rt=600_000)
     s.advance(50)
@@ -29,7 +29,7 @@ def stable(s: Scenario, group: str) -> str:
     return joined.member_id
 
 
-def report(s: Scenario, group: str, member_id: str, ends: dict[int, int]) -> None:
+def report(s: ClassicScenario, group: str, member_id: str, ends: dict[int, int]) -> None:
     topics = [
         {
             "name": "t",
@@ -42,7 +42,7 @@ def report(s: Scenario, group: str, member_id: str, ends: dict[int, int]) -> Non
 
 
 @pytest.fixture
-def four(s) -> Scenario:
+def four(s) -> ClassicScenario:
     """a and b: Stable, b further behind; c: Empty; d: rebalancing, since before b was Stable."""
     first = stable(s, "a")
     s.advance(1_000)

@@ -6,17 +6,17 @@ import pytest
 
 from coordinator.v1 import admin_pb2 as admin
 from coordinator.v1 import group_pb2 as pb
-from tests.protocol.classic.kit import GROUP, Scenario, code
+from tests.kit.classic_scenario import GROUP, ClassicScenario, code
 
 T0, T1 = ("t", 0), ("t", 1)
 
 
 @pytest.fixture
-def s() -> Scenario:
-    return Scenario()
+def s() -> ClassicScenario:
+    return ClassicScenario()
 
 
-def report(s: Scenario, ends: dict[tuple[str, int], int], **who) -> str:
+def report(s: ClassicScenario, ends: dict[tuple[str, int], int], **who) -> str:
     topics = [
         {"name": t, "partitions": [{"partition_index": p, "log_end_offset": end}]}
         for (t, p), end in ends.items()
@@ -25,7 +25,7 @@ def report(s: Scenario, ends: dict[tuple[str, int], int], **who) -> str:
     return code(s.send(pb.ReportLogEndsRequest(topics=topics, **who)).response)
 
 
-def known(s: Scenario) -> dict[tuple[str, int], tuple[int, int]]:
+def known(s: ClassicScenario) -> dict[tuple[str, int], tuple[int, int]]:
     """(end, when it was told) by partition."""
     response = s.send(admin.ListLogEndsRequest(group_id=GROUP)).response
     assert code(response) == "NONE"

@@ -7,7 +7,7 @@ from coordinator.assignors.consumer_protocol import encode_subscription
 from coordinator.core.group import GroupState
 from coordinator.v1 import admin_pb2 as admin
 from coordinator.v1 import group_pb2 as pb
-from tests.protocol.classic.kit import GROUP, Scenario, code, partition_codes
+from tests.kit.classic_scenario import GROUP, ClassicScenario, code, partition_codes
 
 T0 = ("t", 0)
 MINUTE = 60_000
@@ -16,8 +16,8 @@ RETENTION = 7 * DAY
 
 
 @pytest.fixture
-def s() -> Scenario:
-    return Scenario()
+def s() -> ClassicScenario:
+    return ClassicScenario()
 
 
 def test_132_a_member_commits_in_a_stable_group(s):
@@ -253,7 +253,7 @@ def test_150_offsets_of_a_simple_group_age_from_their_commit(s):
 
 
 def test_151_offsets_of_a_group_age_from_when_it_became_empty():
-    s = Scenario(group_max_session_timeout_ms=20 * DAY)
+    s = ClassicScenario(group_max_session_timeout_ms=20 * DAY)
     a = s.f1(srt=20 * DAY)
     s.commit({T0: 1}, member_id=a, generation=1)
     s.until(15 * DAY)
@@ -267,7 +267,9 @@ def test_151_offsets_of_a_group_age_from_when_it_became_empty():
 
 
 def test_152_nothing_expires_while_a_group_rebalances():
-    s = Scenario(group_max_session_timeout_ms=2_000_000_000, group_initial_rebalance_delay_ms=0)
+    s = ClassicScenario(
+        group_max_session_timeout_ms=2_000_000_000, group_initial_rebalance_delay_ms=0
+    )
     a = s.f1(srt=2_000_000_000, rt=2_000_000_000)
     s.commit({T0: 1}, member_id=a, generation=1)
     s.join(srt=2_000_000_000, rt=2_000_000_000, instance="w")
@@ -277,7 +279,7 @@ def test_152_nothing_expires_while_a_group_rebalances():
 
 
 def test_153_a_live_group_keeps_what_it_reads_and_drops_what_it_does_not():
-    s = Scenario(group_max_session_timeout_ms=2_000_000_000)
+    s = ClassicScenario(group_max_session_timeout_ms=2_000_000_000)
     a = s.f1(srt=2_000_000_000, metadata=consumer(["t"]))
     s.commit({T0: 1, ("left", 0): 2}, member_id=a, generation=1)
     s.until(RETENTION + 20 * MINUTE)
@@ -286,7 +288,7 @@ def test_153_a_live_group_keeps_what_it_reads_and_drops_what_it_does_not():
 
 @pytest.mark.parametrize("more", [{"protocol_type": "connect"}, {"metadata": b"\xff"}])
 def test_154_what_cannot_be_read_does_not_expire(more):
-    s = Scenario(group_max_session_timeout_ms=2_000_000_000)
+    s = ClassicScenario(group_max_session_timeout_ms=2_000_000_000)
     a = s.f1(srt=2_000_000_000, **more)
     s.commit({T0: 1}, member_id=a, generation=1)
     s.until(RETENTION * 2)
@@ -296,7 +298,7 @@ def test_154_what_cannot_be_read_does_not_expire(more):
 # --- Deletion -----------------------------------------------------------------------------------
 
 
-def delete(s: Scenario, *groups) -> list[str]:
+def delete(s: ClassicScenario, *groups) -> list[str]:
     call = s.send(admin.DeleteGroupsRequest(groups_names=groups))
     return [(r.group_id, code(r)) for r in call.response.results]
 
@@ -323,7 +325,7 @@ def offset_delete(*partitions, group=GROUP):
     )
 
 
-def delete_offsets(s: Scenario, *partitions, group=GROUP):
+def delete_offsets(s: ClassicScenario, *partitions, group=GROUP):
     return s.send(offset_delete(*partitions, group=group)).response
 
 

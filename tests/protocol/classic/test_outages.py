@@ -8,7 +8,7 @@ import pytest
 from coordinator.printable import printable
 from coordinator.v1 import admin_pb2 as admin
 from coordinator.v1 import group_pb2 as pb
-from tests.protocol.classic.kit import GROUP, partition_codes
+from tests.kit.classic_scenario import GROUP, partition_codes
 from tests.protocol.classic.test_last_work import Group, holding, numbers, parts, span
 
 OUTAGE_MS = 5_500

@@ -6,13 +6,13 @@ import pytest
 
 from coordinator.printable import printable
 from coordinator.v1 import admin_pb2 as admin
-from tests.protocol.classic.kit import GROUP, Scenario
+from tests.kit.classic_scenario import GROUP, ClassicScenario
 from tests.protocol.classic.test_last_work import INTERVAL_MS, SESSION_MS, holding, numbers, parts
 
 LONG_SESSION_MS = 5 * SESSION_MS
 
 
-class Named(Scenario):
+class Named(ClassicScenario):
     """Static members `x`, which assigns, and `y`; they hold partitions 0 and 1."""
 
     def __init__(self) -> None:

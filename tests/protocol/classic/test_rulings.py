@@ -3,15 +3,15 @@
 import pytest
 
 from coordinator.assignors.consumer_protocol import Subscription, encode_subscription
-from tests.protocol.classic.kit import Scenario, partition_codes
+from tests.kit.classic_scenario import ClassicScenario, partition_codes
 from tests.protocol.classic.test_offsets import delete_offsets
 
 T0, U0 = ("t", 0), ("u", 0)
 
 
 @pytest.fixture
-def s() -> Scenario:
-    return Scenario()
+def s() -> ClassicScenario:
+    return ClassicScenario()
 
 
 def reads(topic: str) -> bytes:

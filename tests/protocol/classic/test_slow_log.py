@@ -2,18 +2,18 @@
 
 import pytest
 
-from tests.protocol.classic.kit import Scenario, code, partition_codes
+from tests.kit.classic_scenario import ClassicScenario, code, partition_codes
 
 TIMEOUT = 5_000
 T0, T1 = ("t", 0), ("t", 1)
 
 
 @pytest.fixture
-def s() -> Scenario:
-    return Scenario()
+def s() -> ClassicScenario:
+    return ClassicScenario()
 
 
-def until_done(s: Scenario, call) -> int:
+def until_done(s: ClassicScenario, call) -> int:
     """Milliseconds until the call is answered."""
     began = s.c.now_ms
     while not call.done:
@@ -21,7 +21,7 @@ def until_done(s: Scenario, call) -> int:
     return s.c.now_ms - began
 
 
-def unreachable(s: Scenario, appends: int = 1_000) -> None:
+def unreachable(s: ClassicScenario, appends: int = 1_000) -> None:
     for _ in range(appends):
         s.c.fail_next_append("unavailable")
 
@@ -179,7 +179,7 @@ def test_a_generation_whose_promise_is_given_up_is_handed_to_nobody(s):
 # --- R29 ------------------------------------------------------------------------------------------
 
 
-def waiting(s: Scenario):
+def waiting(s: ClassicScenario):
     return [
         s.fetch(T0, require_stable=True),
         s.fetch(require_stable=True),

@@ -3,7 +3,7 @@ or is gone."""
 
 import pytest
 
-from tests.protocol.classic.kit import SUPERSET, Scenario, code, partition_codes
+from tests.kit.classic_scenario import SUPERSET, ClassicScenario, code, partition_codes
 from tests.protocol.classic.test_slow_log import TIMEOUT, until_done
 
 LONG = {"srt": 20_000, "rt": 20_000}
@@ -11,16 +11,16 @@ T0 = ("t", 0)
 
 
 @pytest.fixture
-def s() -> Scenario:
-    return Scenario()
+def s() -> ClassicScenario:
+    return ClassicScenario()
 
 
-def restart_of(s: Scenario, instance: str, **more):
+def restart_of(s: ClassicScenario, instance: str, **more):
     """The process of an instance has restarted: it joins without a member id."""
     return s.join(instance=instance, **{"protocols": SUPERSET, **LONG, **more})
 
 
-def works(s: Scenario, member_id: str, instance: str, share: bytes) -> bool:
+def works(s: ClassicScenario, member_id: str, instance: str, share: bytes) -> bool:
     """The member is in force, and holds what it held."""
     return (
         s.beat(member_id, s.generation, instance=instance) == "NONE"
@@ -28,7 +28,7 @@ def works(s: Scenario, member_id: str, instance: str, share: bytes) -> bool:
     )
 
 
-def is_fenced(s: Scenario, member_id: str, instance: str) -> bool:
+def is_fenced(s: ClassicScenario, member_id: str, instance: str) -> bool:
     return s.beat(member_id, s.generation, instance=instance) == "FENCED_INSTANCE_ID"
 
 
@@ -290,7 +290,7 @@ def test_two_instances_at_a_time_do_not_carry_each_other(s, kind):
     assert works(s, l_now, "L", b"l0")
 
 
-def three_instances(s: Scenario, **more) -> dict[str, str]:
+def three_instances(s: ClassicScenario, **more) -> dict[str, str]:
     """Static L (leader), F and G, generation 1, Stable; their member ids."""
     calls = {name: s.join(instance=name, protocols=SUPERSET, **{**LONG, **more}) for name in "LFG"}
     s.advance(100)
@@ -430,7 +430,7 @@ def test_a_shard_that_is_fenced_answers_everybody_who_waits(s):
 
 
 def test_a_new_static_member_that_restarts_while_it_joins_is_kept_by_its_call(s):
-    s = Scenario(group_initial_rebalance_delay_ms=10_000)
+    s = ClassicScenario(group_initial_rebalance_delay_ms=10_000)
     first = s.join(instance="F", srt=100, rt=30_000)
     s.advance(50)
     second = s.join(instance="F", srt=100, rt=30_000, supports_skip_assignment=True)

@@ -10,7 +10,7 @@ import pytest
 
 from coordinator.core.group import GroupState
 from coordinator.v1 import admin_pb2 as admin
-from tests.protocol.classic.kit import GROUP, Scenario, code, partition_codes
+from tests.kit.classic_scenario import GROUP, ClassicScenario, code, partition_codes
 
 STATES = ("none", "Empty", "PreparingRebalance", "CompletingRebalance", "Stable", "Dead")
 T0 = ("t", 0)
@@ -25,7 +25,7 @@ class GroupInState:
     """A group in a state, with its members' ids and its generation."""
 
     def __init__(self, state: str) -> None:
-        self.s = s = Scenario()
+        self.s = s = ClassicScenario()
         self.a = self.b = "nobody"
         self.pending = "nobody"
         if state == "none":

@@ -3,16 +3,16 @@
 import pytest
 
 from coordinator.core.values.errors import InvariantViolated
-from tests.protocol.classic.kit import SUPERSET, Scenario, code
+from tests.kit.classic_scenario import SUPERSET, ClassicScenario, code
 from tests.protocol.classic.test_join_phase import make_group
 
 
 @pytest.fixture
-def s() -> Scenario:
-    return Scenario()
+def s() -> ClassicScenario:
+    return ClassicScenario()
 
 
-def join_static(s: Scenario, instance: str, member_id: str = "", **more):
+def join_static(s: ClassicScenario, instance: str, member_id: str = "", **more):
     return s.join(member_id, instance=instance, **{"protocols": SUPERSET, **more})
 
 
@@ -92,7 +92,7 @@ def test_111_a_leader_that_cannot_skip_does_not_learn_that_it_leads(s):
 
 
 def test_112_a_leader_with_its_id_rebalances(s):
-    s = Scenario()
+    s = ClassicScenario()
     leader, follower = s.s2(srt=250)
     call = join_static(s, "L", leader, srt=250)
     s.advance(249)
@@ -234,6 +234,6 @@ def test_125_instance_ids_belong_to_one_member():
 
 
 def test_a_full_group_lets_a_restarted_static_member_back_in():
-    s = Scenario(group_max_size=2)
+    s = ClassicScenario(group_max_size=2)
     s.s2()
     assert code(join_static(s, "F").response) == "NONE"

@@ -2,15 +2,15 @@
 
 import pytest
 
-from tests.protocol.classic.kit import Scenario, code
+from tests.kit.classic_scenario import ClassicScenario, code
 
 
 @pytest.fixture
-def s() -> Scenario:
-    return Scenario()
+def s() -> ClassicScenario:
+    return ClassicScenario()
 
 
-def cr(s: Scenario):
+def cr(s: ClassicScenario):
     """F2's members and a third, C, in CompletingRebalance with generation 3."""
     a, b = s.f2()
     c_call = s.join()
@@ -308,7 +308,7 @@ def test_082_no_sync_is_answered_before_the_log_has_acknowledged(s):
 
 
 def test_082_a_log_that_takes_too_long_is_reported_as_not_available():
-    s = Scenario(offset_commit_timeout_ms=300)
+    s = ClassicScenario(offset_commit_timeout_ms=300)
     a, _b, _ = cr(s)
     s.c.hold_appends()
     leader = s.sync(a, 3, {a: b"x"})

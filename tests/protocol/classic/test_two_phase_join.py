@@ -2,15 +2,15 @@
 
 import pytest
 
-from tests.protocol.classic.kit import GROUP, Scenario, code
+from tests.kit.classic_scenario import GROUP, ClassicScenario, code
 
 
 @pytest.fixture
-def s() -> Scenario:
-    return Scenario()
+def s() -> ClassicScenario:
+    return ClassicScenario()
 
 
-def pend(s: Scenario, **more) -> str:
+def pend(s: ClassicScenario, **more) -> str:
     response = s.join(two_phase=True, **more).response
     assert code(response) == "MEMBER_ID_REQUIRED"
     return response.member_id
@@ -111,7 +111,7 @@ def test_031_a_pending_id_does_not_survive_a_restart(s):
 
 
 def test_032_a_group_of_pending_ids_is_not_expired(s):
-    s = Scenario(offsets_retention_check_interval_ms=100)
+    s = ClassicScenario(offsets_retention_check_interval_ms=100)
     p = pend(s, srt=1000)
     s.advance(250)
     assert s.c.state(GROUP) is not None

@@ -10,10 +10,10 @@ import shlex
 from coordinator.cli.main import main
 from coordinator.client.transport.process_environment import ENVIRONMENT
 from coordinator.v1 import cluster_pb2
-from tests.protocol.classic.kit import Scenario
+from tests.kit.classic_scenario import ClassicScenario
 
 
-class Shell(Scenario):
+class Shell(ClassicScenario):
     """A scenario, and an operator who runs commands in it."""
 
     is_terminal = False

@@ -14,7 +14,7 @@ from coordinator.client import CoordinatorError
 from coordinator.client.member.calls import CommitCall
 from coordinator.client.member.ledger import MEMBERSHIP
 from coordinator.client.member.part import Leaving
-from tests.unit.client.kit import ClientScenario, Letter, Lost, Player, Revoking
+from tests.kit.client_scenario import ClientScenario, Letter, Lost, Player, Revoking
 
 STEPS = 300
 PARTITIONS = 3

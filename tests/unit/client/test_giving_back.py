@@ -6,7 +6,7 @@ import pytest
 
 from coordinator.client.member import calls
 from coordinator.client.member.classic.membership import MembershipPhase
-from tests.unit.client.kit import ClientScenario, Granted, Lost, Revoking, t
+from tests.kit.client_scenario import ClientScenario, Granted, Lost, Revoking, t
 
 
 def give_back(player, *numbers: int) -> None:

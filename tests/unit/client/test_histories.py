@@ -29,8 +29,8 @@ from coordinator.client.member.part import Leaving
 from coordinator.client.offsets import Commit
 from coordinator.v1 import errors_pb2
 from coordinator.v1 import session_pb2 as pb
+from tests.kit.client_scenario import Player, told
 from tests.kit.session_member import ACTIVE, DRAIN
-from tests.unit.client.kit import Player, told
 from tests.unit.client.sessions.kit import orders_message
 from tests.unit.client.sessions.test_member_machine import Driven
 from tests.unit.client.test_chance import PARTITIONS, Chance

@@ -10,7 +10,7 @@ from coordinator.client.member.classic.membership import MembershipPhase
 from coordinator.client.member.ledger import MEMBERSHIP
 from coordinator.client.member.part import Leaving
 from coordinator.v1 import group_pb2 as pb
-from tests.unit.client.kit import ClientScenario, Player, t
+from tests.kit.client_scenario import ClientScenario, Player, t
 
 ASSIGNORS = ["range", "roundrobin", "sticky", "cooperative-sticky"]
 EAGER, COOPERATIVE = "range", "cooperative-sticky"

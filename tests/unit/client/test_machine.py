@@ -38,7 +38,7 @@ from coordinator.client.member.machine import MemberMachine
 from coordinator.client.member.part import Leaving
 from coordinator.client.settings.configs import ClassicConfig
 from coordinator.v1.errors_pb2 import ErrorCode
-from tests.unit.client.kit import ClientScenario, Player
+from tests.kit.client_scenario import ClientScenario, Player
 
 PAUSE_MS = 50
 """The first pause of a back-off, half of its limit."""

@@ -12,7 +12,7 @@ from coordinator.client.member.calls import Beat, CommitCall, Join, Sync
 from coordinator.client.member.classic.membership import MembershipPhase
 from coordinator.client.transport.wire import encode
 from coordinator.core.group import GroupState
-from tests.unit.client.kit import ClientScenario, Lost, Player
+from tests.kit.client_scenario import ClientScenario, Lost, Player
 
 EAGER, COOPERATIVE = "range", "cooperative-sticky"
 STORED, REFUSED, WAITS = "stored", "refused", "waits, then is stored"

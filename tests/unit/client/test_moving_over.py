@@ -11,7 +11,7 @@ from coordinator.client.member.calls import Join
 from coordinator.client.member.classic.assignor_choice import REFUSALS_MAX
 from coordinator.client.member.classic.membership import MembershipPhase
 from coordinator.v1 import group_pb2 as pb
-from tests.unit.client.kit import ClientScenario, Lost, Player, t
+from tests.kit.client_scenario import ClientScenario, Lost, Player, t
 
 RANGE = {"assignors": ("range",)}
 COOPERATIVE = {"assignors": ("cooperative-sticky",)}

@@ -7,7 +7,7 @@ import pytest
 from coordinator.client import StaleMember
 from coordinator.client.member.classic.membership import MembershipPhase
 from coordinator.client.settings.configs import ClassicConfig
-from tests.unit.client.kit import ClientScenario, Granted, Lost, t
+from tests.kit.client_scenario import ClientScenario, Granted, Lost, t
 
 FIVE_MINUTES_MS = 300_000
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 import pytest
 
 from coordinator.client.member.classic.membership import MembershipPhase
-from tests.unit.client.kit import ClientScenario
+from tests.kit.client_scenario import ClientScenario
 
 
 @pytest.fixture

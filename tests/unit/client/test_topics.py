@@ -14,7 +14,7 @@ from coordinator.assignors.consumer_protocol import (
 from coordinator.client.member.calls import GenerationMember, Sync, Synced
 from coordinator.client.member.classic.assigning import read_assignment, share_out, subscriptions
 from coordinator.client.member.classic.membership import MembershipPhase
-from tests.unit.client.kit import ClientScenario, t
+from tests.kit.client_scenario import ClientScenario, t
 
 OURS = Subscription(("t",))
 NONE = PreviousAssignment(())

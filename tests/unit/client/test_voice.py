@@ -22,7 +22,7 @@ from coordinator.client.member.calls import (
 )
 from coordinator.client.member.part import Leaving
 from coordinator.v1 import group_pb2 as pb
-from tests.unit.client.kit import ClientScenario, Player
+from tests.kit.client_scenario import ClientScenario, Player
 
 ASSIGNORS = ["range", "cooperative-sticky"]
 

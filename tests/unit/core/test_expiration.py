@@ -8,8 +8,8 @@ from coordinator.core.classic.group import ClassicGroup
 from coordinator.core.expiration import expire_offsets
 from coordinator.core.values.events import ExpirationHeld, GroupRemoved, OffsetsExpired
 from coordinator.core.values.records import OffsetCommitted
+from tests.kit.classic_scenario import GROUP, ClassicScenario
 from tests.kit.steps import a_step
-from tests.protocol.classic.kit import GROUP, Scenario
 
 MINUTE_MS = 60_000
 HOUR_MS = 60 * MINUTE_MS
@@ -17,7 +17,7 @@ DAY_MS = 24 * HOUR_MS
 
 
 def test_nothing_expires_in_the_first_hour_after_a_load():
-    s = Scenario()
+    s = ClassicScenario()
     assert s.commit_codes({("t", 0): 5}, member_id="", generation=-1) == ["NONE"]
     s.advance(7 * DAY_MS - MINUTE_MS)
     s.restart()
@@ -41,7 +41,7 @@ def test_what_would_expire_is_told_until_it_does():
 
 
 def test_a_retention_of_less_than_an_hour_is_held_for_no_longer():
-    s = Scenario(offsets_retention_minutes=2, offsets_retention_check_interval_ms=1_000)
+    s = ClassicScenario(offsets_retention_minutes=2, offsets_retention_check_interval_ms=1_000)
     assert s.commit_codes({("t", 0): 5}, member_id="", generation=-1) == ["NONE"]
     s.advance(MINUTE_MS)
     s.restart()

@@ -24,7 +24,7 @@ from coordinator.core.values.records import (
 )
 from coordinator.core.values.replies import LogEnd
 from coordinator.v1 import admin_pb2 as admin
-from tests.protocol.classic.kit import GROUP, Scenario, code
+from tests.kit.classic_scenario import GROUP, ClassicScenario, code
 
 CORE = Path(records.__file__).parents[1]
 DURABLE = {"assignment", "committed", "durable_generation", "journal", "manifest", "offsets"}
@@ -161,11 +161,11 @@ def test_a_stable_group_whose_members_hold_what_no_record_says_violates_an_invar
 # --- Live and at load -------------------------------------------------------------------------
 
 
-def durable(s: Scenario) -> list[records.Record]:
+def durable(s: ClassicScenario) -> list[records.Record]:
     return sorted(s.c.shard.records(), key=repr)
 
 
-def held(s: Scenario) -> dict:
+def held(s: ClassicScenario) -> dict:
     """Return what each member holds: instance id, assignment, host, time-outs, leadership."""
     group = s.c.shard.machine.groups[GROUP]
     return {
@@ -182,7 +182,7 @@ def held(s: Scenario) -> dict:
 
 
 def test_what_members_hold_is_the_same_after_a_load():
-    s = Scenario(group_rebalance_journal=True)
+    s = ClassicScenario(group_rebalance_journal=True)
     a = s.f1(instance="i")
     parked = s.join()
     s.join(a, instance="i")
@@ -198,7 +198,7 @@ def test_what_members_hold_is_the_same_after_a_load():
 
 
 def test_what_is_durable_is_the_same_after_a_load_whatever_was_done():
-    s = Scenario(group_rebalance_journal=True)
+    s = ClassicScenario(group_rebalance_journal=True)
     a = s.f1()
     s.commit({("t", 0): 1, ("t", 1): 2}, member_id=a, generation=1, manifest=b"m")
     s.leave(a)
@@ -217,7 +217,7 @@ def test_what_is_durable_is_the_same_after_a_load_whatever_was_done():
 
 
 def test_a_group_that_is_joined_while_its_deletion_is_on_its_way_promises_its_generation_anew():
-    s = Scenario()
+    s = ClassicScenario()
     a = s.f1()
     s.leave(a)
     s.advance(600)
@@ -240,7 +240,7 @@ def test_a_group_that_is_joined_while_its_deletion_is_on_its_way_promises_its_ge
 
 def test_a_group_that_has_promised_a_generation_outlives_a_commit_that_fails():
     """It could be deleted, as one that was created for the commit; but the log knows it."""
-    s = Scenario()
+    s = ClassicScenario()
     first = s.join(instance="i")
     s.advance(50)
     assert first.response.generation_id == 1
@@ -257,7 +257,7 @@ def test_a_group_that_has_promised_a_generation_outlives_a_commit_that_fails():
 
 def test_a_group_whose_end_could_not_be_written_outlives_a_commit_that_fails():
     """Its members are gone and the log knows nothing of it; its generation still never falls."""
-    s = Scenario()
+    s = ClassicScenario()
     s.join(instance="i").cancel()
     s.c.fail_next_append("full")
     s.advance(50)

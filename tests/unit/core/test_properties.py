@@ -22,7 +22,7 @@ from hypothesis.stateful import (
 from coordinator.core.classic import invariants
 from coordinator.core.group import GroupState
 from coordinator.shard.writes import MAX_AMBIGUOUS_ATTEMPTS
-from tests.protocol.classic.kit import GROUP, SUPERSET, Scenario, code, partition_codes
+from tests.kit.classic_scenario import GROUP, SUPERSET, ClassicScenario, code, partition_codes
 
 CLIENTS = st.integers(0, 9)
 FEW, MANY, LONG = 200, 1_000, 50_000
@@ -39,7 +39,7 @@ class Clients(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.s = Scenario(group_max_size=8)
+        self.s = ClassicScenario(group_max_size=8)
         self.ids = [""] * 10
         self.instances: list[str | None] = [None] * 10
         self.generations = [-1] * 10

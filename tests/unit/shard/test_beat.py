@@ -9,13 +9,13 @@ import pytest
 
 from coordinator.runtime.recording import state_hash
 from coordinator.v1.errors_pb2 import ErrorCode
-from tests.protocol.classic.kit import GROUP, SUPERSET, Scenario
+from tests.kit.classic_scenario import GROUP, SUPERSET, ClassicScenario
 
 HISTORIES, STEPS = 60, 120
 CLIENTS = 5
 
 
-class Brief(Scenario):
+class Brief(ClassicScenario):
     """Heartbeats go the short way where they can."""
 
     short = 0
@@ -28,7 +28,7 @@ class Brief(Scenario):
         return super().beat(member_id, generation, group=group, instance=instance)
 
 
-def act(rng: random.Random, twins: tuple[Scenario, Scenario]) -> list[object]:
+def act(rng: random.Random, twins: tuple[ClassicScenario, ClassicScenario]) -> list[object]:
     """The same at both; what they answered."""
     plain = twins[0]
     members = plain.members() if plain.state else []
@@ -56,7 +56,7 @@ def act(rng: random.Random, twins: tuple[Scenario, Scenario]) -> list[object]:
     return answers
 
 
-def deadlines(s: Scenario) -> dict[str, int]:
+def deadlines(s: ClassicScenario) -> dict[str, int]:
     sessions = s.c.shard._sessions
     found = {member: sessions.find(member) for member in (s.members() if s.state else [])}
     return {member: it.deadline_ms for member, it in found.items() if it is not None}
@@ -65,7 +65,7 @@ def deadlines(s: Scenario) -> dict[str, int]:
 @pytest.mark.parametrize("seed", range(HISTORIES))
 def test_nobody_can_tell_the_short_way_from_the_long_one(seed):
     rng = random.Random(seed)
-    twins = (Scenario(group_max_size=5), Brief(group_max_size=5))
+    twins = (ClassicScenario(group_max_size=5), Brief(group_max_size=5))
     for _ in range(STEPS):
         answers = act(rng, twins)
         assert not answers or answers[0] == answers[1]

@@ -27,7 +27,7 @@ def code(response) -> str:
     return ErrorCode.Name(response.error_code)
 
 
-class Scenario:
+class ClassicScenario:
     def __init__(self, **settings) -> None:
         self.c = COORDINATOR(
             **{
