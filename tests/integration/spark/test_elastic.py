@@ -24,6 +24,7 @@ from tests.integration.spark import standalone
 from tests.integration.spark.queries import run, start
 from tests.integration.waiting import until, wait_until
 from tests.kit.patience import HANG_S
+from tests.kit.requests import assignment
 from tests.kit.serving import Process
 from tests.kit.sinks import PARTITIONS, TOPIC, Place, everything, log_of
 
@@ -31,6 +32,7 @@ ROWS = 60
 CHUNK = 20
 LEAVING = 2
 """Number of the worker that is decommissioned."""
+NOTHING = assignment(TOPIC, ())
 
 
 pytestmark = [pytest.mark.alone, pytest.mark.usefixtures("travels_by_value")]
@@ -128,7 +130,8 @@ def held(admin) -> dict[str, int]:
     if group.group_state != "Stable":
         return {}
     return {
-        member.client_id: len(decode_assignment(member.member_assignment).partitions)
+        # One that has come and is in no plan yet has no assignment.
+        member.client_id: len(decode_assignment(member.member_assignment or NOTHING).partitions)
         for member in group.members
     }
 
