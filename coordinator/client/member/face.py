@@ -87,7 +87,7 @@ class MemberView:
 
         For members that have nothing: there is no event without partitions.
         """
-        return self._seen().is_assigned
+        return self._seen().part.status().is_assigned
 
     @property
     def assignment(self) -> frozenset[TopicPartition]:

@@ -136,6 +136,12 @@ class Ledger:
         return self.known(self._known) - {MEMBERSHIP}
 
     @property
+    def has_any(self) -> bool:
+        """True if the owner knows that it holds a partition: cheaper than `held`."""
+        known = self._known.items()
+        return any(p != MEMBERSHIP and self.lasts(holding) for p, holding in known)
+
+    @property
     def handed_out(self) -> Holdings:
         """The holdings that were handed out by now, some of which may have ended. It is replaced,
         never changed."""

@@ -113,11 +113,6 @@ class MemberMachine:
         return bool(self.events) or self.part.state() == "stopped"
 
     @property
-    def is_assigned(self) -> bool:
-        """True once the owner knows what the member has been assigned, which may be nothing."""
-        return self.part.status().is_assigned or bool(self.ledger.held)
-
-    @property
     def is_connected(self) -> bool:
         """True if a coordinator was found, and no call to it has failed since."""
         return self.discovery.is_connected

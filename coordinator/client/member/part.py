@@ -121,9 +121,8 @@ class Status(NamedTuple):
     ids: by which log lines name the member, the best first. failure: reason that it holds
     nothing; empty: none. generation: of the group, as known to the member; -1: none. is_leader: it
     computed the assignment of its generation. is_assigned: the owner knows what the member has been
-    assigned, be it nothing; where partitions are held, that is known without.
-    is_between_assignments: it is not known what the member holds. is_waiting: another process has
-    the member's name, and may be alive.
+    assigned, be it nothing. is_between_assignments: it is not known what the member holds.
+    is_waiting: another process has the member's name, and may be alive.
     """
 
     ids: tuple[str | None, ...]

@@ -83,13 +83,14 @@ class SessionPart(ProtocolPart):
         """See `Status`. Who is assigned nothing by the group's plan knows it."""
         config, stream = self._config, self.stream
         is_member = bool(stream.session_id) and not stream.is_waiting
+        has_nothing = is_member and stream.why != WINDOW and not self.partitions.held
         return Status(
             ids=(config.member_name, stream.member_id, config.client_id),
             failure=stream.why,
             member_id=stream.member_id,
             generation=-1,
             is_leader=False,
-            is_assigned=is_member and stream.why != WINDOW and not self.partitions.held,
+            is_assigned=self._machine.ledger.has_any or has_nothing,
             is_between_assignments=not stream.member_id,
             is_waiting=stream.is_waiting,
         )

@@ -402,23 +402,23 @@ def waits():
     it.machine.hand_out(100)
     it.part.poll_begins(150, gives_back=True)
     it.turn(150)
-    assert not it.machine.is_assigned
+    assert not it.part.status().is_assigned
     return it
 
 
 def test_a_member_knows_its_assignment_once_a_difference_tells_what_it_prepares(waits):
     it = waits
     it.receive(200, orders=orders_message(3, (0, WARM, 0, 5), based_on=2))
-    assert it.machine.is_assigned
+    assert it.part.status().is_assigned
 
 
 def test_a_member_knows_its_assignment_once_its_owner_was_told_of_it(waits):
     """Else whoever polls before and asks after that would take it for nothing."""
     it = waits
     it.receive(200, orders=orders_message(3, (0, ACTIVE, 7), based_on=2))
-    assert not it.machine.is_assigned
+    assert not it.part.status().is_assigned
     it.machine.hand_out(200)
-    assert it.machine.is_assigned
+    assert it.part.status().is_assigned
 
 
 def test_what_is_granted_and_drained_is_told_in_a_line_each(it):
