@@ -11,8 +11,8 @@ from heapq import nsmallest
 
 from coordinator.core.group import Group, GroupState
 from coordinator.core.step import Step
+from coordinator.core.values.commands import AnswerRequest
 from coordinator.core.values.errors import ErrorCode, Refused
-from coordinator.core.values.follow_ups import AnswerRequest
 from coordinator.core.values.ids import TOPICS_GROUP
 from coordinator.core.values.records import GroupDeleted
 from coordinator.core.values.replies import (

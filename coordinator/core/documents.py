@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from coordinator.core.group import Group
 from coordinator.core.step import Step
+from coordinator.core.values.commands import AnswerRequest
 from coordinator.core.values.errors import ErrorCode, MustWait, Refused
-from coordinator.core.values.follow_ups import AnswerRequest
 from coordinator.core.values.records import DocumentStored
 from coordinator.core.values.replies import DocumentsReply, PutReply
 from coordinator.core.values.requests import FetchDocuments, PutDocuments

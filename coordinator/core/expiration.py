@@ -14,8 +14,8 @@ from collections.abc import Iterable
 from coordinator.core.config import GroupConfig
 from coordinator.core.group import CONSUMER_PROTOCOL_TYPE, Group, GroupState
 from coordinator.core.step import Step
+from coordinator.core.values.commands import NoFollowUp
 from coordinator.core.values.events import ExpirationHeld, GroupRemoved, OffsetsExpired
-from coordinator.core.values.follow_ups import NoFollowUp
 from coordinator.core.values.records import GroupDeleted, OffsetCommitted, OffsetDeleted, Record
 
 HELD_AFTER_LOAD_MS = 3_600_000

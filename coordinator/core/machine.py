@@ -1,4 +1,4 @@
-"""The entry point of the core: dispatches each command to its rule.
+"""The state machine of a shard: a table of commands, and the dispatch of each to its rule.
 
     handle(command, now_ms, out)        live
     apply(record, now_ms)               a record was acknowledged, or is read at load
@@ -8,39 +8,188 @@
     records()                           the durable facts, as records
     unload(error, now_ms, out)          give all groups up
 
-Which rule that is says `table`. Only `beat` and `session_beat`, the fast paths of heartbeats, do
-without. `Refused` and `MustWait` are caught here. They are raised before anything has changed, so
-nothing has to be undone.
+The table says what each command does to a group of each kind, and without one:
+
+    command: Row(to a classic group, to a session group, if there is no such group)
+
+A cell is a rule, `rule(group, command, step)`, with None for a group that does not exist. An empty
+cell ignores the command: it is a follow-up that is too late, or whose group has become another one.
+Rules return nothing: replies, writes and timers go into `step.out`. Only `beat` and `session_beat`,
+the fast paths of heartbeats, do without the table. `Refused` and `MustWait` are caught here. They
+are raised before anything has changed, so nothing has to be undone.
 """
 
 from __future__ import annotations
 
-from typing import Any, get_args
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, TypeAlias, TypeVar, get_args
 
-from coordinator.core import admin, expiration, offsets
-from coordinator.core.classic import liveness
+from coordinator.core import admin, conversion, documents, expiration, log_ends, offsets
+from coordinator.core.classic import (
+    description,
+    join,
+    leave,
+    liveness,
+    progress,
+    rebalance,
+    static_members,
+    sync,
+)
 from coordinator.core.classic.group import ClassicGroup
 from coordinator.core.config import GroupConfig
-from coordinator.core.group import GroupState
+from coordinator.core.conversion import IS_CLASSIC, IS_OF_SESSIONS
+from coordinator.core.group import Group, GroupState
 from coordinator.core.group_table import AnyGroup, GroupTable
 from coordinator.core.journal import rebalances
 from coordinator.core.payloads import PayloadReader
-from coordinator.core.sessions import lease, reconciling, restoring, streams
+from coordinator.core.sessions import (
+    commits,
+    lease,
+    policies,
+    reconciling,
+    restoring,
+    streams,
+    write_results,
+)
+from coordinator.core.sessions import description as session_description
+from coordinator.core.sessions.arrive import admission, attach
 from coordinator.core.sessions.group import SessionGroup
+from coordinator.core.sessions.handoff import phases
+from coordinator.core.sessions.leave import ends, evict, leaving
 from coordinator.core.sessions.member import SessionMember
+from coordinator.core.sessions.plan import scheduler
 from coordinator.core.step import ShardContext, Step
-from coordinator.core.table import TABLE, Convert, Create, Row
 from coordinator.core.values import commands as c
-from coordinator.core.values import follow_ups as f
 from coordinator.core.values import requests as q
 from coordinator.core.values import session_messages as m
 from coordinator.core.values.effects import Effects
-from coordinator.core.values.errors import ErrorCode, MustWait, Refused
+from coordinator.core.values.errors import ErrorCode, MustWait, Refuse, Refused
 from coordinator.core.values.events import GroupCreated
 from coordinator.core.values.ids import NO_TIME, CallId, IdSource
 from coordinator.core.values.replies import HeartbeatReply, Reply
 from coordinator.core.values.session_messages import ToMember
 
+G = TypeVar("G", bound=Group | None)
+# Any: the command of a row.
+Rule: TypeAlias = Callable[[G, Any, Step], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Create:
+    """There is no group: the request makes one, which stays unless it could be deleted at once.
+
+    Args:
+        kind: the kind of the new group.
+        check: raises `Refused` if the request may not make one.
+    """
+
+    kind: type[ClassicGroup | SessionGroup] = ClassicGroup
+    check: Rule[None] = lambda _, _command, _step: None
+
+
+@dataclass(frozen=True, slots=True)
+class Convert:
+    """The group becomes one of the other kind, which handles the command.
+
+    Args:
+        check: raises `Refused` or `MustWait` if it may not.
+    """
+
+    check: Rule[Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A command that concerns one group, by the kind of the group.
+
+    missing: there is no such group; for what is no request, also if the group is Dead.
+    is_reconciled: a session group is reconciled afterwards; see `reconciling`.
+    """
+
+    classic: Rule[ClassicGroup] | Convert | None = None
+    session: Rule[SessionGroup] | Convert | None = None
+    missing: Rule[None] | Create | None = None
+    is_reconciled: bool = False
+
+
+SessionRow = partial(Row, is_reconciled=True)
+STRANGER = Refuse(ErrorCode.UNKNOWN_MEMBER_ID)
+NOT_FOUND = Refuse(ErrorCode.GROUP_ID_NOT_FOUND)
+
+TABLE: dict[type, Row | Rule[None]] = {
+    # --- Requests of classic members ---
+    q.JoinGroup: Row(
+        join.join_group, Convert(conversion.check_join), Create(check=join.check_first)
+    ),
+    q.SyncGroup: Row(sync.sync_group, IS_OF_SESSIONS, STRANGER),
+    q.Heartbeat: Row(liveness.heartbeat, IS_OF_SESSIONS, STRANGER),
+    q.LeaveGroup: Row(leave.leave_group, IS_OF_SESSIONS, leave.leave_no_group),
+    q.ReportLogEnds: Row(progress.report_log_ends, IS_OF_SESSIONS, STRANGER),
+    # --- Requests about groups of any kind ---
+    q.CommitOffsets: Row(
+        progress.commit_offsets, commits.commit_offsets, Create(check=offsets.check_first)
+    ),
+    q.FetchOffsets: Row(offsets.fetch_offsets, offsets.fetch_offsets, offsets.fetch_offsets),
+    q.DeleteOffsets: Row(offsets.delete_offsets, offsets.delete_offsets, NOT_FOUND),
+    q.PutDocuments: Row(documents.put_documents, documents.put_documents, Create()),
+    q.FetchDocuments: Row(
+        documents.fetch_documents, documents.fetch_documents, documents.fetch_documents
+    ),
+    q.DescribeGroup: Row(
+        description.describe_group, session_description.describe_as_group, admin.describe_no_group
+    ),
+    q.DeleteGroup: Row(admin.delete_group, conversion.delete_session_group, NOT_FOUND),
+    q.ListLogEnds: Row(log_ends.list_all, log_ends.list_all, NOT_FOUND),
+    q.ListRebalances: Row(rebalances.list_rebalances, session_description.list_journal, NOT_FOUND),
+    q.DescribePhase: Row(description.describe_phase, session_description.describe_phase, NOT_FOUND),
+    # --- Requests about session groups, and what their members send on streams ---
+    m.Attach: SessionRow(
+        Convert(conversion.check_attach), attach.attach, Create(SessionGroup, attach.check)
+    ),
+    q.DescribeSessionGroup: SessionRow(IS_CLASSIC, session_description.describe, NOT_FOUND),
+    q.EvictMember: SessionRow(IS_CLASSIC, evict.evict, NOT_FOUND),
+    q.SetGroupPolicy: Row(
+        conversion.set_policy_of_classic, policies.set_policy, Create(SessionGroup)
+    ),
+    m.SessionHeartbeat: SessionRow(session=streams.heartbeat),
+    m.SessionAck: SessionRow(session=streams.ack),
+    m.SessionLeave: SessionRow(session=streams.leave_group),
+    m.StreamEnded: SessionRow(session=streams.stream_ended),
+    # --- A delayed operation completed ---
+    c.CompleteJoinPhase: Row(rebalance.complete_join_phase),
+    c.InitialDelayElapsed: Row(rebalance.extend_initial_delay),
+    c.SyncPhaseExpired: Row(rebalance.expire_sync_phase),
+    c.SessionExpired: Row(liveness.expire_session),
+    c.LeaseExpired: SessionRow(session=ends.expire),
+    c.PhaseOverdue: SessionRow(session=phases.phase_overdue),
+    c.PlanDue: SessionRow(session=scheduler.run),
+    c.PlanComputed: SessionRow(session=scheduler.computed),
+    c.ReservationOver: SessionRow(session=admission.reservation_over),
+    c.LeaveOverdue: SessionRow(session=leaving.overdue),
+    c.WriteRetry: SessionRow(session=write_results.write_again),
+    # --- A write was resolved ---
+    c.AnswerSyncs: Row(sync.answer_syncs),
+    c.AnswerReplacement: Row(static_members.answer_replacement),
+    c.FinishReplacement: Row(static_members.finish_replacement),
+    c.RefuseReplacement: Row(static_members.refuse_replacement),
+    c.ApplyPolicy: SessionRow(policies.note_written, write_results.apply_policy),
+    c.ReviewPartitions: SessionRow(session=write_results.review_partitions),
+    c.AnswerAttach: SessionRow(
+        write_results.refuse_attach,
+        write_results.answer_attach,
+        write_results.refuse_attach,
+    ),
+    c.CloseSession: SessionRow(session=write_results.close_session),
+    c.ResumeExpiry: SessionRow(session=ends.resume_expiry),
+    c.AnswerRequest: admin.answer_request,
+    c.AnswerJoin: join.answer_join,
+    c.AnnounceRebalance: rebalances.announce_rebalance,
+    c.NoFollowUp: lambda _, _command, _step: None,
+}
+"""The commands that one rule handles. `GroupMachine` handles the others, which concern all
+groups, or requests that wait."""
 REQUESTS = frozenset(get_args(q.Request))
 """Commands that are answered; others are ignored if they come too late."""
 # Simple consumers that only keep offsets may do so under the empty id, as in Kafka.
@@ -182,11 +331,11 @@ class GroupMachine(GroupTable):
                 admin.list_groups(self.groups.values(), command, step)
             case c.ExpireOffsets():
                 self._expire_offsets(step)
-            case f.AnswerCommit():
+            case c.AnswerCommit():
                 self._answer_commit(command, step)
             case c.CallCancelled():
                 self._cancel_call(command, step)
-            case f.HandleAgain():
+            case c.HandleAgain():
                 self._handle_again(command, step)
             case _:
                 raise AssertionError(f"no rule handles {type(command).__name__}")
@@ -198,7 +347,7 @@ class GroupMachine(GroupTable):
         )
         expiration.expire_offsets(active, step, loaded_at_ms=self._loaded_at_ms)
 
-    def _answer_commit(self, command: f.AnswerCommit, step: Step) -> None:
+    def _answer_commit(self, command: c.AnswerCommit, step: Step) -> None:
         """Answer a commit; a group that was made for it goes if the log has refused it."""
         offsets.answer_commit(command, step)
         group = self.groups.get(command.group_id)
@@ -213,7 +362,7 @@ class GroupMachine(GroupTable):
             if parked is not None:
                 liveness.cancel_call(*parked, command, step)
 
-    def _handle_again(self, command: f.HandleAgain, step: Step) -> None:
+    def _handle_again(self, command: c.HandleAgain, step: Step) -> None:
         """Handle a request again after the write it waited for, or refuse it after a time-out."""
         request = command.request
         if request.call_id not in self._waiting:

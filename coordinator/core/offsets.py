@@ -19,9 +19,9 @@ from dataclasses import replace
 from coordinator.core.config import GroupConfig
 from coordinator.core.group import CONSUMER_PROTOCOL_TYPE, Group, GroupState
 from coordinator.core.step import Step
+from coordinator.core.values.commands import AnswerCommit, AnswerRequest
 from coordinator.core.values.errors import ErrorCode, MustWait, Refused, advice
 from coordinator.core.values.events import OffsetsCommittedEvent
-from coordinator.core.values.follow_ups import AnswerCommit, AnswerRequest
 from coordinator.core.values.ids import NO_OFFSET, TopicPartition
 from coordinator.core.values.records import ManifestStored, OffsetCommitted, OffsetDeleted, Record
 from coordinator.core.values.replies import (

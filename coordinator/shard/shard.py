@@ -32,11 +32,11 @@ from coordinator.core.values.commands import (
     ExpireOffsets,
     InitialDelayElapsed,
     LeaseExpired,
+    NoFollowUp,
     SessionExpired,
     SyncPhaseExpired,
 )
 from coordinator.core.values.errors import ErrorCode, Refused
-from coordinator.core.values.follow_ups import NoFollowUp
 from coordinator.core.values.ids import TOPICS_GROUP, CallId, IdSource
 from coordinator.core.values.records import Record
 from coordinator.core.values.requests import Request

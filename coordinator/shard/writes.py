@@ -21,10 +21,9 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from coordinator.core.sessions.holdings import size_of
-from coordinator.core.values.commands import Command
+from coordinator.core.values.commands import Command, HandleAgain, RefuseReplacement
 from coordinator.core.values.effects import Write
 from coordinator.core.values.errors import ErrorCode
-from coordinator.core.values.follow_ups import HandleAgain, RefuseReplacement
 from coordinator.core.values.records import PartitionsGranted, Record
 from coordinator.shard.inputs import Append, AppendFailed, AppendFailure
 from coordinator.shard.waits import Wait, Waits

@@ -15,8 +15,8 @@ from coordinator.core.values.session_messages import (
     ToMember,
 )
 from coordinator.runtime.slices import at_once
-from coordinator.service.grpc.member_stream import MemberStream, refusal
 from coordinator.service.grpc.translate import sessions as translate
+from coordinator.service.grpc.translate.sessions import MemberStream, refusal
 from coordinator.service.refusals import Malformed
 from coordinator.v1 import session_pb2 as pb
 

@@ -23,10 +23,10 @@ from coordinator.core.classic.membership import (
 from coordinator.core.config import NEW_MEMBER_JOIN_TIMEOUT_MS, GroupConfig
 from coordinator.core.group import GroupState
 from coordinator.core.step import Step
+from coordinator.core.values.commands import AnswerJoin
 from coordinator.core.values.effects import DeferHeartbeat, JoinKey, MemberKey
 from coordinator.core.values.errors import ErrorCode, Refused, advice
 from coordinator.core.values.events import EvictionCause, JoinRefused, RebalanceCause
-from coordinator.core.values.follow_ups import AnswerJoin
 from coordinator.core.values.replies import JoinReply
 from coordinator.core.values.requests import JoinGroup
 

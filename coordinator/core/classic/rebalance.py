@@ -31,6 +31,7 @@ from coordinator.core.step import Step
 from coordinator.core.values.commands import (
     CompleteJoinPhase,
     InitialDelayElapsed,
+    NoFollowUp,
     SyncPhaseExpired,
 )
 from coordinator.core.values.effects import DeferInitialJoin, DeferJoin, DeferSync, JoinKey, SyncKey
@@ -42,7 +43,6 @@ from coordinator.core.values.events import (
     RebalanceCompleted,
     RebalanceStarted,
 )
-from coordinator.core.values.follow_ups import NoFollowUp
 from coordinator.core.values.ids import CallId
 from coordinator.core.values.records import GenerationFloor
 from coordinator.core.values.replies import JoinedMember, JoinReply

@@ -28,14 +28,14 @@ from coordinator.core.classic.replacement import Replacement
 from coordinator.core.classic.takeover import member_replaced, take_over, welcome
 from coordinator.core.group import GroupState
 from coordinator.core.step import Step
-from coordinator.core.values.effects import JoinKey
-from coordinator.core.values.errors import ErrorCode, InvariantViolated, advice
-from coordinator.core.values.events import RebalanceCause
-from coordinator.core.values.follow_ups import (
+from coordinator.core.values.commands import (
     AnswerReplacement,
     FinishReplacement,
     RefuseReplacement,
 )
+from coordinator.core.values.effects import JoinKey
+from coordinator.core.values.errors import ErrorCode, InvariantViolated, advice
+from coordinator.core.values.events import RebalanceCause
 from coordinator.core.values.records import GroupMetadata
 from coordinator.core.values.replies import JoinReply
 from coordinator.core.values.requests import JoinGroup

@@ -19,6 +19,7 @@ from coordinator.core.classic.member import ClassicMember
 from coordinator.core.classic.membership import check_generation, fail_sync, identify, reset_session
 from coordinator.core.group import GroupState
 from coordinator.core.step import Step
+from coordinator.core.values.commands import AnswerSyncs
 from coordinator.core.values.effects import SyncKey
 from coordinator.core.values.errors import ErrorCode, Refused
 from coordinator.core.values.events import (
@@ -27,7 +28,6 @@ from coordinator.core.values.events import (
     RebalanceCompleted,
     RebalanceFailed,
 )
-from coordinator.core.values.follow_ups import AnswerSyncs
 from coordinator.core.values.replies import SyncReply
 from coordinator.core.values.requests import SyncGroup
 

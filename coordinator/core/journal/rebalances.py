@@ -17,6 +17,7 @@ from coordinator.core.group import Group
 from coordinator.core.journal import last_work, moves, returns
 from coordinator.core.payloads import PayloadReader
 from coordinator.core.step import Step
+from coordinator.core.values.commands import AnnounceRebalance
 from coordinator.core.values.errors import ErrorCode
 from coordinator.core.values.events import (
     CommitWaited,
@@ -38,7 +39,6 @@ from coordinator.core.values.events import (
     RefusedJoin,
     StaticMemberReplaced,
 )
-from coordinator.core.values.follow_ups import AnnounceRebalance
 from coordinator.core.values.ids import NO_TIME
 from coordinator.core.values.rebalance_journal import (
     RebalanceMember,

@@ -8,15 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 
-from coordinator.core.numbers import Numbers
 from coordinator.core.sessions import stops
 from coordinator.core.sessions.group import SessionGroup
 from coordinator.core.sessions.handoff import phases
 from coordinator.core.sessions.holdings import grants_of
 from coordinator.core.sessions.member import SessionMember
 from coordinator.core.sessions.partition import Release
-from coordinator.core.step import Step
-from coordinator.core.values.follow_ups import NoFollowUp, ReviewPartitions
+from coordinator.core.step import Numbers, Step
+from coordinator.core.values.commands import NoFollowUp, ReviewPartitions
 from coordinator.core.values.ids import TopicPartition
 from coordinator.core.values.records import Grant, PartitionsGranted
 

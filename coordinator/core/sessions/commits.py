@@ -15,10 +15,10 @@ from coordinator.core import offsets
 from coordinator.core.group import GroupState
 from coordinator.core.sessions.group import SessionGroup
 from coordinator.core.step import Step
+from coordinator.core.values.commands import AnswerCommit
 from coordinator.core.values.effects import Effects
 from coordinator.core.values.errors import ErrorCode, Refused, session_refused
 from coordinator.core.values.events import SessionCommitFenced
-from coordinator.core.values.follow_ups import AnswerCommit
 from coordinator.core.values.replies import CommitReply, CommitResult
 from coordinator.core.values.requests import CommitOffsets, PartitionCommit
 

@@ -24,7 +24,7 @@ from coordinator.core.sessions.planning import Planning
 from coordinator.core.sessions.restart_backoff import RestartBackoff
 from coordinator.core.sessions.snapshot import holdings_of
 from coordinator.core.values import records as r
-from coordinator.core.values.follow_ups import CloseSession
+from coordinator.core.values.commands import CloseSession
 from coordinator.core.values.ids import NO_TIME, TopicPartition
 from coordinator.core.values.plan_journal import HandoffLine, PlanRecord, TriggerCause
 from coordinator.core.values.records import GroupDeleted, Record

@@ -10,13 +10,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from coordinator.core.config import GroupConfig
-from coordinator.core.numbers import Numbers
 from coordinator.core.sessions.group import SessionGroup
 from coordinator.core.sessions.handoff import phases, successors
 from coordinator.core.sessions.holdings import Handoff
 from coordinator.core.sessions.leave import leaving
 from coordinator.core.sessions.partition import NO_STATE
 from coordinator.core.sessions.plan import scheduler
+from coordinator.core.step import Numbers
 from coordinator.core.values.errors import InvariantViolated
 from coordinator.core.values.ids import NO_TIME, NO_TOKEN, TopicPartition
 from coordinator.core.values.records import Phase

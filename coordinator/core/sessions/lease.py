@@ -11,9 +11,9 @@ from coordinator.core.sessions.handoff import phases
 from coordinator.core.sessions.member import SessionMember
 from coordinator.core.sessions.plan import scheduler
 from coordinator.core.step import Step
+from coordinator.core.values.commands import NoFollowUp
 from coordinator.core.values.effects import DeferLease
 from coordinator.core.values.errors import ErrorCode
-from coordinator.core.values.follow_ups import NoFollowUp
 from coordinator.core.values.ids import NO_TIME, TopicPartition
 from coordinator.core.values.plan_journal import TriggerCause
 from coordinator.core.values.policy import OnStall

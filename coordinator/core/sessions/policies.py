@@ -11,8 +11,8 @@ from dataclasses import replace
 from coordinator.core.config import GroupConfig
 from coordinator.core.group import Group
 from coordinator.core.step import Step
+from coordinator.core.values.commands import AnswerRequest, ApplyPolicy
 from coordinator.core.values.errors import ErrorCode, MustWait, Refused
-from coordinator.core.values.follow_ups import AnswerRequest, ApplyPolicy
 from coordinator.core.values.policy import Policy
 from coordinator.core.values.records import PolicyStored
 from coordinator.core.values.replies import PolicyReply

@@ -15,15 +15,15 @@ from coordinator.core.sessions.handoff import phases
 from coordinator.core.sessions.leave import ends, leaving, name_takeover
 from coordinator.core.sessions.plan import scheduler
 from coordinator.core.step import Step
-from coordinator.core.values.commands import WriteRetry
-from coordinator.core.values.effects import DeferReservation, DeferRetry
-from coordinator.core.values.errors import ErrorCode, session_refused
-from coordinator.core.values.follow_ups import (
+from coordinator.core.values.commands import (
     AnswerAttach,
     ApplyPolicy,
     CloseSession,
     ReviewPartitions,
+    WriteRetry,
 )
+from coordinator.core.values.effects import DeferReservation, DeferRetry
+from coordinator.core.values.errors import ErrorCode, session_refused
 from coordinator.core.values.ids import TopicPartition
 from coordinator.core.values.plan_journal import TriggerCause
 

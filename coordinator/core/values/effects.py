@@ -12,8 +12,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from coordinator.core.values.commands import AnswerJoin, HandleAgain, WriteFollowUp
 from coordinator.core.values.events import Event
-from coordinator.core.values.follow_ups import AnswerJoin, HandleAgain, WriteFollowUp
 from coordinator.core.values.ids import CallId
 from coordinator.core.values.plans import PlanInput
 from coordinator.core.values.records import Record

@@ -36,8 +36,8 @@ from coordinator.runtime.slices import Slices, Work, let_others_be_answered
 from coordinator.service.calls import Call
 from coordinator.service.grpc.calls import GrpcCall
 from coordinator.service.grpc.conversation import Conversation
-from coordinator.service.grpc.member_stream import MemberStream, refusal
 from coordinator.service.grpc.translate import sessions as translate
+from coordinator.service.grpc.translate.sessions import MemberStream, refusal
 from coordinator.service.pipeline import Pipeline
 from coordinator.service.refusals import CallRefused, GaveUp, Malformed
 from coordinator.v1 import session_pb2 as pb

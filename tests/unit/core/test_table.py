@@ -8,13 +8,17 @@ import pytest
 
 from coordinator.core.config import GroupConfig
 from coordinator.core.group import GroupState
-from coordinator.core.machine import GroupMachine
-from coordinator.core.table import TABLE, Create, Row
+from coordinator.core.machine import TABLE, Create, GroupMachine, Row
 from coordinator.core.values import commands
-from coordinator.core.values.commands import CallCancelled, ExpireOffsets, SessionExpired
+from coordinator.core.values.commands import (
+    AnswerCommit,
+    CallCancelled,
+    ExpireOffsets,
+    HandleAgain,
+    SessionExpired,
+)
 from coordinator.core.values.effects import Effects
 from coordinator.core.values.errors import Refuse
-from coordinator.core.values.follow_ups import AnswerCommit, HandleAgain
 from coordinator.core.values.requests import (
     CommitOffsets,
     DeleteGroup,

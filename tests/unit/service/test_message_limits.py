@@ -128,7 +128,7 @@ def check(message) -> None:
         if message.HasField("attach"):
             at_once(sessions.attach_of(message.attach, CallId(1), "", "/host"))
         else:
-            at_once(sessions.said(message, CallId(1), "g", 1))
+            at_once(sessions.inputs_of(message, CallId(1), "g", 1))
     else:
         commands_of(message, itertools.count(1).__next__, "/host", SMALL)
 

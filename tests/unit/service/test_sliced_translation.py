@@ -11,7 +11,6 @@ from coordinator.core.values.ids import CallId
 from coordinator.core.values.records import OffsetCommitted
 from coordinator.core.values.requests import DescribeGroup, LeaveGroup
 from coordinator.runtime.slices import at_once
-from coordinator.service.grpc.member_stream import MemberStream
 from coordinator.service.grpc.translate import (
     commands_of,
     response_of,
@@ -19,6 +18,7 @@ from coordinator.service.grpc.translate import (
     sessions,
     translation,
 )
+from coordinator.service.grpc.translate.sessions import MemberStream
 from coordinator.service.refusals import Malformed
 from coordinator.v1 import admin_pb2, group_pb2, session_pb2
 from coordinator.v1 import group_pb2 as pb

@@ -6,17 +6,20 @@ Admission is durable before it is answered.
 from __future__ import annotations
 
 from coordinator.core.config import GroupConfig
-from coordinator.core.numbers import Numbers
 from coordinator.core.sessions import lease, orders, restart_backoff, stops
 from coordinator.core.sessions.group import SessionGroup
 from coordinator.core.sessions.holdings import grants_of
 from coordinator.core.sessions.leave import name_takeover
 from coordinator.core.sessions.member import SessionMember
 from coordinator.core.sessions.plan import scheduler
-from coordinator.core.step import Step
-from coordinator.core.values.commands import ReservationOver
+from coordinator.core.step import Numbers, Step
+from coordinator.core.values.commands import (
+    AnswerAttach,
+    NoFollowUp,
+    ReservationOver,
+    ReviewPartitions,
+)
 from coordinator.core.values.errors import ErrorCode, MustWait, Refused, session_refused
-from coordinator.core.values.follow_ups import AnswerAttach, NoFollowUp, ReviewPartitions
 from coordinator.core.values.ids import IdSource, TopicPartition
 from coordinator.core.values.policy import Policy
 from coordinator.core.values.records import (

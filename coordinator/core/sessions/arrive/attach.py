@@ -10,16 +10,15 @@ from __future__ import annotations
 
 import math
 
-from coordinator.core.numbers import Numbers
 from coordinator.core.sessions import restart_backoff
 from coordinator.core.sessions.arrive import admission, resuming
 from coordinator.core.sessions.group import SessionGroup
 from coordinator.core.sessions.handoff import phases
 from coordinator.core.sessions.leave import ends, name_takeover
 from coordinator.core.sessions.member import SessionMember
-from coordinator.core.step import Step
+from coordinator.core.step import Numbers, Step
+from coordinator.core.values.commands import AnswerAttach, NoFollowUp
 from coordinator.core.values.errors import ErrorCode, Refused, session_refused
-from coordinator.core.values.follow_ups import AnswerAttach, NoFollowUp
 from coordinator.core.values.policy import MAX_LEASE_MS
 from coordinator.core.values.records import EndCause, SessionMemberStored
 from coordinator.core.values.session_messages import Attach

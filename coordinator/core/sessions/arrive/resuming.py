@@ -13,8 +13,8 @@ from coordinator.core.sessions.leave import name_takeover
 from coordinator.core.sessions.member import SessionMember
 from coordinator.core.sessions.plan import scheduler
 from coordinator.core.step import Step
+from coordinator.core.values.commands import AnswerAttach, NoFollowUp
 from coordinator.core.values.errors import ErrorCode, Refused, session_refused
-from coordinator.core.values.follow_ups import AnswerAttach, NoFollowUp
 from coordinator.core.values.ids import NO_TIME, TopicPartition
 from coordinator.core.values.plan_journal import TriggerCause
 from coordinator.core.values.records import PartitionsGranted, Record

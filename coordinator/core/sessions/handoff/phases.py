@@ -14,17 +14,15 @@ A drain that was ordered is never taken back. No change of successor gives a pha
 
 from __future__ import annotations
 
-from coordinator.core.numbers import Numbers
 from coordinator.core.sessions import stops
 from coordinator.core.sessions.group import SessionGroup
 from coordinator.core.sessions.handoff import budget, successors
 from coordinator.core.sessions.handoff import transitions as to
 from coordinator.core.sessions.holdings import Handoff
 from coordinator.core.sessions.member import SessionMember
-from coordinator.core.step import Step
-from coordinator.core.values.commands import PhaseOverdue
+from coordinator.core.step import Numbers, Step
+from coordinator.core.values.commands import NoFollowUp, PhaseOverdue, ReviewPartitions
 from coordinator.core.values.effects import DeferPhase, DeferRetry
-from coordinator.core.values.follow_ups import NoFollowUp, ReviewPartitions
 from coordinator.core.values.ids import NO_TIME, TopicPartition
 from coordinator.core.values.plan_journal import HandoffOutcome
 from coordinator.core.values.policy import Mode

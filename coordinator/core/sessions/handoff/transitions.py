@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from coordinator.core.numbers import Numbers
 from coordinator.core.sessions.group import SessionGroup
 from coordinator.core.sessions.handoff import successors
 from coordinator.core.sessions.holdings import Handoff
 from coordinator.core.sessions.member import SessionMember
+from coordinator.core.step import Numbers
 from coordinator.core.values.ids import NO_OFFSET, NO_TIME, NO_TOKEN, TopicPartition
 from coordinator.core.values.plan_journal import HandoffLine, HandoffOutcome, StoppedBy, WorkStop
 from coordinator.core.values.records import PartitionSwitched, Phase, PhaseEntered

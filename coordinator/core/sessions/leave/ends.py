@@ -18,10 +18,9 @@ from coordinator.core.sessions.handoff import phases
 from coordinator.core.sessions.leave import name_takeover
 from coordinator.core.sessions.member import SessionMember
 from coordinator.core.step import Step
-from coordinator.core.values.commands import LeaseExpired
+from coordinator.core.values.commands import CloseSession, LeaseExpired, NoFollowUp, ResumeExpiry
 from coordinator.core.values.effects import DeferLease, MemberKey
 from coordinator.core.values.errors import SESSION_ENDED, ErrorCode
-from coordinator.core.values.follow_ups import CloseSession, NoFollowUp, ResumeExpiry
 from coordinator.core.values.ids import NO_TIME
 from coordinator.core.values.records import EndCause, PartitionsGranted, Record, SessionMemberEnded
 from coordinator.core.values.session_messages import GoAway, StreamEnd, StreamRefused

@@ -16,8 +16,8 @@ from coordinator.core.sessions.group import SessionGroup
 from coordinator.core.sessions.leave import ends, leaving
 from coordinator.core.sessions.member import SessionMember
 from coordinator.core.step import Step
+from coordinator.core.values.commands import AnswerRequest, ReviewPartitions
 from coordinator.core.values.errors import ErrorCode, Refused
-from coordinator.core.values.follow_ups import AnswerRequest, ReviewPartitions
 from coordinator.core.values.records import EndCause, ReservationFreed
 from coordinator.core.values.replies import EvictReply
 from coordinator.core.values.requests import EvictMember

@@ -11,10 +11,9 @@ from coordinator.core.sessions.leave import ends
 from coordinator.core.sessions.member import SessionMember
 from coordinator.core.sessions.plan import scheduler
 from coordinator.core.step import Step
-from coordinator.core.values.commands import LeaveOverdue
+from coordinator.core.values.commands import LeaveOverdue, NoFollowUp, ReviewPartitions
 from coordinator.core.values.effects import DeferLeave, DeferReservation
 from coordinator.core.values.errors import ErrorCode
-from coordinator.core.values.follow_ups import NoFollowUp, ReviewPartitions
 from coordinator.core.values.ids import NO_TIME
 from coordinator.core.values.records import EndCause
 from coordinator.core.values.session_messages import (

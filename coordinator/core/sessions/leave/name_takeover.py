@@ -8,14 +8,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from coordinator.core.numbers import Numbers
 from coordinator.core.sessions import restart_backoff, stops
 from coordinator.core.sessions.group import SessionGroup
 from coordinator.core.sessions.handoff import phases
 from coordinator.core.sessions.handoff.phases import DRAINING
 from coordinator.core.sessions.holdings import grants_of
 from coordinator.core.sessions.member import SessionMember
-from coordinator.core.step import Step
+from coordinator.core.step import Numbers, Step
 from coordinator.core.values.errors import ErrorCode, Refused
 from coordinator.core.values.ids import TopicPartition
 from coordinator.core.values.records import (

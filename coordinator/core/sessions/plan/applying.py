@@ -22,7 +22,7 @@ from coordinator.core.sessions.holdings import TopicHoldings, cut, grant_bytes, 
 from coordinator.core.sessions.member import SessionMember
 from coordinator.core.sessions.planning import PlanInProgress
 from coordinator.core.step import Step
-from coordinator.core.values.follow_ups import NoFollowUp, ReviewPartitions
+from coordinator.core.values.commands import NoFollowUp, ReviewPartitions
 from coordinator.core.values.ids import TopicPartition
 from coordinator.core.values.plans import NOBODY, Numbered, Plan, Range
 from coordinator.core.values.records import Grant, PartitionsGranted

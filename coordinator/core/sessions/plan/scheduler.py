@@ -19,10 +19,9 @@ from coordinator.core.sessions.plan.allocator import plan
 from coordinator.core.sessions.plan_draft import Draft
 from coordinator.core.sessions.planning import PlanInProgress, Planning
 from coordinator.core.step import Step
-from coordinator.core.values.commands import PlanComputed, PlanDue
+from coordinator.core.values.commands import NoFollowUp, PlanComputed, PlanDue
 from coordinator.core.values.effects import DeferPlan
 from coordinator.core.values.events import PlanFailed
-from coordinator.core.values.follow_ups import NoFollowUp
 from coordinator.core.values.ids import NO_TIME, TopicPartition
 from coordinator.core.values.plans import MoveReason, Numbered, Plan
 

@@ -11,6 +11,7 @@ from typing import Any
 
 from coordinator.core.sessions.holdings import ranges_of
 from coordinator.core.values import session_messages as q
+from coordinator.core.values.errors import ErrorCode
 from coordinator.core.values.ids import NO_OFFSET, NO_TIME, CallId, TopicPartition
 from coordinator.core.values.policy import Mode, OnStall, Policy
 from coordinator.core.values.session_messages import (
@@ -38,7 +39,68 @@ FRAME_BYTES = 5
 """Most that a message takes inside of another one, besides itself: a tag and a length."""
 
 
-# --- What members say ---
+class MemberStream:
+    """One stream of a member, without I/O: messages in, commands out, and back.
+
+    The service of gRPC and the coordinator on virtual time are its hosts. A host hands each message
+    to `attach` or `receive`, steps the shard with the results, and sends what `answered`,
+    `outgoing` and `last_of` return. It is kept as long as the stream.
+
+    Args:
+        stream_id: the id that no other call or stream of the process has.
+        client_host: the peer's address, `/127.0.0.1`.
+    """
+
+    __slots__ = ("_client_host", "_epoch", "_reply", "group_id", "stream_id")
+
+    def __init__(self, stream_id: CallId, client_host: str) -> None:
+        self.stream_id = stream_id
+        self.group_id = ""
+        self._client_host = client_host
+        self._reply = q.AttachReply()
+        self._epoch = 0
+
+    def attach(self, request: pb.SessionRequest, principal: str) -> Work[q.Attach]:
+        """Translate the first message, a part at a time.
+
+        Args:
+            principal: name of the authenticated caller; empty without authentication.
+        Raises:
+            Malformed: it is no Attach, or has invalid fields.
+        """
+        if request.WhichOneof("message") != "attach":
+            raise Malformed([Violation("attach", "must be the first message of a stream")])
+        self.group_id = request.attach.group_id
+        return (yield from attach_of(request.attach, self.stream_id, principal, self._client_host))
+
+    def receive(self, request: pb.SessionRequest) -> Work[list[q.SessionInput]]:
+        """Translate a message after the first, a part at a time.
+
+        Raises:
+            Malformed: it is an Attach, or nothing, or has invalid fields.
+        """
+        return inputs_of(request, self.stream_id, self.group_id, self._epoch)
+
+    def ended(self) -> q.StreamEnded:
+        """The command that reports the end of this stream."""
+        return q.StreamEnded(stream_id=self.stream_id, group_id=self.group_id)
+
+    def answered(self, reply: q.AttachReply, epoch: int) -> Iterator[pb.SessionResponse]:
+        """Messages that answer the Attach without an error."""
+        self._reply, self._epoch = replace(reply, orders=None), epoch  # Kept with the stream.
+        return attached(reply, epoch)
+
+    def outgoing(self, news: ToMember, epoch: int) -> Iterator[pb.SessionResponse]:
+        """Messages that are pending for the member now."""
+        return outgoing(news, self._reply, epoch)
+
+
+def refusal(malformed: Malformed) -> q.StreamRefused:
+    """The end of a stream on which a malformed message was received."""
+    return q.StreamRefused(ErrorCode.INVALID_REQUEST, str(malformed))
+
+
+# --- Messages of members ---
 
 
 def attach_of(
@@ -110,7 +172,7 @@ def settings_message(settings: Iterable[tuple[str, object]]) -> pb.GroupPolicy:
     return pb.GroupPolicy(**values)  # type: ignore[arg-type]  # Each setting has its own type.
 
 
-def said(
+def inputs_of(
     message: pb.SessionRequest, stream_id: CallId, group_id: str, epoch: int
 ) -> Work[list[q.SessionInput]]:
     """Translate a message after the first; `epoch`: that of the coordinator.
@@ -206,7 +268,7 @@ def _held(topics: Iterable[pb.HeldTopic]) -> Iterator[tuple[str, int, int]]:
                 yield topic.name, partition, span.first_token + partition - span.first
 
 
-# --- What they are told ---
+# --- Messages to members ---
 
 
 def attached(reply: q.AttachReply, epoch: int) -> Iterator[pb.SessionResponse]:
