@@ -148,7 +148,7 @@ class Player:
         """Events, as `Member.poll(timeout=0)` returns them: no message arrives meanwhile."""
         now_ms = self.scenario.now_ms
         self.machine.part.poll_begins(now_ms, gives_back=True)
-        self.machine.part.poll_ends(now_ms)
+        self.machine.part.progress.poll_ends(now_ms)
         return self.look()
 
     def look(self) -> list:
@@ -161,7 +161,7 @@ class Player:
         until_ms = self.scenario.now_ms + ms
         while not self.machine.events and self.scenario.now_ms < until_ms:
             self.scenario.advance(STEP_MS)
-        self.machine.part.poll_ends(self.scenario.now_ms)
+        self.machine.part.progress.poll_ends(self.scenario.now_ms)
         return self.look()
 
     @property
@@ -169,7 +169,7 @@ class Player:
         return [text for level, text in self.logged if level is Level.WARNING]
 
     def alive(self) -> None:
-        self.machine.part.alive(self.scenario.now_ms)
+        self.machine.progress.alive(self.scenario.now_ms)
 
     @property
     def assignment(self) -> frozenset[TopicPartition]:

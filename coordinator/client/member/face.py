@@ -183,7 +183,7 @@ class MemberView:
     def alive(self) -> None:
         """Count as progress without polling, during long work. It returns no events and gives no
         partitions back."""
-        self._seen().part.alive(self._clock())
+        self._seen().progress.alive(self._clock())
 
     def _shown(self, partition: TopicPartition | Holding) -> Holding | None:
         """The holding that is meant, if it lasts."""
@@ -379,7 +379,7 @@ class Member(MemberView):
         try:
             await self._wait_for_news(seconds)
         finally:
-            part.poll_ends(self._clock())
+            part.progress.poll_ends(self._clock())
         events = self.take_events()
         self._driver.step()
         failure = self._machine.failure
@@ -435,7 +435,7 @@ class Member(MemberView):
         """A partition that is `Warming` is prepared."""
         self._check_loop()
         for one_holding in _several(holding):
-            self._machine.part.ready(one_holding)
+            self._machine.part.holdings.ready(one_holding)
         self._driver.step()
 
     def set_ready(self, ready: bool) -> None:  # As `ready=` of the Attach.
@@ -447,7 +447,7 @@ class Member(MemberView):
     def set_unwanted(self, unwanted: Callable[[], Collection[TopicPartition]]) -> None:
         """Have a classic group give partitions to others if there are some: each join asks for
         them. A session group remembers by itself what was refused."""
-        self._machine.part.set_unwanted(unwanted)
+        self._machine.unwanted = unwanted
 
     async def subscribe(self, topics: Mapping[str, int]) -> None:
         """Declare other topics, or other numbers of partitions, and have them divided.
@@ -597,7 +597,7 @@ class Member(MemberView):
         """Count as a poll that gives nothing back and takes no events."""
         part, now_ms = self._machine.part, self._clock()
         part.poll_begins(now_ms, gives_back=False)
-        part.poll_ends(now_ms)
+        part.progress.poll_ends(now_ms)
         self._driver.step()
 
     # --- Inside ---

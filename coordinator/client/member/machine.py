@@ -84,6 +84,8 @@ class MemberMachine:
         self.ledger = Ledger()
         self.events: deque[MemberEvent] = deque()
         """Events that the owner has not been given yet."""
+        self.unwanted: Callable[[], Collection[TopicPartition]] = tuple
+        """Partitions that the owner had rather not be assigned; asked before each join."""
         self.discovery = Discovery(config.group_id, bootstrap)
         self.is_closed = self.is_started = False
         self.leaving: Leaving | None = None
@@ -103,7 +105,7 @@ class MemberMachine:
         self._stale_logged = ""
         """The trouble in which a stale commit was last told."""
         self.part = protocol(config, self, random)
-        self.commits = self.part.commits
+        self.commits, self.progress = self.part.commits, self.part.progress
 
     # --- The owner ---
 
@@ -199,7 +201,7 @@ class MemberMachine:
             self.log_stale(error)
             raise
         begun = CommitOperation(commit, claimed, self, self.random, now_ms, timeout_ms, waits=waits)
-        self.commits.note_commit(now_ms)
+        self.progress.note_commit(now_ms)
         return self._begin(begun)
 
     def fetch(
@@ -215,7 +217,7 @@ class MemberMachine:
 
     def report(self, logs: Mapping[TopicPartition, range], now_ms: int) -> ReportOperation | None:
         """Begin a report of log end offsets; None: a message of the protocol carries it."""
-        if self.part.report(logs):
+        if self.progress.report(logs):
             return None
         return self._begin(ReportOperation(self.commits.identity(), logs, self.random, now_ms))
 
@@ -408,9 +410,10 @@ class MemberMachine:
     # --- The log and the state ---
 
     def log(self, level: Level, text: str) -> None:
-        line = " ".join(f"{self.name}: {text}".split())
-        member_id = self.part.status().member_id
-        self._logs.append(calls.LogMessage(level, line, self.group_id, member_id))
+        status = self.part.status()
+        name = member_name(self.group_id, *status.ids)
+        line = " ".join(f"{name}: {text}".split())
+        self._logs.append(calls.LogMessage(level, line, self.group_id, status.member_id))
 
     def log_stale(self, error: StaleMember) -> None:
         """Log a commit that came too late: after everything was lost, a warning of the first one

@@ -5,6 +5,7 @@ There are two, `classic/` and `session/`. A part is made of what its protocol ne
 * `state()` and `status()`: the membership now, as owner and operator see it;
 * `holdings`: until when work of what is held may go on, asked from any thread;
 * `commits`: what a commit has to know of the protocol;
+* `progress`: what the group learns of the owner's work;
 * the calls of `ProtocolPart`, by which machine and owner drive it.
 
 The ledger, the operations, the connection, closing, failure and log are the machine's, which a part
@@ -61,6 +62,8 @@ class PartContext(Protocol):
     ledger: Ledger
     events: deque[MemberEvent]
     """Events that the owner has not been given yet."""
+    unwanted: Callable[[], Collection[TopicPartition]]
+    """Partitions that the owner had rather not be assigned."""
     discovery: Discovery
 
     def log(self, level: Level, text: str) -> None:
@@ -158,6 +161,9 @@ class HoldingRules(ABC):
         """Holdings that the owner has been told to prepare."""
         return []
 
+    def ready(self, holding: Holding) -> None:
+        """A partition that is `Warming` is prepared. Not from other threads."""
+
 
 class CommitRules(ABC):
     """The part of a protocol that commits ask."""
@@ -166,9 +172,6 @@ class CommitRules(ABC):
     def pause_most_s(self) -> float:
         """Limit of the pauses between two attempts of a commit."""
         return MOST_S
-
-    def note_commit(self, now_ms: int) -> None:
-        """The owner commits."""
 
     @abstractmethod
     def identity(self) -> calls.Identity:
@@ -187,11 +190,30 @@ class CommitRules(ABC):
         return False
 
 
+class ProgressRules(ABC):
+    """Signs of the owner's progress, as far as the protocol has a use for them."""
+
+    @abstractmethod
+    def alive(self, now_ms: int) -> None:
+        """The owner makes progress. May be called from any thread."""
+
+    def poll_ends(self, now_ms: int) -> None:
+        """The owner's poll returns."""
+
+    def note_commit(self, now_ms: int) -> None:
+        """The owner commits."""
+
+    def report(self, logs: Mapping[TopicPartition, range]) -> bool:
+        """Tell where logs end with a message of the protocol's own; False: it has none."""
+        return False
+
+
 class ProtocolPart(ABC):
     """One protocol, for one member."""
 
     holdings: HoldingRules
     commits: CommitRules
+    progress: ProgressRules
     beat_interval_s = 60.0
     """Interval of the heartbeats that are calls, which may be batched with those of others."""
     releases_cost_nothing = True
@@ -251,14 +273,6 @@ class ProtocolPart(ABC):
         """
 
     @abstractmethod
-    def poll_ends(self, now_ms: int) -> None:
-        """The owner's poll returns."""
-
-    @abstractmethod
-    def alive(self, now_ms: int) -> None:
-        """The owner makes progress. May be called from any thread."""
-
-    @abstractmethod
     def give_back(
         self, holdings: Collection[Holding], position: int, refused: str, now_ms: int
     ) -> None:
@@ -269,14 +283,8 @@ class ProtocolPart(ABC):
             refused: why this member will not have them now; empty: it would.
         """
 
-    def ready(self, holding: Holding) -> None:
-        """A partition that is `Warming` is prepared."""
-
     def set_ready(self, is_ready: bool, now_ms: int) -> None:  # It is the value.
         """The owner is to be given partitions, or no more."""
-
-    def set_unwanted(self, unwanted: Callable[[], Collection[TopicPartition]]) -> None:
-        """Have the group asked to give partitions to others, if it does not remember by itself."""
 
     @abstractmethod
     def subscribe(self, topics: Mapping[str, int], now_ms: int) -> None:
@@ -292,10 +300,6 @@ class ProtocolPart(ABC):
 
     def send_heartbeat_now(self, now_ms: int) -> None:
         """Send the next heartbeat now, so that it is batched with those of others."""
-
-    def report(self, logs: Mapping[TopicPartition, range]) -> bool:
-        """Tell where logs end with a message of the protocol's own; False: it has none."""
-        return False
 
     # --- Closing ---
 

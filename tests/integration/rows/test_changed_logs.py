@@ -559,7 +559,7 @@ async def test_a_reset_while_the_querys_member_is_away_wins_over_the_batch_under
     await asyncio.to_thread(query.batch)  # The second one is not stored yet.
     assert await asyncio.to_thread(stored, server) == {T0: 4, T1: 4}
     member = query.reader._planner.member
-    member._member._machine.part.alive(0)  # It has not polled since.
+    member._member._machine.progress.alive(0)  # It has not polled since.
     member._on.loop.call_soon_threadsafe(member._member._driver.step)
     await until(lambda: member.generation < 0)
     await asyncio.to_thread(reset_offsets, server, 4)

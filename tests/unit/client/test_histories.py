@@ -200,7 +200,7 @@ class ClassicHistory(Chance):
     def poll(self, player: Player) -> None:
         part, now_ms = player.machine.part, self.scenario.now_ms
         part.poll_begins(now_ms, gives_back=True)
-        part.poll_ends(now_ms)
+        part.progress.poll_ends(now_ms)
         self.checker(player).poll(lambda: list(map(told, player.machine.hand_out(now_ms))))
 
     def commit(self, player: Player) -> None:

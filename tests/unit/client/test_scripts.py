@@ -186,7 +186,7 @@ class Player:
 
     def play_polls(self, _plain: str, _keys: dict[str, str]) -> None:
         self._machine.part.poll_begins(self._now_ms, gives_back=True)
-        self._machine.part.poll_ends(self._now_ms)
+        self._machine.part.progress.poll_ends(self._now_ms)
         self._events = self._machine.hand_out(self._now_ms)
         self._take()
 

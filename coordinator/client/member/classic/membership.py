@@ -20,7 +20,7 @@ Source: KIP-429, KIP-394; Kafka `AbstractCoordinator`, `ConsumerCoordinator`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from enum import Enum
 
@@ -80,8 +80,6 @@ class Membership(HoldingRules):
         """The newest assignment, without what is being revoked."""
         self.assignors = AssignorChoice(config.assignors, config.fallback_assignor)
         self.revocations = Revocations()
-        self.unwanted: Callable[[], Collection[TopicPartition]] = tuple
-        """Partitions that the owner had rather not be assigned; asked before each join."""
         self.is_draining = False
         """True if the member takes no more partitions: it subscribes to nothing."""
         self.keeps_place = False
@@ -150,7 +148,7 @@ class Membership(HoldingRules):
             owned_partitions=tuple(sorted(self._claimed)),
             generation=self.generation,
             rack=config.rack,
-            unwanted=tuple(self.unwanted()),
+            unwanted=tuple(self.machine.unwanted()),
         )
         previous = PreviousAssignment(tuple(sorted(self._previous)), self._previous_generation)
         return calls.Join(

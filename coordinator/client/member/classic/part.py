@@ -46,7 +46,7 @@ class ClassicPart(ProtocolPart):
     ) -> None:
         self._machine = machine
         self.membership = self.holdings = Membership(config, machine)
-        self._schedule = Schedule(self.membership, random)
+        self._schedule = self.progress = Schedule(self.membership, random)
         self.commits = ClassicCommits(self.membership, self._schedule)
         self.beat_interval_s = config.heartbeat_interval_ms / 1000
 
@@ -101,12 +101,6 @@ class ClassicPart(ProtocolPart):
         with self._schedule.hurried_by_move(now_ms):
             self.membership.polled(now_ms, gives_back=gives_back)
 
-    def poll_ends(self, now_ms: int) -> None:
-        self._schedule.poll_ends(now_ms)
-
-    def alive(self, now_ms: int) -> None:
-        self._schedule.alive(now_ms)
-
     def give_back(
         self, holdings: Collection[Holding], position: int, refused: str, now_ms: int
     ) -> None:
@@ -115,10 +109,6 @@ class ClassicPart(ProtocolPart):
         partitions = frozenset(held.partition for held in holdings if lasts(held))
         with self._schedule.hurried_by_move(now_ms):
             self.membership.give_back_partitions(partitions, now_ms, refused)
-
-    def set_unwanted(self, unwanted: Callable[[], Collection[TopicPartition]]) -> None:
-        """See `ProtocolPart`. Each join declares them, and assignors heed it."""
-        self.membership.unwanted = unwanted
 
     def subscribe(self, topics: Mapping[str, int], now_ms: int) -> None:
         """See `ProtocolPart`; the member joins again if need be."""

@@ -14,6 +14,7 @@ from coordinator.client.errors import CoordinatorError, FatalError
 from coordinator.client.member import calls
 from coordinator.client.member.calls import Next
 from coordinator.client.member.classic.membership import Membership, MembershipPhase
+from coordinator.client.member.part import ProgressRules
 from coordinator.client.member.retry import MOST_S, BackOff
 from coordinator.client.settings.configs import ClassicConfig
 
@@ -43,7 +44,7 @@ def timeout_ms(request: calls.Request, config: ClassicConfig) -> int:
     return CALL_TIMEOUT_MS
 
 
-class Schedule:
+class Schedule(ProgressRules):
     """Decides the next request of the protocol. `is_out`: one is under way."""
 
     def __init__(self, membership: Membership, random: Callable[[], float]) -> None:
@@ -73,12 +74,10 @@ class Schedule:
         self._standing_polls += 1
 
     def poll_ends(self, now_ms: int) -> None:
-        """The owner's poll returns."""
         self._last_poll_ms = now_ms
         self._standing_polls -= 1
 
     def alive(self, now_ms: int) -> None:
-        """The owner makes progress."""
         self._last_poll_ms = now_ms
 
     def hurry(self, now_ms: int) -> None:

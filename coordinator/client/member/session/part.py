@@ -71,6 +71,7 @@ class SessionPart(ProtocolPart):
         self.stream = SessionStream(attach_of(config), random, machine.ledger, machine.log)
         self.partitions = self.holdings = self.stream.partitions
         self.commits = SessionCommits(config.group_id, self.stream)
+        self.progress = self.stream
         self._awaits_connection = False
         self._open: calls.OpenStream | None = None
         self._releases: dict[Holding, tuple[int, str]] = {}
@@ -177,16 +178,10 @@ class SessionPart(ProtocolPart):
         return events
 
     def poll_begins(self, now_ms: int, *, gives_back: bool) -> None:
-        self.alive(now_ms)
+        self.stream.alive(now_ms)
         holdings, self._to_give_back = self._to_give_back, []
         if gives_back:
             self.give_back(holdings, UNKNOWN_OFFSET, "", now_ms)
-
-    def poll_ends(self, now_ms: int) -> None:
-        """See `ProtocolPart`: waiting for events is no work."""
-
-    def alive(self, now_ms: int) -> None:
-        self.stream.note_progress(now_ms)
 
     def give_back(
         self, holdings: Collection[Holding], position: int, refused: str, now_ms: int
@@ -201,9 +196,6 @@ class SessionPart(ProtocolPart):
                 why = f"it was refused: {refused}" if refused else "it was released"
                 self._machine.ledger.give_up(holding, why)
                 self._releases[holding] = position, refused
-
-    def ready(self, holding: Holding) -> None:
-        self.partitions.ready(holding)
 
     def set_ready(self, is_ready: bool, now_ms: int) -> None:  # It is the value.
         self.stream.set_ready(is_ready, now_ms)
@@ -222,11 +214,6 @@ class SessionPart(ProtocolPart):
         self.stream.leave(pb.SessionLeave.DRAIN, now_ms, within_ms, reason)
         self._pass_events_on()
         return self.stream.has_stream
-
-    def report(self, logs: Mapping[TopicPartition, range]) -> bool:
-        """See `ProtocolPart`: with the next heartbeats."""
-        self.stream.report(logs)
-        return True
 
     # --- Closing ---
 
@@ -347,9 +334,6 @@ class SessionCommits(CommitRules):
         """See `CommitRules`. Its owner stands still until the answer, however briefly the
         coordinator was away; one that is tried as often as heartbeats are sent adds little."""
         return min(MOST_S, self._stream.interval_ms / 1_000)
-
-    def note_commit(self, now_ms: int) -> None:
-        self._stream.note_progress(now_ms)
 
     def identity(self) -> calls.Identity:
         return calls.Identity(self._group_id, -1, self._stream.member_id, None)

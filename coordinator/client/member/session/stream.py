@@ -18,6 +18,7 @@ from coordinator.assignors import TopicPartition
 from coordinator.client.codes import code_name
 from coordinator.client.member.calls import Level
 from coordinator.client.member.ledger import FOREVER_MS, MEMBERSHIP, Holding, Ledger
+from coordinator.client.member.part import ProgressRules
 from coordinator.client.member.session.leases import NEVER, Lease
 from coordinator.client.member.session.orders import orders_of, partitions_of
 from coordinator.client.member.session.partitions import Partitions
@@ -47,7 +48,7 @@ class _LeaveWish:
     reason: str
 
 
-class SessionStream:
+class SessionStream(ProgressRules):
     """The streams of one member, of which at most one is open.
 
     Args:
@@ -254,13 +255,17 @@ class SessionStream:
             self._drop_stream()
             self._retry_at_ms = now_ms
 
-    def note_progress(self, now_ms: int) -> None:
-        """The owner makes progress; the next heartbeat says so."""
+    # --- Progress, which heartbeats carry; waiting in a poll is none ---
+
+    def alive(self, now_ms: int) -> None:
         self.progress = max(self.progress, now_ms)
 
-    def report(self, logs: Mapping[TopicPartition, range]) -> None:
-        """Tell where logs end, with the next heartbeats."""
+    def note_commit(self, now_ms: int) -> None:
+        self.alive(now_ms)
+
+    def report(self, logs: Mapping[TopicPartition, range]) -> bool:
         self._logs.update(logs)
+        return True
 
     # --- Inside: messages ---
 

@@ -281,10 +281,10 @@ def test_an_answer_counts_for_the_hand_off_that_it_names(it):
     it.receive(120, orders=orders_message(3, (2, WARM, 0, 7), based_on=2))
     lost, second = it.machine.hand_out(130)
     assert lost.was_warming
-    it.part.ready(*first.holdings)
+    it.part.holdings.ready(*first.holdings)
     it.release(140, *first.holdings, refused="no disk")
     assert it.acks() == []
-    it.part.ready(*second.holdings)
+    it.part.holdings.ready(*second.holdings)
     it.turn(150)
     assert it.acks() == [("READY", 0)]
     it.release(160, *second.holdings, refused="no disk")
