@@ -22,19 +22,19 @@ CLEAN, WEAK, UNKNOWN = 0, 1, 3
 def judge(dependencies: list[dict[str, Any]]) -> tuple[int, list[str]]:
     """The exit status for pip-audit's list, and what to say about it."""
     lines = [
-        f"{it['name']} {it['version']}: {weakness['id']}, "
+        f"{dependency['name']} {dependency['version']}: {weakness['id']}, "
         f"fixed in {', '.join(weakness['fix_versions']) or 'no version yet'}"
-        for it in dependencies
-        for weakness in it.get("vulns", ())
+        for dependency in dependencies
+        for weakness in dependency.get("vulns", ())
     ]
-    unknown = [it["name"] for it in dependencies if "skip_reason" in it]
+    unknown = [dependency["name"] for dependency in dependencies if "skip_reason" in dependency]
     if unknown or not dependencies:
         lines.append(
             f"NOT AUDITED: {len(unknown)} of {len(dependencies)} could not be looked up. "
             "The index did not answer or has no such list; nothing is said about "
             f"{', '.join(unknown) or 'anything'}."
         )
-    if any(it.get("vulns") for it in dependencies):
+    if any(dependency.get("vulns") for dependency in dependencies):
         return WEAK, lines
     if unknown or not dependencies:
         return UNKNOWN, lines

@@ -22,8 +22,8 @@ TYPED = ROOT / "coordinator/client/settings/typed.py"
 PAGE = ROOT / "deploy/docs/member-settings.md"
 
 WISHES = {  # A wish that is left out is no None.
-    name: replace(told, typed=told.typed.removesuffix(" | None"))
-    for name, told in settings_of(configs.GroupWishes).items()
+    name: replace(setting, typed=setting.typed.removesuffix(" | None"))
+    for name, setting in settings_of(configs.GroupWishes).items()
 }
 MEMBERS = (
     configs.MemberConfig,
@@ -80,18 +80,18 @@ what to write instead. Names end in their unit. Nodes have [settings of their ow
 """
 
 
-def default_of(told: MemberSetting) -> str:
+def default_of(setting: MemberSetting) -> str:
     """The default, a number as Python writes it."""
-    is_whole = isinstance(told.default, int) and not isinstance(told.default, bool)
-    return f"{told.default:_}" if is_whole else str(told.default)
+    is_whole = isinstance(setting.default, int) and not isinstance(setting.default, bool)
+    return f"{setting.default:_}" if is_whole else str(setting.default)
 
 
-def description(told: MemberSetting) -> str:
+def description(setting: MemberSetting) -> str:
     """Meaning, protocol, unit, bounds or choices, and default."""
-    whose = f"{told.protocol} groups only" if told.protocol else ""
-    unit = f"unit: {told.kind.unit}" if told.kind.unit else ""
-    facts = [whose, unit, told.kind.allowed, f"default: {default_of(told)}"]
-    return f"{told.meaning} [{'; '.join(filter(None, facts))}]"
+    whose = f"{setting.protocol} groups only" if setting.protocol else ""
+    unit = f"unit: {setting.kind.unit}" if setting.kind.unit else ""
+    facts = [whose, unit, setting.kind.allowed, f"default: {default_of(setting)}"]
+    return f"{setting.meaning} [{'; '.join(filter(None, facts))}]"
 
 
 def typed_dict(name: str, base: str, meaning: str, settings: dict[str, MemberSetting]) -> str:
@@ -109,7 +109,7 @@ def typed_dict(name: str, base: str, meaning: str, settings: dict[str, MemberSet
 
 def typed() -> str:
     """The module of typed keywords."""
-    members = {name: it for kind in MEMBERS for name, it in settings_of(kind).items()}
+    members = {name: setting for kind in MEMBERS for name, setting in settings_of(kind).items()}
     return "\n\n".join(
         (
             HEAD,
@@ -120,16 +120,16 @@ def typed() -> str:
     )
 
 
-def row(name: str, told: MemberSetting) -> str:
+def row(name: str, setting: MemberSetting) -> str:
     """A setting as a row of its table."""
-    default, meaning = default_of(told), told.meaning
+    default, meaning = default_of(setting), setting.meaning
     shown = default if " " in default else f"`{default}`"
-    if told.instead:
-        meaning += f" In the other protocol: {told.instead}."
-    if told.in_workers:
-        meaning += f" Not in workers: {told.in_workers}."
-    cells = [f"`{name}`", shown, told.kind.unit or "–", told.kind.allowed or "–", meaning]
-    return "| " + " | ".join(each.replace("|", "\\|") for each in cells) + " |\n"
+    if setting.instead:
+        meaning += f" In the other protocol: {setting.instead}."
+    if setting.in_workers:
+        meaning += f" Not in workers: {setting.in_workers}."
+    cells = [f"`{name}`", shown, setting.kind.unit or "–", setting.kind.allowed or "–", meaning]
+    return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |\n"
 
 
 def page() -> str:
@@ -137,7 +137,7 @@ def page() -> str:
     parts = [TITLE]
     for title, settings in TABLES.items():
         introduction = f"{INTRODUCTIONS[title]}\n\n" if INTRODUCTIONS[title] else ""
-        rows = "".join(row(name, told) for name, told in settings.items())
+        rows = "".join(row(name, setting) for name, setting in settings.items())
         parts.append(f"## {title}\n\n{introduction}{COLUMNS}{rows}")
     return "\n".join(parts)
 

@@ -47,7 +47,7 @@ def with_tables(lines: list[str]) -> list[str]:
         rows = [[cell.strip() for cell in line.strip().strip("|").split("|")] for line in part]
         result += [f"{margin}.. list-table::", f"{margin}   :header-rows: 1", ""]
         for first, *others in (rows[0], *rows[2:]):  # The second row is a ruler.
-            result += [f"{margin}   * - {first}", *(f"{margin}     - {it}" for it in others)]
+            result += [f"{margin}   * - {first}", *(f"{margin}     - {other}" for other in others)]
     return result
 
 

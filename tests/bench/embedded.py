@@ -63,14 +63,14 @@ def bench_embedded(store: str, seconds: float, *, quick: bool) -> Figures:
     starts, percent, memory_mib = [], 0.0, 0.0
     with tempfile.TemporaryDirectory() as folder:
         for number in range(1 if quick else 7):
-            it = _Program(store or f"sqlite:///{Path(folder, str(number))}")
-            starts.append(it.start_s)
+            program = _Program(store or f"sqlite:///{Path(folder, str(number))}")
+            starts.append(program.start_s)
             if number == 0:
-                before_s = cpu_s(it.node)
+                before_s = cpu_s(program.node)
                 time.sleep(seconds)
-                percent = (cpu_s(it.node) - before_s) / seconds * 100
-                memory_mib = rss_mib(it.node)
-            it.stop()
+                percent = (cpu_s(program.node) - before_s) / seconds * 100
+                memory_mib = rss_mib(program.node)
+            program.stop()
     return {
         "store": store.partition(":")[0] or "sqlite",
         "start to first handler, s": Goal(statistics.median(starts), at_most=START_S),

@@ -27,7 +27,9 @@ class LargeMessage:
 
 def _large(what: str, rpc: str, *sent: Message | bytes) -> LargeMessage:
     service = _ADMIN if rpc in _ADMIN.methods_by_name else _GROUPS
-    data = [each if isinstance(each, bytes) else each.SerializeToString() for each in sent]
+    data = [
+        message if isinstance(message, bytes) else message.SerializeToString() for message in sent
+    ]
     return LargeMessage(what, f"/{service.full_name}/{rpc}", data)
 
 

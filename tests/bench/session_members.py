@@ -121,22 +121,22 @@ async def _measure(address: str, pid: int, number: int, seconds: float) -> Figur
     attached_s, attach_us = time.monotonic() - began_s, attaching.us_each(number)
     everybody = [first, *members]
     groups = -(-number // GROUP_SIZE)
-    while sum(len(each.held) for each in everybody) < groups * GROUP_SIZE * PARTITIONS:
+    while sum(len(member.held) for member in everybody) < groups * GROUP_SIZE * PARTITIONS:
         await asyncio.sleep(0.1)
         if time.monotonic() - began_s > ATTACH_S:
             raise CannotMeasure("not all partitions are held")
     held_s = time.monotonic() - began_s
     await asyncio.sleep(LEASE_MS / 1000)
     grown = resident_bytes(pid) - before
-    for each in everybody:
-        each.late_s.clear()
-    resting, sent = Usage(pid), sum(each.beats for each in everybody)
+    for member in everybody:
+        member.late_s.clear()
+    resting, sent = Usage(pid), sum(member.beats for member in everybody)
     await asyncio.sleep(seconds)
-    beats = sum(each.beats for each in everybody) - sent
+    beats = sum(member.beats for member in everybody) - sent
     percent, beat_us = resting.percent(), resting.us_each(beats)
-    late_ms = [1_000 * late for each in everybody for late in each.late_s]
-    for each in everybody:
-        each.close()
+    late_ms = [1_000 * late for member in everybody for late in member.late_s]
+    for member in everybody:
+        member.close()
     return {
         "members": number,
         "attached in, s": attached_s,

@@ -81,11 +81,11 @@ def missing_lines(expected: Sequence[str], output: str, *, in_order: bool = True
     printed = output.splitlines()
     if not in_order:
         return [
-            line for line in expected if not any(_matches(line, it, re.search) for it in printed)
+            line for line in expected if not any(_matches(line, row, re.search) for row in printed)
         ]
     left = iter(printed)
     for number, line in enumerate(expected):
-        if not any(_matches(line, it) for it in left):
+        if not any(_matches(line, item) for item in left):
             return list(expected[number:])
     return []
 

@@ -137,8 +137,8 @@ class HostedShard:
         self.events += effects.events
         if effects.in_sync is not None:
             self.in_sync.append(sorted(effects.in_sync))
-        for told in effects.notices:
-            assert getattr(told, "error", None) is None, told
+        for notice in effects.notices:
+            assert getattr(notice, "error", None) is None, notice
 
 
 class HostClock:

@@ -48,14 +48,16 @@ class OwnClock:
         """Take a message in; `orders`: all that count from now on."""
         is_answer = message.based_on < 0
         sent_ms = self._sent.get(max(message.answers, 0), 0) if is_answer else self._newest_ms
-        for partition, each in orders.items():
-            if each.order is Order.LOST:
-                self._ended.add((partition, each.token))
-            if self._tokens.get(partition) != each.token:
+        for partition, order in orders.items():
+            if order.order is Order.LOST:
+                self._ended.add((partition, order.token))
+            if self._tokens.get(partition) != order.token:
                 self._renewed[partition] = max(sent_ms, self._newest_ms)
-            elif is_answer and (partition, each.token) not in self._not_renewed:
+            elif is_answer and (partition, order.token) not in self._not_renewed:
                 self._renewed[partition] = max(self._renewed[partition], sent_ms)
-        self._tokens = {partition: each.token for partition, each in orders.items() if each.token}
+        self._tokens = {
+            partition: order.token for partition, order in orders.items() if order.token
+        }
 
     def stops(self, partitions: Iterable[TopicPartition]) -> None:
         """The process has stopped to work on partitions."""

@@ -62,22 +62,22 @@ async def running(**settings):
 
     A test that makes it fail clears `failures`.
     """
-    it = Running(**settings)
-    await it.server.listen()
-    it.kafka = await serve_kafka(
-        it.server,
-        it.security,
-        failure=lambda what, error: it.failures.append((what, error)),
-        full=lambda *told: it.full.append(told),
+    server = Running(**settings)
+    await server.server.listen()
+    server.kafka = await serve_kafka(
+        server.server,
+        server.security,
+        failure=lambda what, error: server.failures.append((what, error)),
+        full=lambda *notice: server.full.append(notice),
     )
-    await it.server.load()
-    watching = asyncio.create_task(it.security.watch(look_s=0.05))
+    await server.server.load()
+    watching = asyncio.create_task(server.security.watch(look_s=0.05))
     try:
-        yield it
+        yield server
     finally:
         watching.cancel()
-        await it.server.stop()
-    assert it.failures == []
+        await server.server.stop()
+    assert server.failures == []
 
 
 WORKER = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))

@@ -162,11 +162,11 @@ class ScriptedMember:
 
     def _take(self, orders: pb.Orders) -> None:
         self.version = orders.version
-        told = orders_of(orders)
+        message = orders_of(orders)
         if not orders.HasField("based_on"):
             self.orders.clear()
-            self.held = {p: token for p, token in self.held.items() if p in told}
-        for partition, ordered in told.items():
+            self.held = {p: token for p, token in self.held.items() if p in message}
+        for partition, ordered in message.items():
             if ordered.order == LOST and not ordered.token:
                 self.orders.pop(partition, None)
                 self.held.pop(partition, None)

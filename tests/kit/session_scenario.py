@@ -404,7 +404,7 @@ class SessionScenario:
                 self._append(outbox.append)
 
     def _compute(self) -> None:
-        for at, ask in [each for each in self.computing if each[0] <= self.now]:
+        for at, ask in [plan for plan in self.computing if plan[0] <= self.now]:
             self.computing.remove((at, ask))
             try:
                 done = PlanComputed(ask.group_id, ask.number, allocator.plan(ask.state))

@@ -61,8 +61,8 @@ class Stream:
 def orders(message: pb.Orders) -> dict[int, str]:
     """Order of each partition, by its number."""
     return {
-        partition: pb.Orders.Order.Name(each.order)
+        partition: pb.Orders.Order.Name(span.order)
         for topic in message.topics
-        for each in topic.ranges
-        for partition in range(each.partitions.first, each.partitions.last + 1)
+        for span in topic.ranges
+        for partition in range(span.partitions.first, span.partitions.last + 1)
     }

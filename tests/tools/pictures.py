@@ -37,7 +37,10 @@ def incident() -> admin_pb2.Rebalance:
     members = [_member(scenario, number) for number in (1, 2, 3)]
     for member in members:
         scenario.until(lambda member=member: member.assignment, polling=tuple(members))
-    scenario.until(lambda: len({len(it.assignment) for it in members}) == 1, polling=tuple(members))
+    scenario.until(
+        lambda: len({len(one_member.assignment) for one_member in members}) == 1,
+        polling=tuple(members),
+    )
     leader, killed, slow = members
     for _ in range(10):  # Time for heartbeats.
         scenario.advance(1_000)
@@ -45,7 +48,7 @@ def incident() -> admin_pb2.Rebalance:
     slow.hold(Join)
     leader.hold(Sync)
     left = (leader, slow)
-    while not any(isinstance(it.request, Join) for it in slow.letters):
+    while not any(isinstance(letter.request, Join) for letter in slow.letters):
         scenario.advance(1_000)
     scenario.advance(3_600)
     slow.release()
@@ -54,9 +57,11 @@ def incident() -> admin_pb2.Rebalance:
     leader.release()
     scenario.advance(3)
     scenario.coordinator.release_appends()
-    scenario.until(lambda: sum(len(it.assignment) for it in left) == 12, polling=left)
+    scenario.until(lambda: sum(len(item.assignment) for item in left) == 12, polling=left)
     answer = scenario.coordinator.send(admin_pb2.ListRebalancesRequest(group_id=GROUP)).response
-    return next(it for it in answer.rebalances if it.cause == "session expired")
+    return next(
+        rebalance for rebalance in answer.rebalances if rebalance.cause == "session expired"
+    )
 
 
 def explanation() -> list[str]:

@@ -29,7 +29,7 @@ def test_blocks_of_a_page_are_found_in_order(tmp_path):
     assert session.name == ""
     assert blocks(page, "console") == [session]
     assert commands(session.text) == [Command("a --b      c", ("one",)), Command("d & e=$!")]
-    assert [it.is_background for it in commands(session.text)] == [False, True]
+    assert [command.is_background for command in commands(session.text)] == [False, True]
 
 
 def test_output_without_a_command_is_an_error():

@@ -27,6 +27,6 @@ def test_readers_see_what_the_commands_say_on_the_page_of_operation(path):
 
 def test_a_terminal_wraps_lines_and_escapes_text():
     root = ET.fromstring(terminal("say <x>", ["a & b", "word " * 40]))
-    lines = [it.text for it in root.iter("{http://www.w3.org/2000/svg}text")]
+    lines = [element.text for element in root.iter("{http://www.w3.org/2000/svg}text")]
     assert lines[:2] == ["$ say <x>", "a & b"]
     assert len(lines) == 2 + 3

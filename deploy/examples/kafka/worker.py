@@ -38,7 +38,7 @@ def main(bootstrap: str) -> None:
     consumer.subscribe(["orders"], on_assign=take, on_revoke=give_back, on_lost=give_back)
     stopping: list[int] = []
     for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda it, _: stopping.append(it))
+        signal.signal(number, lambda stop, _: stopping.append(stop))
     while not stopping:
         consumer.poll(0.1)  # Assignments; the topic itself has no rows here.
         for partition, position in list(positions.items()):

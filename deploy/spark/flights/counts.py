@@ -113,7 +113,7 @@ class Watch:
     def kill_one(self) -> None:
         """Kill a worker of Spark's that owns partitions."""
         owners = sorted(set(self.history().latest().values()))
-        victim = next((it for it in owners if it.startswith("spark-")), None)
+        victim = next((owner for owner in owners if owner.startswith("spark-")), None)
         if victim is not None:
             os.kill(int((self._results / "pids" / victim).read_text()), signal.SIGKILL)
             self.strikes.append(Strike(victim, self.now(), SIGKILL))

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
+from operator import attrgetter
 
 from flights.notes import REFUSED, STAGED, TAKES, Note
 
@@ -86,8 +87,8 @@ def history_of(notes: Iterable[Note], strikes: Sequence[Strike]) -> History:
     refusals = []
     for note in notes:
         kills = sum(
-            (it.member, it.signal) == (note.member, SIGKILL) and it.at_s <= note.at_s
-            for it in strikes
+            (strike.member, strike.signal) == (note.member, SIGKILL) and strike.at_s <= note.at_s
+            for strike in strikes
         )
         owner = label(note.member, kills)
         if note.kind == REFUSED:
@@ -99,25 +100,26 @@ def history_of(notes: Iterable[Note], strikes: Sequence[Strike]) -> History:
             mine[-1] = replace(mine[-1], end_s=note.at_s)
         else:
             mine.append(Stint(owner, note.partition, note.at_s, note.at_s))
-    stints = {p: [it for it in mine if it.end_s > it.begin_s] for p, mine in stints.items()}
+    stints = {
+        p: [stint for stint in mine if stint.end_s > stint.begin_s] for p, mine in stints.items()
+    }
     rests = [
         _rest(former, stint, strikes)
         for mine in stints.values()
         for former, stint in pairwise(mine)
         if former.owner != stint.owner
     ]
-    ordered = sorted((it for mine in stints.values() for it in mine), key=lambda it: it.begin_s)
-    return History(tuple(ordered), tuple(sorted(rests, key=lambda it: it.begin_s)), tuple(refusals))
+    ordered = sorted(
+        (stint for mine in stints.values() for stint in mine), key=attrgetter("begin_s")
+    )
+    return History(tuple(ordered), tuple(sorted(rests, key=attrgetter("begin_s"))), tuple(refusals))
 
 
 def _rest(former: Stint, stint: Stint, strikes: Iterable[Strike]) -> Rest:
     """The rest between two stints; whoever is struck had its partitions until then."""
-    found = [
-        it
-        for it in strikes
-        if member_of(former.owner) == it.member and former.begin_s <= it.at_s <= stint.begin_s
-    ]
-    strike = found[-1] if found else None
+    name = member_of(former.owner)
+    own = [s for s in strikes if s.member == name and former.begin_s <= s.at_s <= stint.begin_s]
+    strike = own[-1] if own else None
     begin_s = former.end_s if strike is None else max(former.end_s, strike.at_s)
     return Rest(
         stint.partition,

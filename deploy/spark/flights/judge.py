@@ -66,7 +66,7 @@ def check_rows(rows: pd.DataFrame, true: pd.DataFrame) -> tuple[Check, list[str]
         differ = int((~((expected == found) | (expected.isna() & found.isna()))).sum())
         if differ:
             wrong.append(f"{column}: {differ:,} rows have another value")
-    missing, unknown = (int((pairs["side"] == it).sum()) for it in ("left_only", "right_only"))
+    missing, unknown = (int((pairs["side"] == side).sum()) for side in ("left_only", "right_only"))
     text = (
         f"{len(rows):,} rows of {len(true):,}: {missing:,} missing, {twice:,} twice, "
         f"{unknown:,} never fed; all {len(true.columns)} columns compared"

@@ -89,7 +89,8 @@ def _panel(axes: Any, history: History, colours: Mapping[str, str], end_s: float
         axes.annotate(signal, (at_s, 1), xycoords=("data", "axes fraction"), color=ALARM,
                       ha="right", va="bottom", fontsize=7, xytext=(-2, 9),
                       textcoords="offset points")  # fmt: skip
-    axes.plot([it.at_s for it in history.refusals], [it.partition for it in history.refusals],
+    refused = history.refusals
+    axes.plot([note.at_s for note in refused], [note.partition for note in refused],
               "x", color=ALARM, label="a batch is refused")  # fmt: skip
     axes.set_yticks(sorted({stint.partition for stint in history.stints}))
     axes.invert_yaxis()

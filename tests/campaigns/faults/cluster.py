@@ -172,15 +172,15 @@ async def break_again_and_again(
 def report(profile: Profile, history: Path, problems: str) -> str:
     """Faults and their outcome, as a table."""
     lines = [json.loads(line) for line in history.read_text().splitlines()]
-    told = Counter(line.partition(":")[0] for line in problems.splitlines())
+    counts = Counter(line.partition(":")[0] for line in problems.splitlines())
     good = [x for x in lines if x["op"] in ("joined", "assigned") or x.get("answer") == "NONE"]
     rows = [
         *((name, count) for name, count in profile.faults.items()),
         ("calls acknowledged", len(good)),
-        ("losses", told["acknowledged_is_durable"] + told["offsets_never_go_back"]),
-        ("zombie writes accepted", told["one_epoch_a_range"]),
-        ("double owners", told["one_owner"] + told["generations_never_fall"]),
-        ("needless rebalances", told["no_needless_rebalance"]),
+        ("losses", counts["acknowledged_is_durable"] + counts["offsets_never_go_back"]),
+        ("zombie writes accepted", counts["one_epoch_a_range"]),
+        ("double owners", counts["one_owner"] + counts["generations_never_fall"]),
+        ("needless rebalances", counts["no_needless_rebalance"]),
     ]
     table = [f"{name:40}{value:>12,}" for name, value in rows]
     table.append("longest times a group at rest was not answered, and what went on:")

@@ -200,8 +200,10 @@ async def run(folder: Path, store: str, plan: Sequence[str], seed: int) -> Campa
                 rest_s = await campaign.held_again(fail_over_s)
                 campaign.rests.append((kind, rest_s))
                 assert not campaign.ended(), campaign.ended()
-                told = f"{kind} ({what}) at {began_s:.1f} for {lasted_s:.1f} s, then {rest_s:.1f} s"
-                print(f"{number} of {len(plan)}: {told}", file=sys.stderr, flush=True)
+                expected = (
+                    f"{kind} ({what}) at {began_s:.1f} for {lasted_s:.1f} s, then {rest_s:.1f} s"
+                )
+                print(f"{number} of {len(plan)}: {expected}", file=sys.stderr, flush=True)
         finally:
             await campaign.stop()
         with GroupAdmin(",".join(deployment.addresses)) as admin:

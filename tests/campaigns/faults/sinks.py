@@ -133,8 +133,8 @@ def _disturb(s3: S3Server, dice: random.Random) -> None:
 
 
 def _start(place: Place, address: str, log: Log, dice: random.Random) -> subprocess.Popen[bytes]:
-    told = json.dumps([asdict(place), address, str(log.path), dice.randrange(10**6)])
-    command = [sys.executable, "-m", "tests.campaigns.faults.sinks", "--query", told]
+    document = json.dumps([asdict(place), address, str(log.path), dice.randrange(10**6)])
+    command = [sys.executable, "-m", "tests.campaigns.faults.sinks", "--query", document]
     return subprocess.Popen(command, cwd=ROOT)
 
 

@@ -179,7 +179,9 @@ class ZooKeeperCluster(Cluster):
 
 def postgres_programs() -> Path | None:
     """Folder of the programs of the newest PostgreSQL here; None: there is none."""
-    found = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"), key=lambda it: it.parts[-3])
+    found = sorted(
+        Path("/usr/lib/postgresql").glob("*/bin/initdb"), key=lambda path: path.parts[-3]
+    )
     if found:
         return found[-1].parent
     initdb = shutil.which("initdb")
@@ -291,8 +293,8 @@ class Postgres:
     def _run(self, program: str, *arguments: object) -> None:
         command = [*self._prefix, *map(str, (self._programs / program, *arguments))]
         done = subprocess.run(command, check=False, capture_output=True, text=True, cwd=self.folder)
-        told = f"{program} ended with {done.returncode}: {done.stdout}{done.stderr}"
-        assert done.returncode == 0, told
+        expected = f"{program} ended with {done.returncode}: {done.stdout}{done.stderr}"
+        assert done.returncode == 0, expected
 
 
 class LonePostgres(Postgres):

@@ -78,10 +78,12 @@ def pytest_runtest_makereport(item: pytest.Item):
 def browser():
     path = next(filter(None, map(shutil.which, CHROMIUM_NAMES)))
     with sync_playwright() as playwright:
-        it = playwright.chromium.launch(executable_path=path, args=CHROMIUM, timeout=1000 * HANG_S)
+        chromium = playwright.chromium.launch(
+            executable_path=path, args=CHROMIUM, timeout=1000 * HANG_S
+        )
         expect.set_options(timeout=1000 * HANG_S)
-        yield it
-        it.close()
+        yield chromium
+        chromium.close()
 
 
 @contextmanager

@@ -74,7 +74,7 @@ class Groups:
 
         def join(client: str) -> None:
             call = self.join(group, client, ids[client], protocol)
-            call.add_done_callback(lambda it: done.put((client, it)))
+            call.add_done_callback(lambda done_call: done.put((client, done_call)))
 
         for client in ids:
             join(client)
@@ -90,8 +90,8 @@ class Groups:
                 # The join phase was over before all had come: those in its generation join again.
                 before = leader.generation_id
                 early, answers = answers, {}
-                for each in early:
-                    join(each)
+                for handoff in early:
+                    join(handoff)
         leader = next(a for a in answers.values() if a.leader == a.member_id)
         self._generations[group] = leader.generation_id
         shares = shared(topic or group, partitions, list(ids.values()))

@@ -97,8 +97,8 @@ def start(members: ExitStack, address: str, group: str, names: Sequence[str]) ->
 def main() -> None:
     browser = shutil.which("chromium") or shutil.which("chromium-browser")
     with Process(*FLAGS) as server, sync_playwright() as playwright:
-        it = playwright.chromium.launch(executable_path=browser, args=CHROMIUM)
-        page = it.new_page(viewport={"width": 1100, "height": 620})
+        chromium = playwright.chromium.launch(executable_path=browser, args=CHROMIUM)
+        page = chromium.new_page(viewport={"width": 1100, "height": 620})
         page.set_default_timeout(1000 * HANG_S)
         photograph(page, server.console, server.address)
-        it.close()
+        chromium.close()

@@ -20,24 +20,24 @@ from tests.kit.serving import Process
 
 @pytest.fixture(scope="module")
 def server():
-    with Process(*FLAGS) as it:
-        yield it
+    with Process(*FLAGS) as server:
+        yield server
 
 
 @pytest.fixture
 def page(browser, server):
-    with opened(browser, server.console, WIDE) as it:
-        yield it
+    with opened(browser, server.console, WIDE) as page:
+        yield page
 
 
 class Worker:
     """A member in a thread of its own, which polls."""
 
     def __init__(self, server, name: str) -> None:
-        told = {"log_ends": lambda keys: dict.fromkeys(keys, 100), "log_ends_interval_s": 0.3}
+        options = {"log_ends": lambda keys: dict.fromkeys(keys, 100), "log_ends_interval_s": 0.3}
         self.member = BlockingMember(
             server.address, "orders", {"t": 4}, client_id=name, session_timeout_ms=60_000,
-            heartbeat_interval_ms=200, **told,
+            heartbeat_interval_ms=200, **options,
         )  # fmt: skip
         self._ends = threading.Event()
         self._thread = threading.Thread(target=self._run)

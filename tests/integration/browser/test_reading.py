@@ -15,8 +15,8 @@ from tests.kit.patience import HANG_S
 
 @pytest.fixture(scope="module")
 def page(browser, busy):
-    with opened(browser, busy.console, WIDE) as it:
-        yield it
+    with opened(browser, busy.console, WIDE) as page:
+        yield page
 
 
 def refreshed(page, times: int = 2) -> None:

@@ -60,8 +60,8 @@ def sessions():
 
 @pytest.fixture
 def page(browser, sessions):
-    with opened(browser, sessions.console, WIDE) as it:
-        yield it
+    with opened(browser, sessions.console, WIDE) as page:
+        yield page
 
 
 def test_a_session_group_shows_handoffs_and_members_without_a_stream(sessions, page):

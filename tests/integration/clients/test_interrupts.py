@@ -227,18 +227,18 @@ def polls(member: BlockingMember, joined: threading.Event) -> None:
     "text", [BLOCKING, ASYNC, TWO_TASKS], ids=["blocking", "asyncio", "two tasks"]
 )
 def test_a_signal_ends_the_with_quietly_and_explain_says_why(server, text, number, status, reason):
-    with program(server, text) as it:
-        it.stdout.readline()
+    with program(server, text) as process:
+        process.stdout.readline()
         with BlockingMember(
             server.address, "g", {"t": 2}, assignors="range", heartbeat_interval_ms=50
         ) as stays:
             joined = threading.Event()
             threading.Thread(target=polls, args=(stays, joined), daemon=True).start()
             assert text == TWO_TASKS or joined.wait(HANG_S)
-            it.send_signal(number)
-            _, errors = it.communicate(timeout=HANG_S)
+            process.send_signal(number)
+            _, errors = process.communicate(timeout=HANG_S)
             assert "Traceback" not in errors
-            assert it.returncode == status
+            assert process.returncode == status
             wait_until(lambda: len(stays.assignment) == 2)
             assert reason in explained(server)
 
@@ -247,12 +247,12 @@ def test_a_signal_ends_the_with_quietly_and_explain_says_why(server, text, numbe
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_a_session_member_leaves_at_a_signal(server, text, number, status):
     """Its lease is five minutes long, so nobody would have its partitions if it did not."""
-    with program(server, text) as it:
-        assert it.stdout.readline() == "ready\n"
-        it.send_signal(number)
-        _, errors = it.communicate(timeout=HANG_S)
+    with program(server, text) as process:
+        assert process.stdout.readline() == "ready\n"
+        process.send_signal(number)
+        _, errors = process.communicate(timeout=HANG_S)
     assert "Traceback" not in errors
-    assert it.returncode == status
+    assert process.returncode == status
     with BlockingMember(server.address, "s", {"t": 2}, protocol="session") as after:
         wait_until(lambda: after.poll() is not None and len(after.assignment) == 2)
 
@@ -261,30 +261,30 @@ def test_interrupted_calls_leave_a_member_that_can_be_used_and_closed():
     """The server hangs while it commits and closes."""
     with (
         Process("--group-initial-rebalance-delay-ms", "0") as server,
-        program(server, INTERRUPTED_CALLS) as it,
+        program(server, INTERRUPTED_CALLS) as process,
     ):
         for name, state in [("poll", "stable 2"), ("commit", "stable 2"), ("close", "stopped 0")]:
-            it.stdin.write("go on\n")
-            it.stdin.flush()
-            assert it.stdout.readline() == f"{name} {state}\n"
+            process.stdin.write("go on\n")
+            process.stdin.flush()
+            assert process.stdout.readline() == f"{name} {state}\n"
             if name == "poll":
                 server.signal(signal.SIGSTOP)
-        out, errors = it.communicate(timeout=HANG_S)
+        out, errors = process.communicate(timeout=HANG_S)
         server.signal(signal.SIGCONT)
-        assert (out, it.returncode) == ("stopped\n", 0)
+        assert (out, process.returncode) == ("stopped\n", 0)
         assert "could not leave: Deadline Exceeded" in errors
         assert "Traceback" not in errors
 
 
 def test_the_program_may_catch_the_interrupt(server):
-    with program(server, CAUGHT) as it:
-        it.stdout.readline()
-        it.send_signal(signal.SIGINT)
-        out, errors = it.communicate(timeout=HANG_S)
-        assert (out, errors, it.returncode) == ("caught\n", "", 0)
+    with program(server, CAUGHT) as process:
+        process.stdout.readline()
+        process.send_signal(signal.SIGINT)
+        out, errors = process.communicate(timeout=HANG_S)
+        assert (out, errors, process.returncode) == ("caught\n", "", 0)
 
 
 def test_a_forked_child_is_told_and_its_parent_works_on(server):
-    with program(server, FORKING) as it:
-        out, errors = it.communicate(timeout=HANG_S)
-        assert (out, it.returncode) == ("fine\n", 0), errors
+    with program(server, FORKING) as process:
+        out, errors = process.communicate(timeout=HANG_S)
+        assert (out, process.returncode) == ("fine\n", 0), errors

@@ -87,10 +87,10 @@ def workers(folder) -> Iterator[Callable[..., Worker]]:
         return begun[-1]
 
     yield begin
-    for each in begun:
-        each.process.kill()
-        each.process.wait()
-        print(f"--- {each.process.args}\n{each.text()}")
+    for handoff in begun:
+        handoff.process.kill()
+        handoff.process.wait()
+        print(f"--- {handoff.process.args}\n{handoff.text()}")
 
 
 def until(condition: Callable[[], object]) -> None:
@@ -134,7 +134,9 @@ def test_two_of_them_share_a_group_with_a_python_worker(folder, workers, monkeyp
         killed = {(p, t) for p, _, t in one.rows()}
         held = {p for p, t in killed if t == max(token for q, token in killed if q == p)}
         others = (python, other)
-        until(lambda: all(any(_is_after(it, p, one) for it in others) for p in held))
+        until(
+            lambda: all(any(_is_after(one_worker, p, one) for one_worker in others) for p in held)
+        )
         other.process.terminate()
         assert other.process.wait(HANG_S) == 0
         until(lambda: all(_is_after(python, p, other) for p in other.partitions()))
@@ -166,6 +168,6 @@ def test_it_goes_on_where_it_was_when_the_node_comes_back(folder, workers, monke
 def _is_after(worker: Worker, partition: int, before: Worker) -> bool:
     """True if a worker has done rows of a partition after another one had it."""
     newest = [
-        max((t for p, _, t in it.rows() if p == partition), default=0) for it in (worker, before)
+        max((t for p, _, t in one.rows() if p == partition), default=0) for one in (worker, before)
     ]
     return newest[0] > newest[1]

@@ -13,7 +13,9 @@ from tests.integration.clients.recorded_workers import PARTITIONS, TITLE
 def test_a_run_of_the_readmes_worker_shows_who_went_on(tmp_path: Path, monkeypatch) -> None:
     drawn = []
     draw = recorded_workers.draw
-    monkeypatch.setattr(recorded_workers, "draw", lambda *told: drawn.append(told) or draw(*told))
+    monkeypatch.setattr(
+        recorded_workers, "draw", lambda *notice: drawn.append(notice) or draw(*notice)
+    )
     recorded_workers.main([str(tmp_path / "workers.svg"), "--pause", "0"])
     assert TITLE in (tmp_path / "workers.svg").read_text()
     ((_, _, histories, steps),) = drawn

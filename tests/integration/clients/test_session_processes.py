@@ -62,7 +62,7 @@ async def test_a_signal_drains_and_leaves(node, request, handler, number):
         running.send(number)
         assert running.end() == 0
         found = await granted(node, running.group)
-    assert any(each.offset > 0 for each in found), "what was done is committed"
+    assert any(item.offset > 0 for item in found), "what was done is committed"
 
 
 async def test_a_signal_hands_over_to_a_member_that_waits(node, request):
@@ -144,6 +144,6 @@ async def test_a_child_that_a_handler_forks_may_nothing_and_its_parent_goes_on(n
         running.send(signal.SIGTERM)
         assert running.end() == 0
         found = await granted(node, running.group)
-    offsets = {each.offset for each in found}
+    offsets = {item.offset for item in found}
     assert offsets <= {-1, 2}
     assert 2 in offsets

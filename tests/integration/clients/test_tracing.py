@@ -79,7 +79,7 @@ async def test_a_call_is_a_span_below_its_client_s_and_says_how_long_it_was_park
             trace = span.get_span_context().trace_id
         await until(lambda: collector.named("LeaveGroup"))
     assert collector.about["service.name"] == "coordinator"
-    assert {int.from_bytes(it.trace_id) for it in collector.spans} == {trace}
+    assert {int.from_bytes(recorded.trace_id) for recorded in collector.spans} == {trace}
     first, second = collector.named("JoinGroup")
     assert attributes(first)["coordinator.error_code"] == "MEMBER_ID_REQUIRED"
     assert [event.name for event in first.events] == []

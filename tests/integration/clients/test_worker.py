@@ -159,7 +159,7 @@ def test_a_thread_that_ignores_its_revocation_and_whose_partition_comes_back(sta
 
 
 def test_calls_come_from_any_thread(start):
-    told = threading.Event()
+    revoked = threading.Event()
 
     def handle(p: BlockingPartition) -> None:
         def work(offset: int) -> None:
@@ -173,11 +173,11 @@ def test_calls_come_from_any_thread(start):
         for thread in threads:
             thread.join()
         p.commit(50)
-        told.set()
+        revoked.set()
         p.revoking.wait()
 
     worker = start("one", handle, partitions=1)
-    wait_until(told.is_set)
+    wait_until(revoked.is_set)
     assert worker.state.partitions[T0].committed == 50
     assert worker.state.partitions[T0].log_end == 100
 

@@ -148,13 +148,13 @@ def script(node, request, text, head=HEAD):
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 @pytest.mark.parametrize("body", [WORKING, WORKING_THREAD], ids=["async", "thread"])
 def test_a_signal_has_a_script_leave(node, request, body, number):
-    with script(node, request, body + "worker.run(); print('ended')") as it:
-        it.until("ready")
-        it.send(number)
-        it.until("ended")
-        assert it.end() == 0
-        assert it.members() == 0
-        assert f"stopped by {number.name}" in it.reasons()
+    with script(node, request, body + "worker.run(); print('ended')") as process:
+        process.until("ready")
+        process.send(number)
+        process.until("ended")
+        assert process.end() == 0
+        assert process.members() == 0
+        assert f"stopped by {number.name}" in process.reasons()
 
 
 @pytest.mark.parametrize(
@@ -163,24 +163,24 @@ def test_a_signal_has_a_script_leave(node, request, body, number):
 def test_the_second_signal_ends_at_once_whatever_a_handler_does(node, request, body):
     text = "worker._limits = replace(worker._limits, grace_ms=600_000)\n" + body
     text = "from dataclasses import replace\n" + text + "worker.run(); print('ended')"
-    with script(node, request, text) as it:
-        it.until("ready")
-        it.send(signal.SIGINT)
+    with script(node, request, text) as process:
+        process.until("ready")
+        process.send(signal.SIGINT)
         time.sleep(0.2)
-        it.send(signal.SIGINT)
-        it.until("ended")
-        assert it.end() == 0
-        assert it.members() == 0
+        process.send(signal.SIGINT)
+        process.until("ended")
+        assert process.end() == 0
+        assert process.members() == 0
 
 
 @pytest.mark.parametrize("body", [STUCK_THREAD, SWALLOWING], ids=["thread", "swallowing"])
 def test_one_signal_is_enough_after_the_time_to_finish(node, request, body):
-    with script(node, request, body + "worker.run(); print('ended')") as it:
-        it.until("ready")
-        it.send(signal.SIGTERM)
-        it.until("ended")
-        assert it.end() == 0
-        assert it.members() == 0
+    with script(node, request, body + "worker.run(); print('ended')") as process:
+        process.until("ready")
+        process.send(signal.SIGTERM)
+        process.until("ended")
+        assert process.end() == 0
+        assert process.members() == 0
 
 
 BODIES = {
@@ -207,9 +207,9 @@ def test_an_interpreter_that_exits_without_stop_leaves(node, request, body, end)
         {end}
         """
     )
-    with script(node, request, text) as it:
-        assert it.end() == (3 if end else 0)
-        assert it.members() == 0
+    with script(node, request, text) as process:
+        assert process.end() == (3 if end else 0)
+        assert process.members() == 0
 
 
 def test_the_signals_of_the_script_are_put_back(node, request):
@@ -220,11 +220,11 @@ def test_the_signals_of_the_script_are_put_back(node, request):
         os.kill(os.getpid(), signal.SIGTERM)
         """
     )
-    with script(node, request, text) as it:
-        it.until("ready")
-        it.send(signal.SIGTERM)
-        it.until("mine")
-        assert it.end() == 0
+    with script(node, request, text) as process:
+        process.until("ready")
+        process.send(signal.SIGTERM)
+        process.until("mine")
+        assert process.end() == 0
 
 
 def test_signals_are_left_to_others_if_the_worker_is_told_so(node, request):
@@ -234,11 +234,11 @@ def test_signals_are_left_to_others_if_the_worker_is_told_so(node, request):
         worker.run(handle_signals=False)
         """
     )
-    with script(node, request, text) as it:
-        it.until("ready")
-        it.send(signal.SIGTERM)
-        assert it.end() == 0
-        assert "mine" in it.reasons()
+    with script(node, request, text) as process:
+        process.until("ready")
+        process.send(signal.SIGTERM)
+        assert process.end() == 0
+        assert "mine" in process.reasons()
 
 
 def test_a_worker_in_a_thread_leaves_signals_alone(node, request):
@@ -254,12 +254,12 @@ def test_a_worker_in_a_thread_leaves_signals_alone(node, request):
             thread.join()
         """
     )
-    with script(node, request, text) as it:
-        it.until("ready")
+    with script(node, request, text) as process:
+        process.until("ready")
         time.sleep(0.2)
-        it.send(signal.SIGINT)
-        assert it.end() == 0
-        assert it.members() == 0
+        process.send(signal.SIGINT)
+        assert process.end() == 0
+        assert process.members() == 0
 
 
 @pytest.mark.skipif(importlib.util.find_spec("uvloop") is None, reason="uvloop is not installed")
@@ -272,15 +272,15 @@ def test_under_uvloop(node, request, body):
         worker.run()
         """
     )
-    with script(node, request, text) as it:
-        it.until("ready")
+    with script(node, request, text) as process:
+        process.until("ready")
         time.sleep(0.2)
-        it.send(signal.SIGTERM)
+        process.send(signal.SIGTERM)
         if body is BLOCKING_THE_LOOP:
             time.sleep(0.2)
-            it.send(signal.SIGTERM)
-        assert it.end() == 0
-        assert it.members() == 0
+            process.send(signal.SIGTERM)
+        assert process.end() == 0
+        assert process.members() == 0
 
 
 def test_a_blocked_loop_is_seen_in_state_and_metrics(node, request):
@@ -297,9 +297,9 @@ def test_a_blocked_loop_is_seen_in_state_and_metrics(node, request):
             time.sleep(0.01)
         """
     )
-    with script(node, request, text) as it:
-        assert it.end() == 0
-        assert it.members() == 0
+    with script(node, request, text) as process:
+        assert process.end() == 0
+        assert process.members() == 0
 
 
 def test_a_loop_that_ends_without_the_worker_ends_it_and_is_no_failure_of_handlers(node, request):
@@ -318,10 +318,10 @@ def test_a_loop_that_ends_without_the_worker_ends_it_and_is_no_failure_of_handle
         sys.exit(worker.state.counts["failures"])
         """
     )
-    with script(node, request, text) as it:
-        assert it.end() == 0
-        assert it.members() == 0
-        assert "event loop of its handlers ends" in it.reasons()
+    with script(node, request, text) as process:
+        assert process.end() == 0
+        assert process.members() == 0
+        assert "event loop of its handlers ends" in process.reasons()
 
 
 def test_a_forked_child_is_told_and_the_parent_goes_on(node, request):
@@ -352,9 +352,9 @@ def test_a_forked_child_is_told_and_the_parent_goes_on(node, request):
         sys.exit(status)
         """
     )
-    with script(node, request, text, WITHOUT_FORK_HANDLERS + HEAD) as it:
-        assert it.end() == 7
-        assert it.members() == 0
+    with script(node, request, text, WITHOUT_FORK_HANDLERS + HEAD) as process:
+        assert process.end() == 7
+        assert process.members() == 0
 
 
 def test_a_worker_that_was_made_before_a_fork_runs_in_the_child(node, request):
@@ -369,6 +369,6 @@ def test_a_worker_that_was_made_before_a_fork_runs_in_the_child(node, request):
         """
     ).replace("os.kill\n", "")
     text = text.replace("    ready()\n", "    ready(); os.kill(os.getpid(), signal.SIGTERM)\n")
-    with script(node, request, text) as it:
-        assert it.end() == 5
-        assert it.members() == 0
+    with script(node, request, text) as process:
+        assert process.end() == 5
+        assert process.members() == 0

@@ -121,21 +121,21 @@ class Program:
 
 @contextlib.contextmanager
 def program(url: str, text: str = WORKER, *, session: bool = False):
-    it = Program(url, text, session=session)
+    process = Program(url, text, session=session)
     try:
-        yield it
+        yield process
     finally:
         with contextlib.suppress(ProcessLookupError):
             if session:
-                os.killpg(it.pid, signal.SIGKILL)
-        it._process.kill()
-        it._process.wait()
+                os.killpg(process.pid, signal.SIGKILL)
+        process._process.kill()
+        process._process.wait()
 
 
-def takes(it, wanted: set[int]) -> dict[int, int]:
+def takes(program, wanted: set[int]) -> dict[int, int]:
     """Where it begins, by partition, once it has taken those."""
     found: dict[int, int] = {}
     while not wanted <= found.keys():
-        _, partition, position = it.until("took")
+        _, partition, position = program.until("took")
         found[partition] = position
     return found

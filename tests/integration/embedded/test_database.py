@@ -48,14 +48,16 @@ def listens(address: str) -> bool:
 def test_a_node_a_process_up_to_as_many_as_asked_for_and_one_token_for_all(url, capsys):
     with contextlib.ExitStack() as stack:
         them = [stack.enter_context(program(url, STAND)) for _ in range(5)]
-        tokens = {it.until("found")[2] for it in them}
-        wait_until(lambda: sum(bool(it.logged("serving")) for it in them) == 3)
+        tokens = {process.until("found")[2] for process in them}
+        wait_until(lambda: sum(bool(process.logged("serving")) for process in them) == 3)
         assert len(tokens) == 1
-        told = nodes_of(url, capsys)
-        assert len(told["nodes"]) == 3
-        assert {told["token"]} == tokens
-        for node in told["nodes"]:
-            with GroupAdmin(node["address"], credentials=Credentials(token=told["token"])) as admin:
+        nodes = nodes_of(url, capsys)
+        assert len(nodes["nodes"]) == 3
+        assert {nodes["token"]} == tokens
+        for node in nodes["nodes"]:
+            with GroupAdmin(
+                node["address"], credentials=Credentials(token=nodes["token"])
+            ) as admin:
                 assert admin.list_groups() == []
             with GroupAdmin(node["address"], credentials=Credentials()) as admin:
                 with pytest.raises(grpc.RpcError, match="UNAUTHENTICATED"):
@@ -96,11 +98,11 @@ def test_a_process_that_runs_none_waits_for_one(url):
 
 
 def test_the_token_is_told_anew_to_a_store_that_went_back(url, capsys):
-    with program(url, STAND) as it:
-        token = it.until("found")[2]
+    with program(url, STAND) as process:
+        token = process.until("found")[2]
         rows(url, "DELETE FROM reservation RETURNING 1")
         assert main(["store", "restored", url]) == 0
-        it.until_logged("store_went_back")
+        process.until_logged("store_went_back")
         wait_until(lambda: rows(url, "SELECT token FROM reservation") == [(token,)])
         wait_until(lambda: nodes_of(url, capsys)["nodes"])
         assert nodes_of(url, capsys)["token"] == token

@@ -65,13 +65,13 @@ def test_one_process_serves_two_work_and_the_second_takes_over_what_the_first_co
 
 
 def test_signals_to_the_whole_process_group_leave_the_node_to_the_last_commits(folder, url):
-    with program(url, session=True) as it:
-        takes(it, PARTITIONS)
-        os.killpg(it.pid, signal.SIGINT)
-        gave = dict(it.until("gave")[1:] for _ in PARTITIONS)
-        it.until("ended")
-        assert it.end() == 0
-        assert it.logged("stopped")
+    with program(url, session=True) as process:
+        takes(process, PARTITIONS)
+        os.killpg(process.pid, signal.SIGINT)
+        gave = dict(process.until("gave")[1:] for _ in PARTITIONS)
+        process.until("ended")
+        assert process.end() == 0
+        assert process.logged("stopped")
         assert not is_held(folder)
     with program(url) as again:
         assert takes(again, PARTITIONS) == gave
@@ -97,10 +97,10 @@ with embedded(url) as nodes:
 
 
 def test_a_killed_process_leaves_no_node_though_its_forks_hold_the_pipe_open(folder, url):
-    with program(url, FORKING, session=True) as it:
-        assert "forked child" in it.until("refused")[1]
+    with program(url, FORKING, session=True) as process:
+        assert "forked child" in process.until("refused")[1]
         holder = last_holder(folder)
-        it.send(signal.SIGKILL)
+        process.send(signal.SIGKILL)
         wait_until(lambda: not lives(holder.pid))
         assert not is_held(folder)
 
@@ -108,9 +108,9 @@ def test_a_killed_process_leaves_no_node_though_its_forks_hold_the_pipe_open(fol
 def test_of_many_processes_started_at_once_one_serves(folder, url):
     with contextlib.ExitStack() as stack:
         them = [stack.enter_context(program(url, STAND)) for _ in range(8)]
-        found = {tuple(it.until("found")) for it in them}
+        found = {tuple(process.until("found")) for process in them}
         assert len(found) == 1
-        assert sum(bool(it.logged("loading")) for it in them) == 1
+        assert sum(bool(process.logged("loading")) for process in them) == 1
 
 
 def test_a_node_that_dies_under_an_idle_process_is_run_by_whoever_needs_it(folder, url):
@@ -192,6 +192,6 @@ def test_the_node_of_another_machine_is_not_reached(folder, url):
 
 def test_stopping_while_the_node_starts_ends_the_worker(url):
     text = WORKER.replace("worker.run()", "threading.Timer(0.2, worker.stop).start(); worker.run()")
-    with program(url, text) as it:
-        it.until("ended")
-        assert it.end() == 0
+    with program(url, text) as process:
+        process.until("ended")
+        assert process.end() == 0

@@ -41,12 +41,12 @@ class Store:
 
 @pytest.fixture
 async def node():
-    it = Node()
+    host = Node()
     server = grpc.aio.server()
-    server.add_generic_rpc_handlers((it,))
-    it.address = f"127.0.0.1:{server.add_insecure_port('127.0.0.1:0')}"
+    server.add_generic_rpc_handlers((host,))
+    host.address = f"127.0.0.1:{server.add_insecure_port('127.0.0.1:0')}"
     await server.start()
-    yield it
+    yield host
     await server.stop(None)
 
 

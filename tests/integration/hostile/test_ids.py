@@ -50,9 +50,9 @@ def folder(tmp_path_factory):
 @pytest.fixture(scope="module")
 def server(folder):
     more = ("--data-dir", str(folder / "data"), "--record-dir", str(folder / "recordings"))
-    with Process(*FLAGS, *more, "--shards", "1") as it:
-        fill(it)
-        yield it
+    with Process(*FLAGS, *more, "--shards", "1") as server:
+        fill(server)
+        yield server
 
 
 def fill(server: Process) -> None:
@@ -171,26 +171,28 @@ def test_no_command_prints_what_acts(name, server, folder):
 
 def test_whoever_watches_is_safe(server):
     command = [sys.executable, "-m", "coordinator", "watch", "--bootstrap", server.address]
-    told: list[str] = []
+    messages: list[str] = []
     enough = threading.Event()
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, encoding="utf-8") as watching:
 
         def read() -> None:
             for line in watching.stdout:
-                told.append(line)
+                messages.append(line)
                 if "because" in line:
                     enough.set()
 
         reader = threading.Thread(target=read)
         reader.start()
         while not enough.is_set():  # Watching begins a moment after it was asked for.
-            with BlockingMember(server.address, f"new{GROUP}", {TOPIC: 1}, client_id=CLIENT) as it:
-                while not it.assignment:
-                    it.poll(timeout=0.1)
+            with BlockingMember(
+                server.address, f"new{GROUP}", {TOPIC: 1}, client_id=CLIENT
+            ) as member:
+                while not member.assignment:
+                    member.poll(timeout=0.1)
         watching.kill()
         reader.join()
-    assert_harmless("".join(told))
-    assert "\\x1b" in "".join(told)
+    assert_harmless("".join(messages))
+    assert "\\x1b" in "".join(messages)
 
 
 @pytest.mark.parametrize(("form", "read"), [("json", json.loads), ("yaml", yaml.safe_load)])

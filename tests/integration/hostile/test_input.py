@@ -162,7 +162,7 @@ class InProcess:
 
 def test_any_messages_in_any_order(caplog):
     seen: Counter[grpc.StatusCode] = Counter()
-    with InProcess() as it, grpc.insecure_channel(it.server.address) as channel:
+    with InProcess() as server, grpc.insecure_channel(server.server.address) as channel:
         names = (f"group-{number}" for number in itertools.count())
 
         @storm
@@ -177,8 +177,8 @@ def test_any_messages_in_any_order(caplog):
                 status = end(method, call)
                 assert status not in NOT_OURS, f"{path(method)}: {status}: {call.details()}"
                 seen[status] += 1
-            assert it.do(it.check()) > 0
-            assert it.server.failures == []
+            assert server.do(server.check()) > 0
+            assert server.server.failures == []
 
         attack()
     assert [r for r in caplog.records if r.levelname == "ERROR" and is_trouble(r)] == []

@@ -31,9 +31,9 @@ TIMES = ("--kafka-request-timeout-ms", "1000")
 @pytest.fixture(scope="module")
 def server():
     flags = ["--group-initial-rebalance-delay-ms", "0", "--kafka-listen", "127.0.0.1:0", *TIMES]
-    with Process(*flags) as it:
-        yield it
-    troubles = [line for line in it.lines if line["level"] == "error" or "exception" in line]
+    with Process(*flags) as server:
+        yield server
+    troubles = [line for line in server.lines if line["level"] == "error" or "exception" in line]
     assert troubles == []
 
 

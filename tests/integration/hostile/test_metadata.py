@@ -20,14 +20,14 @@ SECRET = b"s3cret"
 def server(tmp_path_factory):
     tokens = tmp_path_factory.mktemp("tokens") / "tokens"
     tokens.write_text(f"a sha256:{'0' * 64}\n")
-    with Process("--auth-tokens-file", str(tokens)) as it:
-        yield it
-        it.kill()
-    assert it.other == ""
-    written = json.dumps(it.lines)
+    with Process("--auth-tokens-file", str(tokens)) as server:
+        yield server
+        server.kill()
+    assert server.other == ""
+    written = json.dumps(server.lines)
     assert "exception" not in written
     assert SECRET.decode() not in written
-    assert {line["level"] for line in it.lines} <= {"info", "warning"}
+    assert {line["level"] for line in server.lines} <= {"info", "warning"}
 
 
 def status_of(server: Process, name: bytes, value: bytes) -> bytes:

@@ -28,11 +28,11 @@ ALLOWED_S = HANG_S
 
 @pytest.fixture(scope="module")
 def node():
-    with Process("--console-listen", "127.0.0.1:0") as it:
-        yield it
-        it.kill()
-    assert it.other == ""
-    assert [line for line in it.lines if line["level"] in ("warning", "error")] == []
+    with Process("--console-listen", "127.0.0.1:0") as server:
+        yield server
+        server.kill()
+    assert server.other == ""
+    assert [line for line in server.lines if line["level"] in ("warning", "error")] == []
 
 
 @pytest.fixture(params=["metrics", "console"])
@@ -212,15 +212,15 @@ def test_a_scraper_gets_the_format_and_the_names_it_asks_for(node):
 
 @contextlib.contextmanager
 def page(handler=lambda request: text(HTTPStatus.OK, "here"), **more):
-    it = Page("test", ("127.0.0.1", 0), handler, **more)
+    server = Page("test", ("127.0.0.1", 0), handler, **more)
     try:
-        yield it
+        yield server
     finally:
-        it.close()
+        server.close()
 
 
-def connected(it: Page) -> socket.socket:
-    host, port = it.url.removeprefix("http://").removeprefix("https://").strip("/").split(":")
+def connected(server: Page) -> socket.socket:
+    host, port = server.url.removeprefix("http://").removeprefix("https://").strip("/").split(":")
     return socket.create_connection((host, int(port)), timeout=ALLOWED_S)
 
 
@@ -232,14 +232,14 @@ def end_of(connection: socket.socket) -> bytes:
 
 @pytest.mark.parametrize("first", [b"", b"GET", b"GET / HTTP/1.1\r\nHost: a\r\nX: y"])
 def test_who_says_nothing_or_not_enough_is_hung_up_on(first):
-    with page(timeout_s=0.2) as it, connected(it) as connection:
+    with page(timeout_s=0.2) as server, connected(server) as connection:
         connection.sendall(first)
         assert end_of(connection) == CLOSED
 
 
 def test_who_says_a_byte_now_and_then_is_hung_up_on():
     stop = threading.Event()
-    with page(timeout_s=0.5) as it, connected(it) as connection:
+    with page(timeout_s=0.5) as server, connected(server) as connection:
 
         def trickle() -> None:
             with contextlib.suppress(OSError):
@@ -257,8 +257,8 @@ def test_who_says_a_byte_now_and_then_is_hung_up_on():
 
 def test_who_does_not_take_the_answer_is_hung_up_on_and_holds_up_nobody():
     body = bytes(50_000_000)
-    with page(lambda _: Response(HTTPStatus.OK, "a/b", body), timeout_s=2.0) as it:
-        with connected(it) as slow, connected(it) as quick:
+    with page(lambda _: Response(HTTPStatus.OK, "a/b", body), timeout_s=2.0) as server:
+        with connected(server) as slow, connected(server) as quick:
             for connection in (slow, quick):
                 connection.sendall(get(b"Connection: close"))
             taken = 0
@@ -283,9 +283,9 @@ def test_a_handshake_that_does_not_come_is_not_waited_for_and_rubbish_is_hung_up
 
     monkeypatch.setattr(web_server, "HANDSHAKE_S", 0.2)
     tls = ServerTls(*Authority(tmp_path).issue("node"))
-    with page(tls=lambda: tls.page_context) as it:
+    with page(tls=lambda: tls.page_context) as server:
         for first in (b"", b"\x16", b"GET / HTTP/1.1\r\n\r\n" * 10, bytes(1_000)):
-            with connected(it) as connection:
+            with connected(server) as connection:
                 connection.sendall(first)
                 with contextlib.suppress(ConnectionError):
                     while connection.recv(1_000):  # An alert, perhaps.
@@ -295,9 +295,9 @@ def test_a_handshake_that_does_not_come_is_not_waited_for_and_rubbish_is_hung_up
 
 def test_the_connection_that_has_waited_longest_makes_way(monkeypatch):
     monkeypatch.setattr(web_server, "CONNECTIONS_MAX", 3)
-    with page() as it, contextlib.ExitStack() as stack:
-        silent = [stack.enter_context(connected(it)) for _ in range(3)]
-        with connected(it) as another:
+    with page() as server, contextlib.ExitStack() as stack:
+        silent = [stack.enter_context(connected(server)) for _ in range(3)]
+        with connected(server) as another:
             another.sendall(get(b"Connection: close"))
             assert another.recv(12) == b"HTTP/1.1 200"
         assert end_of(silent[0]) == CLOSED
@@ -309,7 +309,7 @@ def test_a_handler_that_fails_is_logged_and_answered(caplog):
     def fail(_):
         raise ZeroDivisionError
 
-    with page(fail) as it, connected(it) as connection:
+    with page(fail) as server, connected(server) as connection:
         connection.sendall(get(b"Connection: close"))
         assert connection.recv(12) == b"HTTP/1.1 500"
     (record,) = caplog.records
@@ -324,10 +324,10 @@ def test_a_page_ends_while_its_handler_hangs():
         hangs.wait(ALLOWED_S)
         return text(HTTPStatus.OK, "late")
 
-    with page(hang) as it, connected(it) as connection:
+    with page(hang) as server, connected(server) as connection:
         connection.sendall(get())
         assert begun.wait(ALLOWED_S)
-        it.close()
+        server.close()
         assert end_of(connection) == CLOSED
         hangs.set()
 

@@ -97,8 +97,8 @@ async def claims_of_all_that_may_be_claimed(channel):
         orders = message.attached.orders if message.HasField("attached") else message.orders
         lost |= {
             partition
-            for partition, each in orders_of(orders).items()
-            if each.order == pb.Orders.LOST
+            for partition, order in orders_of(orders).items()
+            if order.order == pb.Orders.LOST
         }
     assert lost == set(range(0, 250_000, 2))
 
@@ -130,15 +130,15 @@ async def a_thousand_topics(channel):
     names = [f"topic-{number:0>240}" for number in range(1_000)]
     stream = await attached(channel, topics=[topic(name, 2) for name in names])
     await stream.beat(1, whole=True)
-    told: list[str] = []
-    while len(told) < len(names):
+    messages: list[str] = []
+    while len(messages) < len(names):
         page = (await stream.next("orders")).orders
         if not page.HasField("answers"):
             continue  # A page of the grant.
-        told += [each.name for each in page.topics]
-        assert page.is_part == (len(told) < len(names))
-        assert all(it.order == pb.Orders.ACTIVE for it in orders_of(page).values())
-    assert told == names
+        messages += [each.name for each in page.topics]
+        assert page.is_part == (len(messages) < len(names))
+        assert all(order.order == pb.Orders.ACTIVE for order in orders_of(page).values())
+    assert messages == names
 
 
 @attack
@@ -178,8 +178,8 @@ async def acknowledgements_of_what_nobody_knows(channel):
     await stream.say(ack=pb.SessionAck(partitions=acks))
     await stream.beat(1, whole=True)
     whole = (await stream.next("orders")).orders
-    told = {partition: each.order for partition, each in orders_of(whole).items()}
-    assert told == dict.fromkeys(range(3), pb.Orders.ACTIVE)
+    orders = {partition: order.order for partition, order in orders_of(whole).items()}
+    assert orders == dict.fromkeys(range(3), pb.Orders.ACTIVE)
 
 
 @attack
@@ -226,9 +226,9 @@ async def times_of_zero_and_of_centuries(channel):
     other = Stream(channel, GROUP)
     await other.attach("w-b", b"2" * 16, wishes=wishes)
     seen = orders_of(stream.seen[-1].orders)
-    while not any(each.order == pb.Orders.LOST for each in seen.values()):
+    while not any(item.order == pb.Orders.LOST for item in seen.values()):
         seen |= orders_of((await stream.next("orders")).orders)
-    [(partition, each)] = [(p, each) for p, each in seen.items() if each.order == pb.Orders.LOST]
+    [(partition, each)] = [(p, item) for p, item in seen.items() if item.order == pb.Orders.LOST]
     ack = pb.SessionAck.Partition(
         topic="t", partition=partition, kind=pb.SessionAck.RELEASED, token=each.token,
         handoff_id=each.handoff_id,
@@ -237,7 +237,7 @@ async def times_of_zero_and_of_centuries(channel):
     granted: dict[int, pb.Orders.Partition] = {}
     while not granted:  # It may have been told that nothing was free.
         granted = orders_of((await other.next("orders")).orders)
-    assert {p: each.order for p, each in granted.items()} == {partition: pb.Orders.ACTIVE}
+    assert {p: grant.order for p, grant in granted.items()} == {partition: pb.Orders.ACTIVE}
 
 
 @attack
@@ -358,8 +358,8 @@ async def test_the_server_bears(play):
         await play(channel)
         await bystander.beat(1, whole=True)
         now = orders_of((await bystander.next("orders")).orders)
-        assert {p: each.token for p, each in now.items()} == {
-            p: each.token for p, each in holds.items()
+        assert {p: item.token for p, item in now.items()} == {
+            p: holding.token for p, holding in holds.items()
         }
         for runner in server.node._runners.values():
             runner.shard.check()

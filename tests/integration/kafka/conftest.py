@@ -125,13 +125,13 @@ def starter(built: Callable[[Client], Built]) -> Callable[[], contextlib.Abstrac
 @pytest.fixture
 def start(starter: Callable[[], contextlib.AbstractContextManager]) -> Iterator[Starter]:
     """Starts members of one test."""
-    with starter() as it:
-        yield it
+    with starter() as server:
+        yield server
 
 
 @pytest.fixture(scope="session")
 def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     """A coordinator for all tests of this folder; each has groups of its own."""
-    it = Served(tmp_path_factory.mktemp("served"))
-    yield it
-    it.stop()
+    served = Served(tmp_path_factory.mktemp("served"))
+    yield served
+    served.stop()

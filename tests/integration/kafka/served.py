@@ -68,7 +68,7 @@ class Served:
         """The committed offsets."""
         with GroupAdmin(self.address) as admin:
             found = admin.offsets(group)
-        return {(each.topic, each.partition): offset for each, offset in found.items()}
+        return {(item.topic, item.partition): offset for item, offset in found.items()}
 
     def causes(self, group: str) -> list[tuple[str, str]]:
         """Cause and client id of each rebalance, newest first."""

@@ -63,4 +63,4 @@ def test_two_workers_with_different_clients_share_the_work_and_finish_it(served:
 def shares(logs: list[Path]) -> list[str]:
     """The partitions that each worker has said last that it works on, sorted."""
     said = [re.findall(r"works on ([\d ]+)$", log.read_text(), re.MULTILINE) for log in logs]
-    return sorted(each[-1] if each else "" for each in said)
+    return sorted(message[-1] if message else "" for message in said)

@@ -140,7 +140,7 @@ def live(served: Served, built: Callable, start: Callable[..., Member]) -> dict[
 
 
 @pytest.mark.parametrize(
-    ("client", "assignor"), LIVES, ids=lambda it: it if isinstance(it, str) else it.name
+    ("client", "assignor"), LIVES, ids=lambda value: value if isinstance(value, str) else value.name
 )
 def test_partitions_have_one_owner_through_the_whole_life_of_a_group(
     lives, built, served, client, assignor

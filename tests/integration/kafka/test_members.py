@@ -33,7 +33,7 @@ pytestmark = pytest.mark.integration
 STATIC = [client for client in CLIENTS if client.is_static]
 
 
-@pytest.mark.parametrize("client", STATIC, ids=lambda it: it.name)
+@pytest.mark.parametrize("client", STATIC, ids=lambda value: value.name)
 def test_a_static_member_that_comes_back_within_its_session_causes_no_rebalance(
     client, served, start
 ):
@@ -53,7 +53,7 @@ def test_a_static_member_that_comes_back_within_its_session_causes_no_rebalance(
     assert {row["group_instance_id"] for row in rows} == {"one", "two"}
 
 
-@pytest.mark.parametrize("client", [CONFLUENT, KCAT], ids=lambda it: it.name)
+@pytest.mark.parametrize("client", [CONFLUENT, KCAT], ids=lambda value: value.name)
 def test_librdkafka_waits_for_rows_and_does_not_ask_without_a_pause(client, served, start):
     """What it cannot ask for, in the versions that a node lists, it tries for ever, at once."""
     member = start(client, served.kafka, f"idle-{client.program}", "a")
@@ -65,8 +65,10 @@ def test_librdkafka_waits_for_rows_and_does_not_ask_without_a_pause(client, serv
 def fetches(served: Served) -> float:
     """Fetches of librdkafka that were answered."""
     page = urllib.request.urlopen(served.metrics(), timeout=HANG_S).read().decode()
-    lines = [it for it in page.splitlines() if 'requests_total{api="Fetch"' in it]
-    return sum(float(it.rsplit(" ")[-1]) for it in lines if "confluent" in it or "librdkafka" in it)
+    lines = [line for line in page.splitlines() if 'requests_total{api="Fetch"' in line]
+    return sum(
+        float(line.rsplit(" ")[-1]) for line in lines if "confluent" in line or "librdkafka" in line
+    )
 
 
 def test_platformatic_does_not_stay_with_its_own_retries(served, start):

@@ -40,8 +40,8 @@ def table() -> str:
 
 def _row(client: Client) -> tuple[str, ...]:
     restart = "kept" if client.survives else "joins anew" if client.returns else "ends"
-    assignors = ", ".join(f"`{it}`" for it in client.assignors)
-    has_static, commits = ("yes" if it else "–" for it in (client.is_static, client.commits))
+    assignors = ", ".join(f"`{assignor}`" for assignor in client.assignors)
+    has_static, commits = ("yes" if flag else "–" for flag in (client.is_static, client.commits))
     needs = ", ".join(f"`{name}: {json.dumps(value)}`" for name, value in client.needs.items())
     return client.name, client.version, assignors, has_static, commits, restart, needs or "–"
 
@@ -63,7 +63,9 @@ def test_clients_in_python_come_with_the_extra_of_the_tests():
         found: dict[str, Requirement] = {}
         for wanted in map(Requirement, extras[extra]):
             if wanted.name == project["name"]:
-                found |= {name: it for each in wanted.extras for name, it in all_of(each).items()}
+                found |= {
+                    name: value for each in wanted.extras for name, value in all_of(each).items()
+                }
             else:
                 found[wanted.name] = wanted
         return found

@@ -82,7 +82,7 @@ def test_kafka_pythons_admin_client_lists_describes_and_changes_groups(served, a
     assert {alive, empty} <= {group["group_id"] for group in admin.list_groups()}
     described = admin.describe_groups([alive])[alive]
     assert described["group_state"] == "Stable"
-    assert [each["group_instance_id"] for each in described["members"]] == ["one"]
+    assert [column["group_instance_id"] for column in described["members"]] == ["one"]
     rows = PythonPartition("rows", 0)
     admin.alter_group_offsets(empty, {rows: OffsetAndMetadata(9, "", -1)})
     assert served.offsets(empty) == {("rows", 0): 9}

@@ -98,12 +98,12 @@ class Polling:
 
 @contextlib.contextmanager
 def polling(*those: tuple[str, str, str]):
-    some = [Polling(*each) for each in those]
+    some = [Polling(*item) for item in those]
     try:
         yield some
     finally:
-        for each in some:
-            each.close()
+        for sample in some:
+            sample.close()
 
 
 def groups_by_home(addresses: list[str]) -> dict[str, str]:
@@ -120,25 +120,25 @@ async def test_on_one_machine_every_node_names_all_and_leads_clients_to_their_gr
     port = free_port(NODES_APART)
     kafka = [f"127.0.0.1:{port + n}" for n in NODES_APART]
     brokers = {1: port, 2: port + 10}
-    async with machine(tmp_path, "--kafka-listen", kafka[0]) as it:
-        with TopicAdmin(it.addresses[1]) as admin:
+    async with machine(tmp_path, "--kafka-listen", kafka[0]) as server:
+        with TopicAdmin(server.addresses[1]) as admin:
             admin.set_topic("orders", 4)
         for address in kafka:
             wait_until(lambda: metadata(address) == (brokers, {"orders": 4}))  # noqa: B023
-        homes = list(groups_by_home(it.addresses).values())
+        homes = list(groups_by_home(server.addresses).values())
         with polling(*((kafka[0], group, "orders") for group in homes for _ in range(2))) as some:
-            wait_until(lambda: [len(each.owned) for each in some] == [2, 2, 2, 2])
-            for each in some:
-                each.commits(7)
-            before = [each.rebalances for each in some]
-            os.kill(it.children[0], signal.SIGKILL)
-            await it.logged("serving")
-            for each in some:
-                each.commits(8)
-            assert [each.rebalances for each in some] == before, "the generations went on"
+            wait_until(lambda: [len(sample.owned) for sample in some] == [2, 2, 2, 2])
+            for sample in some:
+                sample.commits(7)
+            before = [sample.rebalances for sample in some]
+            os.kill(server.children[0], signal.SIGKILL)
+            await server.logged("serving")
+            for sample in some:
+                sample.commits(8)
+            assert [sample.rebalances for sample in some] == before, "the generations went on"
         for address in kafka:
             wait_until(lambda: metadata(address) == (brokers, {"orders": 4}))  # noqa: B023
-        with GroupAdmin(it.addresses[0]) as admin:
+        with GroupAdmin(server.addresses[0]) as admin:
             admin.commit("lone", {OurPartition("told", 0): 5})
         for address in kafka:  # One of the nodes has to ask the other.
             wait_until(lambda: metadata(address)[1].get("told") == 1)  # noqa: B023
@@ -154,10 +154,10 @@ async def test_nodes_of_one_machine_ask_each_other_with_their_token(tmp_path):
     credentials = Credentials(token_file=str(tmp_path / "token"), insecure=True)
     port = free_port(NODES_APART)
     kafka = ("--kafka-listen", f"127.0.0.1:{port}")
-    async with machine(tmp_path / "data", *guarded, *peer, *kafka) as it:
-        with TopicAdmin(it.addresses[0], credentials=credentials) as admin:
+    async with machine(tmp_path / "data", *guarded, *peer, *kafka) as server:
+        with TopicAdmin(server.addresses[0], credentials=credentials) as admin:
             admin.set_topic("orders", 4)
-        for address in it.addresses:
+        for address in server.addresses:
             with TopicAdmin(address, credentials=credentials) as admin:
                 assert [(t.name, t.partitions) for t in _of_one(admin, address)] == [("orders", 4)]
 
@@ -172,31 +172,31 @@ async def test_clients_follow_a_group_to_another_node(tmp_path, kind):
     with store() as cluster:
         name = f"{kind}://{','.join(cluster.endpoints)}/test"
         flags = ("--store", name, "--node-id", "7", "--kafka-listen", kafka[0])
-        async with machine(tmp_path, *flags) as it:
-            with TopicAdmin(it.addresses[0]) as admin:
+        async with machine(tmp_path, *flags) as server:
+            with TopicAdmin(server.addresses[0]) as admin:
                 wait_until(lambda: len(admin.addresses()) == 2)
                 wait_until(lambda: _is_set(admin))
             brokers = {7: port, 8: port + 10}
             for address in kafka:
                 wait_until(lambda: metadata(address) == (brokers, {"orders": 4}))  # noqa: B023
-            wait_until(lambda: _homes(it.addresses) == 2)
-            group = groups_by_home(it.addresses)[it.addresses[0]]
+            wait_until(lambda: _homes(server.addresses) == 2)
+            group = groups_by_home(server.addresses)[server.addresses[0]]
             those = [(",".join(kafka), group, "orders")] * 2
             with polling(*those) as some:
-                wait_until(lambda: [len(each.owned) for each in some] == [2, 2])
-                for each in some:
-                    each.commits(7)
-                before = [each.rebalances for each in some]
+                wait_until(lambda: [len(sample.owned) for sample in some] == [2, 2])
+                for sample in some:
+                    sample.commits(7)
+                before = [sample.rebalances for sample in some]
                 # Killed at once, it may be back before its session ends, and keep the group.
-                os.kill(it.children[0], signal.SIGSTOP)
-                with Nodes(it.addresses[1]) as nodes:
-                    wait_until(lambda: _coordinator(nodes, group) == it.addresses[1])
-                os.kill(it.children[0], signal.SIGKILL)
-                for each in some:
-                    each.commits(8)
-                assert sorted(n for each in some for n in each.owned) == [0, 1, 2, 3]
-                assert [each.rebalances for each in some] == before, "the generation went on"
-                await it.logged("serving")
+                os.kill(server.children[0], signal.SIGSTOP)
+                with Nodes(server.addresses[1]) as nodes:
+                    wait_until(lambda: _coordinator(nodes, group) == server.addresses[1])
+                os.kill(server.children[0], signal.SIGKILL)
+                for sample in some:
+                    sample.commits(8)
+                assert sorted(n for sample in some for n in sample.owned) == [0, 1, 2, 3]
+                assert [sample.rebalances for sample in some] == before, "the generation went on"
+                await server.logged("serving")
                 for address in kafka:
                     wait_until(lambda: metadata(address) == (brokers, {"orders": 4}))  # noqa: B023
 

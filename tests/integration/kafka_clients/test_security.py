@@ -81,11 +81,14 @@ async def test_a_token_as_the_password_joins_and_rules_hold(files):
         assert int((await client.join("other")).error_code) == 30
         found = await client.ask(apis.OFFSET_FETCH, 5, group_id="other", topics=None)
         assert int(found.error_code) == 30
-        assert [it.rule for it in server.refused] == ["none: denied by default"] * 2
-        assert {it.where for it in server.refused} == {"Kafka JoinGroup", "Kafka OffsetFetch"}
+        assert [refusal.rule for refusal in server.refused] == ["none: denied by default"] * 2
+        assert {refusal.where for refusal in server.refused} == {
+            "Kafka JoinGroup",
+            "Kafka OffsetFetch",
+        }
         listed = await client.ask(apis.LIST_GROUPS)
         assert listed.groups == ()
-    assert all(files.tokens["etl"] not in repr(it) for it in server.refused)
+    assert all(files.tokens["etl"] not in repr(refusal) for refusal in server.refused)
 
 
 async def test_lists_show_what_the_caller_may_read(files):
@@ -96,15 +99,15 @@ async def test_lists_show_what_the_caller_may_read(files):
             for group in ("jobs", "secret"):
                 assert int((await operator.join(group)).error_code) == 0
             await client.plain(files.tokens["etl"])
-            shown = {it.group_id for it in (await client.ask(apis.LIST_GROUPS)).groups}
+            shown = {listed.group_id for listed in (await client.ask(apis.LIST_GROUPS)).groups}
             assert shown == {"jobs"}
-            shown = {it.group_id for it in (await operator.ask(apis.LIST_GROUPS)).groups}
+            shown = {listed.group_id for listed in (await operator.ask(apis.LIST_GROUPS)).groups}
             assert shown == {"jobs", "secret"}
             described = await client.ask(apis.DESCRIBE_GROUPS, groups=["jobs", "secret"])
-            codes = {it.group_id: int(it.error_code) for it in described.groups}
+            codes = {listed.group_id: int(listed.error_code) for listed in described.groups}
             assert codes == {"jobs": 0, "secret": 30}
             deleted = await client.ask(apis.DELETE_GROUPS, groups_names=["jobs"])
-            assert [int(it.error_code) for it in deleted.results] == [30]
+            assert [int(result.error_code) for result in deleted.results] == [30]
 
 
 async def test_a_json_web_token_has_a_session_and_authenticates_again(files):
@@ -132,7 +135,7 @@ async def test_a_wrong_token_is_refused_in_words(files):
                 assert "token" in told.error_message
                 assert told.auth_bytes == (b'{"status":"invalid_token"}' if oauth else b"")
                 assert await client.is_closed()
-        assert {it.reason for it in server.refused} == {"unauthenticated"}
+        assert {refusal.reason for refusal in server.refused} == {"unauthenticated"}
 
 
 async def test_a_token_that_is_taken_away_ends_its_connections(files):
@@ -203,7 +206,7 @@ async def test_a_certificate_names_the_caller(ca, tmp_path):
         async with connected(server.kafka, worker) as client:
             assert int((await client.join("jobs")).error_code) == 0
             assert int((await client.join("other")).error_code) == 30
-            assert {it.principal for it in server.refused} == {"cert:worker-1"}
+            assert {refusal.principal for refusal in server.refused} == {"cert:worker-1"}
         with pytest.raises((ssl.SSLError, ConnectionError, asyncio.IncompleteReadError)):
             async with connected(server.kafka, trusting(ca)) as client:
                 await client.ask(apis.METADATA, topics=None)

@@ -86,12 +86,12 @@ class Machine:
 
 @contextlib.asynccontextmanager
 async def machine(folder, *flags: str, **options):
-    it = Machine(folder, *flags, **options)
+    server = Machine(folder, *flags, **options)
     try:
-        await it.logged("serving", 2)
-        yield it
+        await server.logged("serving", 2)
+        yield server
     finally:
-        it.end()
+        server.end()
 
 
 def gone(pid: int) -> bool:
@@ -104,27 +104,27 @@ def gone(pid: int) -> bool:
 
 
 async def test_each_node_has_a_share_and_a_dead_one_is_started_again(tmp_path):
-    async with machine(tmp_path) as it, members(it.addresses, GROUPS, **MEMBERS) as some:
-        with Nodes(it.addresses[1]) as nodes:
+    async with machine(tmp_path) as server, members(server.addresses, GROUPS, **MEMBERS) as some:
+        with Nodes(server.addresses[1]) as nodes:
             homes = {nodes.coordinator_of(f"group-{n}") for n in range(GROUPS)}
-            assert homes == set(it.addresses)
-            assert nodes.addresses() == dict(enumerate(it.addresses, 1))
+            assert homes == set(server.addresses)
+            assert nodes.addresses() == dict(enumerate(server.addresses, 1))
         before = [(m.member_id, m.generation) for m in some]
         await commit_everywhere(some, 1)
-        os.kill(it.children[0], signal.SIGKILL)
-        await it.logged("serving")
+        os.kill(server.children[0], signal.SIGKILL)
+        await server.logged("serving")
         await commit_everywhere(some, 2)
         assert [(m.member_id, m.generation) for m in some] == before
-        it.signal(signal.SIGTERM)
-        assert await it.wait() == 0
-        assert [line["event"] for line in it.lines].count("stopped") == 2
+        server.signal(signal.SIGTERM)
+        assert await server.wait() == 0
+        assert [line["event"] for line in server.lines].count("stopped") == 2
 
 
 async def test_the_nodes_end_with_their_parent(tmp_path):
-    async with machine(tmp_path) as it:
-        children = it.children
+    async with machine(tmp_path) as server:
+        children = server.children
         assert len(children) == 2
-        it.signal(signal.SIGKILL)
+        server.signal(signal.SIGKILL)
         await until(lambda: all(map(gone, children)))
 
 
@@ -138,17 +138,17 @@ async def test_the_nodes_end_with_their_parent(tmp_path):
 )
 async def test_what_would_hide_groups_or_nodes_is_refused(tmp_path, flags, words):
     (tmp_path / "share-1-of-2").mkdir()
-    it = Machine(tmp_path, *flags)
-    assert await it.wait() == 1
-    assert words in it.lines[-1]["what"]
+    server = Machine(tmp_path, *flags)
+    assert await server.wait() == 1
+    assert words in server.lines[-1]["what"]
 
 
 async def test_a_node_that_cannot_start_ends_them_all(tmp_path):
     share = ("--share", "2/2", "--data-dir", str(tmp_path / "share-2-of-2"))
     with Process(*share):
-        it = Machine(tmp_path)
-        assert await it.wait() == 1
-        assert any("is in use by process" in line.get("what", "") for line in it.lines)
+        server = Machine(tmp_path)
+        assert await server.wait() == 1
+        assert any("is in use by process" in line.get("what", "") for line in server.lines)
 
 
 async def test_with_a_shared_store_they_are_nodes_like_any_other(tmp_path):
@@ -156,11 +156,11 @@ async def test_with_a_shared_store_they_are_nodes_like_any_other(tmp_path):
         pytest.skip(reason)
     with EtcdCluster() as etcd:
         store = f"etcd://{','.join(etcd.endpoints)}/test"
-        async with machine(tmp_path, "--store", store, "--node-id", "7") as it:
-            with ClusterAdmin(it.addresses[0]) as admin:
+        async with machine(tmp_path, "--store", store, "--node-id", "7") as server:
+            with ClusterAdmin(server.addresses[0]) as admin:
                 await until(lambda: {s.leader for s in admin.describe().shards} == {7, 8})
-                assert admin.addresses() == {7: it.addresses[0], 8: it.addresses[1]}
-            async with members(it.addresses[1:], GROUPS, **MEMBERS) as some:
+                assert admin.addresses() == {7: server.addresses[0], 8: server.addresses[1]}
+            async with members(server.addresses[1:], GROUPS, **MEMBERS) as some:
                 await commit_everywhere(some, 1)
-            it.signal(signal.SIGTERM)
-            assert await it.wait() == 0
+            server.signal(signal.SIGTERM)
+            assert await server.wait() == 0

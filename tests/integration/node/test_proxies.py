@@ -53,9 +53,9 @@ def test_an_error_names_the_proxy_without_its_password(capsys):
     with Process() as node:
         proxy = "http://me:geheim@127.0.0.1:9"
         assert main(["groups", "list", "--bootstrap", node.address, "--proxy", proxy]) == 1
-    told = capsys.readouterr().err
-    assert f"no answer from {node.address} through the proxy 127.0.0.1:9: nothing listens" in told
-    assert "geheim" not in told
+    error = capsys.readouterr().err
+    assert f"no answer from {node.address} through the proxy 127.0.0.1:9: nothing listens" in error
+    assert "geheim" not in error
 
 
 async def test_a_member_names_the_proxy(monkeypatch, caplog):

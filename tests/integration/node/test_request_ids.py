@@ -31,8 +31,8 @@ async def test_what_is_logged_of_a_call_has_its_id():
                 with pytest.raises(grpc.aio.AioRpcError):
                     await stub.JoinGroup(malformed, metadata=metadata)
         await until(lambda: sum(map(refusals, lines(server, "request_refused"))) == 3)
-        told = lines(server, "request_refused")  # Those that follow in a second are one line.
-        assert (told[0]["request_id"], told[-1]["request_id"]) == ("mine-0", "mine-1")
+        warnings = lines(server, "request_refused")  # Those that follow in a second are one line.
+        assert (warnings[0]["request_id"], warnings[-1]["request_id"]) == ("mine-0", "mine-1")
 
 
 async def test_members_send_ids():

@@ -168,10 +168,10 @@ async def test_a_broken_shard_answers_and_comes_back(monkeypatch):
     from coordinator.core.classic import liveness
 
     monkeypatch.setattr("coordinator.shard.bugs.BACKOFF_MS", 10)
-    it = None
+    server = None
     try:
-        async with running() as it:
-            channel, s = stub(it)
+        async with running() as server:
+            channel, s = stub(server)
             async with channel:
                 joined = await s.JoinGroup(join(require_known_member_id=False))
                 beat = pb.HeartbeatRequest(
@@ -181,12 +181,12 @@ async def test_a_broken_shard_answers_and_comes_back(monkeypatch):
                     broken.setattr(liveness, "identify", lambda *_: 1 / 0)
                     answer = await s.Heartbeat(beat)
                 assert answer.error_code == ErrorCode.UNKNOWN_SERVER_ERROR
-                await until(lambda: it.node.is_loaded("g"))
+                await until(lambda: server.node.is_loaded("g"))
                 assert (await s.JoinGroup(join())).error_code == ErrorCode.MEMBER_ID_REQUIRED
-            assert len(it.failures) == 1
-            it.failures.clear()
+            assert len(server.failures) == 1
+            server.failures.clear()
     finally:
-        assert it is not None
+        assert server is not None
 
 
 def test_a_process_drains_on_sigterm_and_answers_parked_calls():

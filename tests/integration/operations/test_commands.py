@@ -32,14 +32,14 @@ def folder(tmp_path_factory):
 def server(folder):
     flags = ("--data-dir", str(folder / "data"), "--record-dir", str(folder / "recordings"))
     delay = ("--group-initial-rebalance-delay-ms", "0")
-    with Process(*flags, *delay, "--shards", "2") as it:
+    with Process(*flags, *delay, "--shards", "2") as server:
         for group in ("done", "gone"):
-            with BlockingMember(it.address, group, {"t": 2}) as member:
+            with BlockingMember(server.address, group, {"t": 2}) as member:
                 join(member)
                 member.commit(dict.fromkeys(member.assignment, 7))
-        with BlockingMember(it.address, "live", {"t": 1}, client_id="c") as member:
+        with BlockingMember(server.address, "live", {"t": 1}, client_id="c") as member:
             join(member)
-            yield it
+            yield server
 
 
 def join(member: BlockingMember) -> None:
@@ -141,7 +141,7 @@ def kinds_of(line: str) -> tuple[type, ...]:
 
 def conforms(row: dict, kind: type) -> bool:
     """True if a row has the keys that its kind declares, with values of their types."""
-    declared = {it.key: it.type for it in described(kind) if "." not in it.key}
+    declared = {column.key: column.type for column in described(kind) if "." not in column.key}
     assert all(re.fullmatch("[a-z][a-z0-9_]*", key) for key in declared)
     return list(row) == list(declared) and all(
         any(is_of(row[key], part) for part in spelled.split(" or "))
@@ -152,7 +152,7 @@ def conforms(row: dict, kind: type) -> bool:
 def is_of(value: object, spelled: str) -> bool:
     if spelled.startswith("array of "):
         inner = spelled.removeprefix("array of ").removesuffix("s")
-        return isinstance(value, list) and all(is_of(each, inner) for each in value)
+        return isinstance(value, list) and all(is_of(item, inner) for item in value)
     kinds = {
         "null": type(None),
         "string": str,
@@ -280,11 +280,11 @@ def test_wrong_uses_are_answered_in_a_sentence(line, status, words, server, fold
     for form in ("", " -o json") if has_rows else ("",):
         found, out, err = run(capsys, line + form, server, folder)
         assert (found, out) == (status, "")
-        told = err.splitlines()
-        assert told[0].startswith("coordinator: ")
-        assert words in told[0]
-        assert told[1:] == [] or told[1].startswith("Try `coordinator")
-        assert re.search(r"Error|Exception|errno|<class|\b[A-Z]+_[A-Z_]+\b", told[0]) is None
+        error = err.splitlines()
+        assert error[0].startswith("coordinator: ")
+        assert words in error[0]
+        assert error[1:] == [] or error[1].startswith("Try `coordinator")
+        assert re.search(r"Error|Exception|errno|<class|\b[A-Z]+_[A-Z_]+\b", error[0]) is None
 
 
 def test_some_of_several_changes_that_fail_are_named_in_their_rows(server, folder, capsys):

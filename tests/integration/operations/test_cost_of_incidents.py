@@ -176,7 +176,7 @@ def test_five_incidents(node, tmp_path):
 
             def since(group: str) -> list[pb.Rebalance]:
                 found = admin.journal(group).rebalances
-                return [each for each in found if each.started_at_ms >= since_ms]
+                return [item for item in found if item.started_at_ms >= since_ms]
 
             moves = {}
             for group in groups:
@@ -191,12 +191,12 @@ def test_five_incidents(node, tmp_path):
             }
             assert longest["kill"] > 3_000 - INTERVAL_MS
             for group in ("kill", "pause"):
-                (gone,) = [r for each in since(group) for r in each.removed]
+                (gone,) = [r for event in since(group) for r in event.removed]
                 assert gone.code == "session_expired"
                 width_ms = max(m.unowned_ms_max - m.unowned_ms_min for m in moves[group])
                 assert width_ms <= gone.heartbeat_interval_ms
             assert {move.known_by for move in moves["move"]} == {"taken_away"}
-            assert {each.cooperative_round for each in since("move")} >= {1, 2}
+            assert {event.cooperative_round for event in since("move")} >= {1, 2}
     finally:
         noise.end()
         for one in members:

@@ -52,8 +52,8 @@ async def rows(server, line: str) -> list[dict[str, str]]:
 
 
 async def test_describe_shows_the_lag_that_members_tell():
-    told = {"log_ends": lambda keys: dict.fromkeys(keys, 70), "log_ends_interval_s": 0.05}
-    async with running() as server, group_with_a_member(server, **told) as member:
+    options = {"log_ends": lambda keys: dict.fromkeys(keys, 70), "log_ends_interval_s": 0.05}
+    async with running() as server, group_with_a_member(server, **options) as member:
         await member.commit({T0: 40})
         async with asyncio.timeout(HANG_S):
             while (row := (await rows(server, "describe g"))[0])["lag"] is None:
@@ -71,13 +71,13 @@ async def test_trouble_with_the_logs_ends_is_not_the_members():
         asked.append(keys)
         raise OSError("the disk is away")
 
-    told = {
+    options = {
         "log_ends": log_ends,
         "log_ends_interval_s": 0.05,
         "session_timeout_ms": 30_000,
         "heartbeat_interval_ms": 50,
     }
-    async with running() as server, group_with_a_member(server, **told) as member:
+    async with running() as server, group_with_a_member(server, **options) as member:
         await until(lambda: len(asked) > 5)
         assert member.assignment == {T0, T1}
         assert (await rows(server, "describe g"))[0]["log_end_offset"] is None

@@ -26,7 +26,7 @@ EXACTLY_ONCE = DOCS / "exactly-once.md"
 PLAYED = [
     DOCS / "sessions.md",
     EXACTLY_ONCE,
-    *sorted(it for it in (DOCS / "how-to").glob("*.md") if it.stem not in ELSEWHERE),
+    *sorted(page for page in (DOCS / "how-to").glob("*.md") if page.stem not in ELSEWHERE),
 ]
 # tests/integration/spark/test_tutorial.py plays the one on Spark.
 TUTORIALS = (DOCS / "tutorial.md", DOCS / "tutorial-spark.md")
@@ -47,19 +47,19 @@ def programs(page: Path) -> list[Block]:
     found = blocks(page, "python")
     if page == EXACTLY_ONCE:
         # Its other blocks need a Spark; tests/kit/sinks.py runs numbered_files.py.
-        return [it for it in found if it.name not in {"", "numbered_files.py"}]
+        return [item for item in found if item.name not in {"", "numbered_files.py"}]
     return found
 
 
 @pytest.fixture
 def shell(tmp_path: Path) -> Iterator[Shell]:
-    with Shell(tmp_path, ENVIRONMENT) as it:
-        yield it
+    with Shell(tmp_path, ENVIRONMENT) as shell:
+        yield shell
 
 
 def test_the_tutorial_works_as_printed(shell, tmp_path):
     play_page(DOCS / "tutorial.md", shell, tmp_path)
-    said = next(it for it in shell.output().splitlines() if "orders were shipped" in it)
+    said = next(line for line in shell.output().splitlines() if "orders were shipped" in line)
     twice = int(said.rpartition(", ")[2].partition(" ")[0])
     assert twice <= 2, "one for each partition of the worker that was killed"
     assert "Traceback" not in shell.output()
@@ -75,10 +75,10 @@ def test_a_page_works_as_printed(page, shell, tmp_path):
 
 @pytest.mark.parametrize("page", [*TUTORIALS, *PLAYED], ids=lambda page: page.stem)
 def test_every_program_of_a_page_is_run_by_one_of_its_commands(page):
-    told = " ".join(block.text for block in blocks(page, "console"))
+    text = " ".join(block.text for block in blocks(page, "console"))
     for block in programs(page):
         assert block.name, block.text
-        assert f"python {block.name}" in told
+        assert f"python {block.name}" in text
 
 
 def test_the_programs_of_the_pages_are_typed(tmp_path):
@@ -118,7 +118,7 @@ EXCERPTS = {"deploy/spark/flights/README.md"}  # tests/unit/flights finds its li
 
 
 @pytest.mark.parametrize(
-    "page", [it for it in PAGES if it not in EXCERPTS and blocks(ROOT / it, "python")]
+    "page", [path for path in PAGES if path not in EXCERPTS and blocks(ROOT / path, "python")]
 )
 def test_what_a_page_imports_is_there(page):
     """Fragments that need a Spark, a Kafka or another machine are not run; their names exist."""
@@ -128,7 +128,7 @@ def test_what_a_page_imports_is_there(page):
                 ("coordinator", "timer")
             ):
                 module = pytest.importorskip(node.module)
-                missing = [it.name for it in node.names if not hasattr(module, it.name)]
+                missing = [name.name for name in node.names if not hasattr(module, name.name)]
                 assert missing == [], node.module
 
 
@@ -141,9 +141,9 @@ def clone(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_the_readme_works_as_printed_on_a_fresh_clone(clone):
-    told = [command for block in blocks(README, "console") for command in commands(block.text)]
-    install = [command for command in told if is_installation(command)]
-    assert told[: len(install)] == install, "first of all it is installed"
+    lines = [command for block in blocks(README, "console") for command in commands(block.text)]
+    install = [command for command in lines if is_installation(command)]
+    assert lines[: len(install)] == install, "first of all it is installed"
     for command in install:
         # In the network of this machine: packages come from an index.
         done = subprocess.run(
@@ -154,7 +154,7 @@ def test_the_readme_works_as_printed_on_a_fresh_clone(clone):
         assert done.returncode == 0, f"$ {command.text}\n{done.stdout}\n{done.stderr}"
     before = changed_in(clone)
     with Shell(clone) as shell:
-        for command in told[len(install) :]:
+        for command in lines[len(install) :]:
             shell.check(command)
         assert "Traceback" not in shell.output()
         begun = re.findall(r"^invoices-\d+ from \d+$", shell.output(), re.MULTILINE)

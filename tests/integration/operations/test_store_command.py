@@ -78,7 +78,9 @@ def test_a_cluster_that_nobody_has_made_cannot_be_restored(capsys, postgres):
 
 
 def test_without_psycopg_the_command_names_the_extra(capsys, monkeypatch):
-    for name in [it for it in sys.modules if it.startswith("coordinator.storage.postgres")]:
+    for name in [
+        module for module in sys.modules if module.startswith("coordinator.storage.postgres")
+    ]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "psycopg", None)
     status, out, err = run(capsys, "store", "sql")

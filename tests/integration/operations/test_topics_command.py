@@ -35,8 +35,8 @@ def server():
 def topics(server, capsys):
     def run(*words: str) -> tuple[int, str, str]:
         status = main(["topics", *words, "--bootstrap", server.address])
-        told = capsys.readouterr()
-        return status, told.out, told.err
+        output = capsys.readouterr()
+        return status, output.out, output.err
 
     return run
 
@@ -84,8 +84,8 @@ def test_whoever_is_known_sees_topics_and_operators_change_them(tmp_path, capsys
     def run(who: str, *words: str) -> tuple[int, str]:
         known = ["--token-file", str(tmp_path / who), "--insecure"] if who else []
         status = main(["topics", *words, "--bootstrap", process.address, *known])
-        told = capsys.readouterr()
-        return status, told.out + told.err
+        output = capsys.readouterr()
+        return status, output.out + output.err
 
     with Process(*flags) as process:
         assert run("op", "set", "orders", "3")[0] == 0

@@ -114,14 +114,14 @@ def gather(*clients: Client, slow: Client | None = None, by_s: float = 0.0, reas
 def server():
     with Process(
         "--group-min-session-timeout-ms", "500", "--group-initial-rebalance-delay-ms", "100"
-    ) as it:
-        yield it
+    ) as server:
+        yield server
 
 
 @pytest.fixture
 def channel(server):
-    with grpc.insecure_channel(server.address) as it:
-        yield it
+    with grpc.insecure_channel(server.address) as channel:
+        yield channel
 
 
 def command(server, *words: str) -> str:
@@ -141,10 +141,10 @@ def test_a_slow_member(server, channel, tmp_path):
     quick, slow, new = Client(channel, "quick"), Client(channel, "slow"), Client(channel, "new")
     gather(quick, slow)
     gather(new, quick, slow, slow=slow, by_s=3.0)
-    told = explained(server)
-    assert "It began because new (127.0.0.1) joined." in told
-    assert re.search(r"slow \(127\.0\.0\.1\) was last, [\d.]+ m?s after the one before", told)
-    assert "Advice: slow (127.0.0.1) took " in told
+    text = explained(server)
+    assert "It began because new (127.0.0.1) joined." in text
+    assert re.search(r"slow \(127\.0\.0\.1\) was last, [\d.]+ m?s after the one before", text)
+    assert "Advice: slow (127.0.0.1) took " in text
     drawn = command(server, "timeline", GROUP)
     lane = next(line for line in drawn.splitlines() if line.startswith("slow"))
     assert lane.count("▓") > 40
@@ -167,10 +167,10 @@ def test_a_crashed_member(server, channel):
             well.beat()
             time.sleep(0.1)
     gather(well)
-    told = explained(server)
-    assert "nothing was heard of dead (127.0.0.1) for its whole session timeout" in told
-    assert "dead (127.0.0.1) was removed: session expired." in told
-    assert "Advice: sessions last 6.0 s here" in told
+    text = explained(server)
+    assert "nothing was heard of dead (127.0.0.1) for its whole session timeout" in text
+    assert "dead (127.0.0.1) was removed: session expired." in text
+    assert "Advice: sessions last 6.0 s here" in text
     assert command(server, "timeline", GROUP).count("removed: session expired") == 1
 
 
@@ -181,10 +181,10 @@ def test_a_rolling_restart(server, channel):
     gather(two)
     assert "one (127.0.0.1) left and said: deploying 2.0." in explained(server)
     gather(one, two, reason="started")
-    told = explained(server)
-    assert "one (127.0.0.1) joined and said: started." in told
-    assert "Advice: 'one' had gone" in told
-    assert "group_instance_id" in told
+    text = explained(server)
+    assert "one (127.0.0.1) joined and said: started." in text
+    assert "Advice: 'one' had gone" in text
+    assert "group_instance_id" in text
 
 
 def test_a_flapping_member(server, channel):
@@ -194,8 +194,8 @@ def test_a_flapping_member(server, channel):
         flapping.leave("")
         gather(well)
         gather(flapping, well)
-    told = explained(server)
-    assert "Advice: 'flapping' has gone 3 times in the last 7 rebalances." in told
+    text = explained(server)
+    assert "Advice: 'flapping' has gone 3 times in the last 7 rebalances." in text
     everything = json.loads(command(server, "explain", GROUP, "--last", "9", "-o", "json"))
     assert [row["cause"] for row in everything[:3]] == ["member joined", "member left"] * 1 + [
         "member joined"
@@ -207,9 +207,9 @@ def test_one_wrong_protocol(server, channel):
     gather(one)
     for _ in range(2):
         assert wrong.join().result().error_code == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
-    told = explained(server)
-    assert "2 joins of wrong (127.0.0.1) refused" in told
-    assert "It offers range; the members support cooperative-sticky." in told
+    text = explained(server)
+    assert "2 joins of wrong (127.0.0.1) refused" in text
+    assert "It offers range; the members support cooperative-sticky." in text
     rebalance, refused = json.loads(command(server, "explain", GROUP, "-o", "json"))
     assert rebalance["generation"] == 1
     assert {key: refused[key] for key in ("group", "generation", "cause", "outcome")} == {
@@ -218,7 +218,7 @@ def test_one_wrong_protocol(server, channel):
         "cause": "join refused",
         "outcome": "INCONSISTENT_GROUP_PROTOCOL",
     }
-    assert refused["explanation"][0] in told
+    assert refused["explanation"][0] in text
     both = Client(channel, "both", "range", "cooperative-sticky")
     gather(both, one)
     one.leave("")
@@ -254,33 +254,33 @@ def wrong(server, *words: str) -> str:
 
 
 def test_whoever_watches_is_told_at_once(server, channel):
-    told: list = []
+    messages: list = []
     ready = threading.Event()
 
     def watch() -> None:
         with GroupAdmin(server.address) as admin, contextlib.suppress(grpc.RpcError):
             stream = admin.watch_rebalances([GROUP])
             ready.set()
-            told.extend(stream)
+            messages.extend(stream)
 
     thread = threading.Thread(target=watch, daemon=True)
     thread.start()
     ready.wait()
     one, two = Client(channel, "one"), Client(channel, "two")
     deadline = time.monotonic() + HANG_S
-    while not told and time.monotonic() < deadline:
+    while not messages and time.monotonic() < deadline:
         gather(one)  # Watching begins a moment after it was asked for.
         one.leave("again")
     gather(one)
     gather(two, one)
-    while told[-1].client_id != "two" and time.monotonic() < deadline:
+    while messages[-1].client_id != "two" and time.monotonic() < deadline:
         time.sleep(0.02)
-    assert told[-1].explanation[1] == "It began because two (127.0.0.1) joined."
-    assert [r.generation_after for r in told] == sorted(r.generation_after for r in told)
+    assert messages[-1].explanation[1] == "It began because two (127.0.0.1) joined."
+    assert [r.generation_after for r in messages] == sorted(r.generation_after for r in messages)
     with GroupAdmin(server.address) as admin:
         assert (
             admin.journal(GROUP, limit=1).rebalances[0].generation_after
-            == told[-1].generation_after
+            == messages[-1].generation_after
         )
 
 

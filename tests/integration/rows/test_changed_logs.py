@@ -42,8 +42,8 @@ READERS: list[GroupStreamReader] = []
 
 @pytest.fixture
 async def server():
-    async with running() as it:
-        yield it
+    async with running() as server:
+        yield server
         for reader in READERS:
             await asyncio.to_thread(reader.stop)
         READERS.clear()
@@ -460,9 +460,9 @@ async def test_a_reset_to_where_the_last_batch_began_is_not_undone_by_the_checkp
         query.restart()
         assert query.plan() == {"0": (4, 8), "1": (4, 8)}
         assert stored(server) == {T0: 4, T1: 4}
-        (told,) = [r for r in caplog.records if "were set by reset-offsets at" in r.message]
-        assert told.levelno == logging.WARNING
-        assert "{'t-0': 4, 't-1': 4}" in told.message
+        (line,) = [r for r in caplog.records if "were set by reset-offsets at" in r.message]
+        assert line.levelno == logging.WARNING
+        assert "{'t-0': 4, 't-1': 4}" in line.message
         query.run()
         query.reader.commit(query.done)
         assert stored(server) == {T0: 8, T1: 8}
@@ -646,9 +646,9 @@ async def test_a_reset_says_when_and_says_nothing_of_files(server, log):
             assert parsed(admin.offsets_with_metadata("g")[T0].metadata).mark
         reset_offsets(server, 2)
         with GroupAdmin(server.address) as admin:
-            told = parsed(admin.offsets_with_metadata("g")[T0].metadata)
-        assert datetime.fromisoformat(told.reset).tzinfo is not None
-        assert told.mark == ""
+            manifest = parsed(admin.offsets_with_metadata("g")[T0].metadata)
+        assert datetime.fromisoformat(manifest.reset).tzinfo is not None
+        assert manifest.mark == ""
         # So a log that has changed can be read anew.
         write(log / "0" / A, 2)
         assert Query(server, log).plan() == {"0": (2, 12), "1": (2, 10)}

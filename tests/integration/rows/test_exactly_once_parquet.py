@@ -21,8 +21,8 @@ from tests.kit.sinks import GROUP, TOPIC, Place, query, rows_of
 
 @pytest.fixture
 async def server():
-    async with running() as it:
-        yield it
+    async with running() as server:
+        yield server
 
 
 @pytest.fixture
@@ -163,7 +163,7 @@ class Refuses(grpc.RpcError):
         (grpc.StatusCode.UNAVAILABLE, 3),
         (grpc.StatusCode.DEADLINE_EXCEEDED, 3),
     ],
-    ids=lambda it: getattr(it, "name", it),
+    ids=lambda value: getattr(value, "name", value),
 )
 async def test_only_what_may_succeed_later_is_tried_again(
     server, place, monkeypatch, status, calls

@@ -27,7 +27,7 @@ def complaints(schema: str, path: Path) -> str:
     return "" if found.exit_code == 0 else found.output
 
 
-@pytest.mark.parametrize(("schema", "path"), FILES, ids=lambda it: it.rpartition("/")[2])
+@pytest.mark.parametrize(("schema", "path"), FILES, ids=lambda name: name.rpartition("/")[2])
 def test_a_file_is_what_its_readers_expect(schema, path):
     assert complaints(schema, ROOT / path) == ""
 

@@ -19,8 +19,8 @@ from tests.kit.serving import running
 
 @pytest.fixture
 async def server():
-    async with running() as it:
-        yield it
+    async with running() as server:
+        yield server
 
 
 def files(server, group: str = "g") -> GroupFiles:
@@ -76,7 +76,7 @@ async def test_documents_that_were_overwritten_or_are_missing_are_told(server):
         append(files(server), *entries(0, 2 * LONG))
         with GroupAdmin(server.address) as admin:
             found, _ = admin.documents("g")
-            first = next(each for each in found if each.name.endswith("/000000"))
+            first = next(item for item in found if item.name.endswith("/000000"))
             assert admin.put_documents("g", {first.name: b""}, {first.name: first.version})
             with pytest.raises(RecordUnreadable, match=r"pages of the record of .* are missing"):
                 files(server).known("t")

@@ -191,8 +191,8 @@ async def test_a_partition_of_one_file_that_vanishes_fails_its_query_and_the_nex
         lossy = Query(server, tmp_path, failOnDataLoss="false")
         lossy.done = query.done
         assert lossy.plan() == {}
-        (told,) = [r for r in caplog.records if "without it)" in r.message]
-        assert told.levelno == logging.WARNING
+        (line,) = [r for r in caplog.records if "without it)" in r.message]
+        assert line.levelno == logging.WARNING
 
     await asyncio.to_thread(story)
 
@@ -234,8 +234,8 @@ async def test_partitions_that_latest_does_not_skip_are_told(server, log, caplog
         with GroupAdmin(server.address) as admin:
             admin.commit("g", {T0: 10})
         assert Query(server, log, startingOffsets="latest").plan() == {"1": (0, 10)}
-        (told,) = [r.message for r in caplog.records if "reset-offsets" in r.message]
-        assert "group g has stored offsets of t, and none of its partitions 1: " in told
+        (line,) = [r.message for r in caplog.records if "reset-offsets" in r.message]
+        assert "group g has stored offsets of t, and none of its partitions 1: " in line
 
     await asyncio.to_thread(story)
 

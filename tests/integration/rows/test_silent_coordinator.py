@@ -38,8 +38,8 @@ def nobody(tmp_path):
 
 
 def is_told(caplog, address: str) -> bool:
-    told = [r for r in caplog.records if f"at {address}" in r.getMessage()]
-    return any(r.levelno == logging.WARNING and "unreachable" in r.getMessage() for r in told)
+    lines = [r for r in caplog.records if f"at {address}" in r.getMessage()]
+    return any(r.levelno == logging.WARNING and "unreachable" in r.getMessage() for r in lines)
 
 
 def test_a_source_says_so_and_its_error_names_the_address(nobody, caplog, monkeypatch):

@@ -47,8 +47,8 @@ def place(request, tmp_path):
 
 @pytest.fixture
 async def server():
-    async with running() as it:
-        yield it
+    async with running() as server:
+        yield server
 
 
 class Killed(BaseException):
@@ -548,7 +548,7 @@ async def test_the_values_of_a_partitioned_delta_table_come_back_as_they_were(se
 
 
 @pytest.mark.parametrize(
-    ("rows", "told"),
+    ("rows", "message"),
     [
         ({"n": [1]}, "partitioned by day, which the rows do not have"),
         ({"n": [1], "day": [""]}, "column day has an empty text"),
@@ -556,11 +556,11 @@ async def test_the_values_of_a_partitioned_delta_table_come_back_as_they_were(se
     ],
 )
 async def test_rows_that_have_no_place_in_a_partitioned_delta_table_are_refused(
-    server, tmp_path, rows, told
+    server, tmp_path, rows, message
 ):
     place = Place("delta", str(tmp_path))
     partitioned(place, ["day"], pa.schema([("n", pa.int64()), ("day", pa.string())]))
-    with pytest.raises(SinkRefused, match=told):
+    with pytest.raises(SinkRefused, match=message):
         await asyncio.to_thread(query(place, server.address).write, pa.table(rows), FIRST)
     assert await asyncio.to_thread(offsets, server) == {}
 
@@ -598,14 +598,14 @@ def test_a_partitioned_iceberg_table_is_refused_with_advice(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("made", "told"),
+    ("made", "message"),
     [
         ({"newest": 1}, "is of format version 2, and this sink writes up to 1"),
         ({"required": True}, "(?s)does not take the rows: .*change the table's schema"),
     ],
 )
 def test_what_an_iceberg_table_demands_and_the_sink_cannot_keep_is_refused(
-    tmp_path, made, told, monkeypatch
+    tmp_path, made, message, monkeypatch
 ):
     from pyiceberg.schema import Schema
     from pyiceberg.types import LongType, NestedField
@@ -623,5 +623,5 @@ def test_what_an_iceberg_table_demands_and_the_sink_cannot_keep_is_refused(
     catalog.create_table("ns.results", schema)
     # No version of pyiceberg makes a table that it cannot write.
     monkeypatch.setattr(iceberg, "NEWEST_FORMAT", made.get("newest", iceberg.NEWEST_FORMAT))
-    with pytest.raises(SinkRefused, match=told):
+    with pytest.raises(SinkRefused, match=message):
         sink.stage(NOTHING, "s")

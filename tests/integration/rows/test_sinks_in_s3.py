@@ -20,8 +20,8 @@ REMOTE = ("parquet", "delta", "iceberg")
 
 @pytest.fixture(scope="module")
 def s3_of_module():
-    with s3_server() as it:
-        yield it
+    with s3_server() as server:
+        yield server
 
 
 @pytest.fixture
@@ -38,8 +38,8 @@ def place(request, tmp_path, s3):
 
 @pytest.fixture
 async def server():
-    async with running() as it:
-        yield it
+    async with running() as server:
+        yield server
 
 
 class Killed(BaseException):

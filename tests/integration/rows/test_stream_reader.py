@@ -35,8 +35,8 @@ ROWS = 100
 
 @pytest.fixture
 async def server():
-    async with running() as it:
-        yield it
+    async with running() as server:
+        yield server
 
 
 @pytest.fixture
@@ -46,9 +46,9 @@ async def reader(server, tmp_path, tmp_path_factory, monkeypatch):
     for partition in (0, 1):
         write_log(tmp_path, partition, pa.table({"n": range(ROWS)}))
     options = {"coordinator": server.address, "group": "g", "source": str(tmp_path), "topic": "t"}
-    it = GroupStreamReader(StreamOptions.parse({**options, "maxRowsPerBatch": "20"}))
-    yield it
-    await asyncio.to_thread(it.stop)
+    stream = GroupStreamReader(StreamOptions.parse({**options, "maxRowsPerBatch": "20"}))
+    yield stream
+    await asyncio.to_thread(stream.stop)
 
 
 def next_batch(reader: GroupStreamReader, start: dict | None = None) -> dict:
@@ -207,9 +207,9 @@ async def test_a_query_that_cannot_announce_goes_on_without_an_exactly_once_sink
         assert (first["number"], second["number"]) == (1, 2)
 
     await asyncio.to_thread(story)
-    told = [r.getMessage() for r in caplog.records if "cannot be announced" in r.getMessage()]
-    assert len(told) == 1
-    assert str(error) in told[0]
+    lines = [r.getMessage() for r in caplog.records if "cannot be announced" in r.getMessage()]
+    assert len(lines) == 1
+    assert str(error) in lines[0]
 
 
 async def test_a_query_that_has_lost_all_and_joins_again_is_not_done(server, reader):
@@ -260,13 +260,15 @@ async def test_rows_of_other_owners_are_left_to_them_or_fail_the_query(
         first = next_batch(reader)
         (mine,) = {0, 1} - {theirs.partition}
         assert ranges(first) == {str(mine): (0, ROWS)}
-        told = f"{ROWS} rows that were there .* those of the partitions {theirs.partition}, which"
+        expected = (
+            f"{ROWS} rows that were there .* those of the partitions {theirs.partition}, which"
+        )
         if how == "fail":
-            with pytest.raises(RowsLeftUnread, match=told):
+            with pytest.raises(RowsLeftUnread, match=expected):
                 next_batch(reader, first)
             interfere(server, {theirs: ROWS}, {theirs: -1})
         assert next_batch(reader, first) == first
-        assert bool(re.search(told, caplog.text)) is (how == "leave")
+        assert bool(re.search(expected, caplog.text)) is (how == "leave")
 
     await beside_an_owner(server, tmp_path, story, availableNowRest=how)
 

@@ -27,7 +27,7 @@ def test_a_file_every_ten_seconds_for_a_year_is_recorded_and_known():
     record = record_of(documents)
     assert record.count == looks * at_once == 3_153_600
     assert largest < RECENT + 2 * LONG
-    assert sum(len(each.content) for each in documents.stored.values()) < 27_000_000
+    assert sum(len(item.content) for item in documents.stored.values()) < 27_000_000
     assert all(record.end(p) == documents.read[p] for p in range(partitions))
     assert all(key(n) in record.keys for n in range(0, record.count, 9))
     assert not any(key(n) in record.keys for n in range(record.count, record.count + 1_000))

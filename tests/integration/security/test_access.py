@@ -129,16 +129,19 @@ async def test_nothing_is_answered_without_a_credential_but_health(files):
 
 
 async def test_no_rpc_is_reached_by_who_shows_nothing_but_those_that_are_open(files):
-    async with running(**files.settings) as server, grpc.aio.insecure_channel(server.address) as it:
+    async with (
+        running(**files.settings) as server,
+        grpc.aio.insecure_channel(server.address) as channel,
+    ):
         found = {}
         for name, method in METHODS.items():
             if method.kind.name in ("Session", "ServerReflectionInfo"):
-                call = it.stream_stream(name)(iter([b""]))
+                call = channel.stream_stream(name)(iter([b""]))
             elif method.kind.name in ("Watch", "WatchRebalances"):
-                call = it.unary_stream(name)(b"")
+                call = channel.unary_stream(name)(b"")
             else:
                 with contextlib.suppress(grpc.aio.AioRpcError):
-                    await (call := it.unary_unary(name)(b""))
+                    await (call := channel.unary_unary(name)(b""))
                 found[name] = await call.code()
                 continue
             with contextlib.suppress(grpc.aio.AioRpcError):

@@ -69,9 +69,9 @@ async def test_nodes_follow_each_other_and_take_over(store, ca, tmp_path, proof,
     else:
         common += ["--auth-peer-token-file", str(tmp_path / "node-token")]
     pairs = {n: ca.issue(f"node-{n}", common_name=f"node-{n}") for n in (1, 2)}
-    told = {n: ("--tls-cert-file", c, "--tls-key-file", k) for n, (c, k) in pairs.items()}
-    one = await asyncio.to_thread(start, store, 1, *common, *told[1])
-    two = await asyncio.to_thread(start, store, 2, *common, *told[2])
+    options = {n: ("--tls-cert-file", c, "--tls-key-file", k) for n, (c, k) in pairs.items()}
+    one = await asyncio.to_thread(start, store, 1, *common, *options[1])
+    two = await asyncio.to_thread(start, store, 2, *common, *options[2])
     try:
         addresses = [one.address, two.address]
         flags = ["--bootstrap", ",".join(addresses), "--tls-ca", ca.file]
@@ -122,8 +122,8 @@ async def test_a_node_that_may_not_follow_is_refused(store, ca, tmp_path):
     try:
         for number in (1, 2):
             cert, key = ca.issue(f"node-{number}", common_name=f"node-{number}")
-            told = ("--tls-cert-file", cert, "--tls-key-file", key)
-            nodes.append(await asyncio.to_thread(start, store, number, *common, *told))
+            options = ("--tls-cert-file", cert, "--tls-key-file", key)
+            nodes.append(await asyncio.to_thread(start, store, number, *common, *options))
 
         def refused() -> set[str]:
             lines = [x for node in nodes for x in node.lines if x["event"] == "access_refused"]

@@ -209,9 +209,9 @@ async def test_no_secret_is_in_anything_that_a_node_or_a_command_writes(files, c
             for url in (server.metrics, server.console, f"{server.console}api/groups"):
                 for headers in (bearer(shown), basic(shown.token)):
                     assert get(url, headers, trust=ca.file)[0] in (200, 401, 403)
-        told = ["--bootstrap", server.address, "--tls-ca", ca.file]
-        assert main(["groups", "list", *told, "--token-file", str(tmp_path / "my-token")]) == 0
-        assert main(["groups", "list", *told]) == 1
+        options = ["--bootstrap", server.address, "--tls-ca", ca.file]
+        assert main(["groups", "list", *options, "--token-file", str(tmp_path / "my-token")]) == 0
+        assert main(["groups", "list", *options]) == 1
         with (tmp_path / "tokens").open("a") as file:
             file.write(f"\nteam {team.token}\n")  # In the wrong file, by mistake.
         await eventually(lambda: any("not_reloaded" in line["event"] for line in server.lines))

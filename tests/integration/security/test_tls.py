@@ -242,7 +242,7 @@ def test_the_command_and_the_member_speak_tls_by_flags_and_by_the_environment(
     flags = ["--tls-cert-file", cert, "--tls-key-file", key, "--tls-client-ca-file", ca.file]
     with Process(*flags) as server:
         assert server.metrics.startswith("https://")
-        told = ["--tls-ca", ca.file, "--tls-cert", mine, "--tls-key", my_key]
+        options = ["--tls-ca", ca.file, "--tls-cert", mine, "--tls-key", my_key]
         assert main(["groups", "list", "--bootstrap", server.address]) == 1
         assert "no answer" in capsys.readouterr().err
         for given, said in (
@@ -259,7 +259,7 @@ def test_the_command_and_the_member_speak_tls_by_flags_and_by_the_environment(
             )
         )
         assert server.other == ""
-        assert main(["groups", "list", "--bootstrap", server.address, *told]) == 0
+        assert main(["groups", "list", "--bootstrap", server.address, *options]) == 0
         for name, value in (("CA", ca.file), ("CERT", mine), ("KEY", my_key)):
             monkeypatch.setenv(f"COORDINATOR_CLIENT_TLS_{name}", value)
         with BlockingMember(server.address, "orders", {"t": 1}) as member:

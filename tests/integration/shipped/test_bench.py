@@ -52,7 +52,7 @@ def test_several_benchmarks_are_measured_in_one_run(tmp_path):
             what = f"{setting}: {rival} at 100,000/s, CPU a request, us"
             assert found["purgatory"][what] > 0
     assert found["log"]["append, p50, ms"] > 0
-    turns = [it for what, it in found["messages"].items() if what.endswith("longest turn, ms")]
+    turns = [item for what, item in found["messages"].items() if what.endswith("longest turn, ms")]
     assert len(turns) > 20
     assert all(turn["value"] > 0 and turn["at_most"] == 100 for turn in turns)
 
@@ -65,7 +65,7 @@ def test_members_lose_nothing_while_they_are_measured(tmp_path):
     assert found["heartbeat"]["a heartbeat, in constant handlers"]["at_most"] == 1.1
     assert found["kafka"]["pipelined: Kafka's in gRPC's"]["value"] > 0
     beating = found["fleet"]["beating every 3 s, 20 in a call: refused or lost"]
-    lost = [it["value"] for what, it in found["barrier"].items() if what.endswith("lost")]
+    lost = [item["value"] for what, item in found["barrier"].items() if what.endswith("lost")]
     assert [beating["value"], *lost] == [0, 0, 0, 0, 0]
     assert found["session-members"]["memory of one, KiB"]["value"] > 0
 
@@ -75,7 +75,7 @@ def test_shards_are_handed_over_and_taken_over_on_a_shared_store(tmp_path):
     with EtcdCluster() as store:
         url = f"etcd://{','.join(store.endpoints)}"
         found = measured(tmp_path, "cluster", "log", "--store", url)
-    goals = [it["value"] for it in found["cluster"].values() if isinstance(it, dict)]
+    goals = [item["value"] for item in found["cluster"].values() if isinstance(item, dict)]
     assert len(goals) == 5
     assert all(value > 0 for value in goals)
     assert found["log"]["append, p50, ms"] > 0

@@ -93,7 +93,7 @@ def node(variant: str) -> dict:
 
 def environment(variant: str) -> dict[str, str]:
     """Environment of the first pod."""
-    found = {it["name"]: it.get("value", "1") for it in node(variant)["env"]}
+    found = {entry["name"]: entry.get("value", "1") for entry in node(variant)["env"]}
     return {name: value.replace("$(POD_NAME)", "pod-1") for name, value in found.items()}
 
 
@@ -105,8 +105,8 @@ def settings_of(variant: str) -> tuple[Settings, dict[str, str]]:
 @each_variant
 @pytest.mark.parametrize("version", [oldest, kubernetes_validate.latest_version()])
 def test_kubernetes_knows_every_field(variant, version):
-    ours = [it for it in rendered(variant) if it["kind"] not in OPERATORS]
-    assert {"StatefulSet", "Service", "ServiceAccount"} <= {it["kind"] for it in ours}
+    ours = [document for document in rendered(variant) if document["kind"] not in OPERATORS]
+    assert {"StatefulSet", "Service", "ServiceAccount"} <= {row["kind"] for row in ours}
     for resource in ours:
         kubernetes_validate.validate(resource, version, strict=True)
         assert resource["metadata"]["namespace"] == NAMESPACE
@@ -141,7 +141,7 @@ def test_a_node_accepts_the_settings_it_is_given(variant):
     )
     assert node(variant)["args"] == ["serve"]
     kafka = settings.kafka.kafka_address
-    assert [it["containerPort"] for it in node(variant)["ports"]] == [
+    assert [entry["containerPort"] for entry in node(variant)["ports"]] == [
         settings.serving.listen_address[1],
         settings.serving.metrics_address[1],
         *([] if kafka is None else [kafka[1]]),
@@ -156,7 +156,7 @@ def test_nodes_that_share_a_store_have_numbers_and_files_of_it():
     assert settings.storage.store == STORE
     assert settings.cluster.node_id == 1
     assert one(rendered("three nodes"), "StatefulSet")["spec"]["ordinals"] == {"start": 1}
-    (mount,) = [it for it in node("three nodes")["volumeMounts"] if it["name"] == "store"]
+    (mount,) = [entry for entry in node("three nodes")["volumeMounts"] if entry["name"] == "store"]
     for name in ("ca", "cert", "key", "password"):
         assert getattr(settings.storage, f"store_{name}_file").startswith(f"{mount['mountPath']}/")
 
@@ -185,7 +185,7 @@ def test_a_node_has_longer_to_stop_than_it_takes_to_drain(drain_ms):
     resources = render({"drainTimeoutMs": drain_ms})
     spec = one(resources, "StatefulSet")["spec"]["template"]["spec"]
     assert spec["terminationGracePeriodSeconds"] * 1000 > drain_ms
-    given = {it["name"]: it.get("value") for it in spec["containers"][0]["env"]}
+    given = {entry["name"]: entry.get("value") for entry in spec["containers"][0]["env"]}
     assert given["COORDINATOR_DRAIN_TIMEOUT_MS"] == str(drain_ms)
 
 
@@ -204,13 +204,13 @@ def test_probes_ask_for_health(variant):
 def test_whatever_selects_pods_selects_these(variant):
     labels = pod(variant)["metadata"]["labels"].items()
     selectors = [
-        it["spec"].get("selector", it["spec"].get("podSelector"))
-        for it in rendered(variant)
-        if it["kind"] in ("Service", "StatefulSet", "PodDisruptionBudget", "NetworkPolicy")
+        document["spec"].get("selector", document["spec"].get("podSelector"))
+        for document in rendered(variant)
+        if document["kind"] in ("Service", "StatefulSet", "PodDisruptionBudget", "NetworkPolicy")
     ]
     spread = pod(variant)["spec"]["topologySpreadConstraints"]
     assert len(spread) == 2
-    selectors += [it["labelSelector"] for it in spread]
+    selectors += [row["labelSelector"] for row in spread]
     for selector in selectors:
         wanted = selector.get("matchLabels", selector)
         assert wanted
@@ -220,9 +220,10 @@ def test_whatever_selects_pods_selects_these(variant):
 def test_members_are_told_a_name_that_the_cluster_resolves():
     stateful = one(rendered("one node"), "StatefulSet")
     (headless,) = [
-        it["spec"]
-        for it in rendered("one node")
-        if it["kind"] == "Service" and it["metadata"]["name"] == stateful["spec"]["serviceName"]
+        document["spec"]
+        for document in rendered("one node")
+        if document["kind"] == "Service"
+        and document["metadata"]["name"] == stateful["spec"]["serviceName"]
     ]
     assert headless["clusterIP"] == "None"
     assert headless["publishNotReadyAddresses"] is True
@@ -234,9 +235,9 @@ def test_prometheus_finds_each_node_once():
     monitor = one(rendered("everything"), "ServiceMonitor")["spec"]
     wanted = monitor["selector"]["matchLabels"].items()
     (service,) = [
-        it
-        for it in rendered("everything")
-        if it["kind"] == "Service" and wanted <= it["metadata"]["labels"].items()
+        document
+        for document in rendered("everything")
+        if document["kind"] == "Service" and wanted <= document["metadata"]["labels"].items()
     ]
     (endpoint,) = monitor["endpoints"]
     assert endpoint["port"] in [port["name"] for port in service["spec"]["ports"]]
@@ -276,7 +277,9 @@ def test_kafkas_clients_are_told_the_name_of_each_node():
     settings, _ = settings_of("everything")
     host, port = settings.kafka.kafka_advertised_address
     assert (host, port) == (settings.serving.advertised_host, 9092)
-    for service in (it for it in rendered("everything") if it["kind"] == "Service"):
+    for service in (
+        document for document in rendered("everything") if document["kind"] == "Service"
+    ):
         assert 9092 in [port["port"] for port in service["spec"]["ports"]]
 
 

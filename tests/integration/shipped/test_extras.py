@@ -237,7 +237,9 @@ def test_the_extra_for_tests_is_resolved_without_a_search():
     """Resolvers that try release after release, as pip 23 does, took more than ten minutes."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     told = [*project["dependencies"], *EXTRAS["test"]]
-    bounds = [it for it in told if re.split(r"[<>=!\[; ]", it, maxsplit=1)[0] in AGREE]
+    bounds = [
+        message for message in told if re.split(r"[<>=!\[; ]", message, maxsplit=1)[0] in AGREE
+    ]
     newest = resolved("\n".join(bounds), "--no-deps")
     together = resolved(".[test]")
     assert {name: together[name] for name in AGREE} == newest

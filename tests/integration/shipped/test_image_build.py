@@ -103,11 +103,11 @@ def test_the_bill_of_materials_names_every_part(installed, tmp_path):
     done = subprocess.run([*command, *options], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     components = json.loads(bill.read_text())["components"]
-    parts = {canonicalize_name(it["name"]): it for it in components}
-    here = [it for it in LOCKED if it.marker is None or it.marker.evaluate()]
-    found = {it.name: parts[canonicalize_name(it.name)] for it in here}
+    parts = {canonicalize_name(component["name"]): component for component in components}
+    here = [wheel for wheel in LOCKED if wheel.marker is None or wheel.marker.evaluate()]
+    found = {wheel.name: parts[canonicalize_name(wheel.name)] for wheel in here}
     assert {name: f"=={part['version']}" for name, part in found.items()} == {
-        it.name: str(it.specifier) for it in here
+        wheel.name: str(wheel.specifier) for wheel in here
     }
     # protobuf states its licence in words of its own; test_supply.py knows them.
     assert {name for name, part in found.items() if not part.get("licenses")} <= {"protobuf"}
@@ -152,7 +152,11 @@ def test_prometheus_accepts_its_configuration_with_the_rules_where_compose_mount
         place = tmp_path / target.lstrip("/")
         place.parent.mkdir(parents=True, exist_ok=True)
         (shutil.copytree if source.is_dir() else shutil.copy)(source, place)
-    (flag,) = [it for it in services()["prometheus"]["command"] if it.startswith("--config.file=")]
+    (flag,) = [
+        service
+        for service in services()["prometheus"]["command"]
+        if service.startswith("--config.file=")
+    ]
     config = tmp_path / flag.partition("=")[2].lstrip("/")
     done = subprocess.run(
         ["promtool", "check", "config", config], capture_output=True, text=True, check=False

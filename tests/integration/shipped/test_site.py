@@ -90,7 +90,7 @@ def test_progress_is_brought_along_as_the_document_says():
         here = program.replace("127.0.0.1:7400", node.address)
         exec(here, {})
         with GroupAdmin(node.address) as admin:
-            (topic,) = {it.topic for it in admin.offsets("billing")}
+            (topic,) = {offset.topic for offset in admin.offsets("billing")}
             assert topic == "orders"
             assert admin.offsets("billing")[TopicPartition("orders", 1)] == 4712
         with pytest.raises(AssertionError, match="orders"):
@@ -101,17 +101,20 @@ def test_progress_is_brought_along_as_the_document_says():
     "name",
     [
         *(
-            f"coordinator.{it}"
-            for it in "client client.worker operator sources spark testing".split()
+            f"coordinator.{exported}"
+            for exported in "client client.worker operator sources spark testing".split()
         ),
         "timer",
     ],
 )
 def test_every_public_name_is_in_the_reference(site, name):
     described = inventory(site)
-    public = {f"{name}.{it}" for it in importlib.import_module(name).__all__}
+    public = {f"{name}.{exported}" for exported in importlib.import_module(name).__all__}
     if name == "coordinator.client.worker":  # A part of its names is its parent's too.
-        public -= {f"{name}.{it}" for it in importlib.import_module("coordinator.client").__all__}
+        public -= {
+            f"{name}.{exported}"
+            for exported in importlib.import_module("coordinator.client").__all__
+        }
     assert public - described == set()
 
 

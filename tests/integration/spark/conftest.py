@@ -18,8 +18,8 @@ from tests.integration.spark import standalone
 
 @pytest.fixture(scope="session")
 def cluster(tmp_path_factory):
-    with standalone.cluster(tmp_path_factory.mktemp("cluster")) as it:
-        yield it
+    with standalone.cluster(tmp_path_factory.mktemp("cluster")) as cluster:
+        yield cluster
 
 
 def settings_of(cluster: standalone.Cluster, archive: Path, local: Path) -> dict[str, str]:

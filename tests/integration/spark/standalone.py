@@ -91,10 +91,10 @@ def cluster(folder: Path) -> Iterator[Cluster]:
         master = stack.enter_context(_started(MASTER, folder / "master.log", flags, here))
         found = r"Starting Spark master at (spark://127\.0\.0\.1:\d+)"
         address = _wait_for(master, folder / "master.log", found)
-        it = Cluster(address, archive, unpacked, here)
+        cluster = Cluster(address, archive, unpacked, here)
         for number in range(WORKERS):
-            stack.enter_context(worker(it, folder / f"worker-{number}", number))
-        yield it
+            stack.enter_context(worker(cluster, folder / f"worker-{number}", number))
+        yield cluster
 
 
 @contextlib.contextmanager

@@ -323,7 +323,7 @@ def test_a_schema_of_the_users_counts(spark, ours, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("more", "error", "told"),
+    ("more", "error", "message"),
     [
         (
             {"source": "parquet:{folder}/day=1/a.parquet"},
@@ -340,13 +340,13 @@ def test_a_schema_of_the_users_counts(spark, ours, tmp_path):
         ({"minPartition": "7"}, BadOption, "no option minpartition; did you mean minPartitions"),
     ],
 )
-def test_what_cannot_be_read_is_refused_with_what_can(spark, ours, tmp_path, more, error, told):
+def test_what_cannot_be_read_is_refused_with_what_can(spark, ours, tmp_path, more, error, message):
     write(tmp_path / "day=1" / "a.parquet", range(3))
     more = {
         name: text if name == "read_options" else text.replace("{folder}", str(tmp_path))
         for name, text in more.items()
     }
-    with pytest.raises(error, match=told), reading(spark, **ours(**more)):
+    with pytest.raises(error, match=message), reading(spark, **ours(**more)):
         raise AssertionError("it was read")
 
 

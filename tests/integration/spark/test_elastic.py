@@ -59,8 +59,8 @@ def server():
 
 @pytest.fixture
 def admin(server):
-    with GroupAdmin(server.address) as it:
-        yield it
+    with GroupAdmin(server.address) as admin:
+        yield admin
 
 
 SHORT = {

@@ -74,8 +74,8 @@ def server():
 
 @pytest.fixture
 def admin(server):
-    with GroupAdmin(server.address) as it:
-        yield it
+    with GroupAdmin(server.address) as admin:
+        yield admin
 
 
 def in_background(work) -> tuple[threading.Thread, list]:

@@ -193,9 +193,9 @@ def test_options_out_of_range_and_unknown_layouts_fail_at_load(spark, server, tm
             reader.load()
         return str(caught.value)
 
-    told = refusal(source=f"parquet:{nested}")
-    assert "0.parquet, 1.parquet, ...) or one folder of files for each" in told
-    assert "filePartitions=8, which deals them out" in told
+    message = refusal(source=f"parquet:{nested}")
+    assert "0.parquet, 1.parquet, ...) or one folder of files for each" in message
+    assert "filePartitions=8, which deals them out" in message
     assert "nothing was found in" in refusal(source=f"parquet:{empty}")
     source = f"parquet:{tmp_path}"
     assert "expected is a whole number from 1" in refusal(source=source, maxRowsPerBatch="0")
@@ -272,9 +272,9 @@ def test_a_file_that_is_written_over_fails_the_query_and_a_reset_reads_anew(
     pq.write_table(pa.table({"n": pa.array(range(100, 120), pa.int64())}), late)
     query = job.start(availableNow=True)
     wait_until(lambda: not query.isActive)
-    told = str(query.exception())
-    assert f"LogChanged: {late} was written over" in told
-    assert "Traceback" not in told
+    message = str(query.exception())
+    assert f"LogChanged: {late} was written over" in message
+    assert "Traceback" not in message
     assert job.result() == (40, 20), "no row twice"
     late.write_bytes(whole)
     # An operator goes back to where the last batch began, which is where its files stand.

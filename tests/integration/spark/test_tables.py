@@ -118,13 +118,13 @@ def test_a_running_stream_reads_what_is_inserted(spark, server, url, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("options", "told"),
+    ("options", "message"),
     [
         ({"read_options": {"partitionColumn": "id"}}, "the group says which rows count"),
         ({"read_options": {"url": "jdbc:nobody://127.0.0.1/x"}}, "has no driver of jdbc:nobody"),
         ({"schema": "id long"}, "a table has its own schema"),
     ],
 )
-def test_what_cannot_be_is_refused(spark, server, url, options, told):
-    with pytest.raises(BadOption, match=told), reading(spark, **given(server, url), **options):
+def test_what_cannot_be_is_refused(spark, server, url, options, message):
+    with pytest.raises(BadOption, match=message), reading(spark, **given(server, url), **options):
         raise AssertionError

@@ -33,8 +33,8 @@ def clone(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def shell(clone: Path) -> Iterator[Shell]:
-    with Shell(clone, ENVIRONMENT, has_jobs=True) as it:
-        yield it
+    with Shell(clone, ENVIRONMENT, has_jobs=True) as shell:
+        yield shell
 
 
 def link_packages(clone: Path) -> None:

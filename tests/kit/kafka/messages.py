@@ -42,7 +42,7 @@ def _value(field, value):
     if value is None:
         return None
     if field.is_array:
-        return tuple(_item(field, each) for each in value)
+        return tuple(_item(field, item) for item in value)
     return _item(field, value)
 
 
@@ -110,7 +110,7 @@ def _plain(field, value):
     if value is None:
         return None
     if field.is_array:
-        return tuple(_plain_item(field, each) for each in value)
+        return tuple(_plain_item(field, item) for item in value)
     return _plain_item(field, value)
 
 

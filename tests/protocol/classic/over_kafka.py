@@ -145,7 +145,7 @@ def _value(field: Field, message: Message, name: str) -> Any:
     if field.message is not None:
         if isinstance(message, pb.OffsetFetchRequest) and not value:
             return None  # All that are stored.
-        return tuple(_entity(field.message, each) for each in value)
+        return tuple(_entity(field.message, item) for item in value)
     if field.is_array:
         return tuple(value)
     if described.has_presence and not message.HasField(name):
@@ -178,7 +178,7 @@ class Answer:
                 continue
             if field.message is not None:
                 inner = known[name].message_type
-                value = [Answer(field.message, each, inner) for each in value or ()]
+                value = [Answer(field.message, item, inner) for item in value or ()]
             elif field.kind == "error_code":
                 value = value.value
             self._fields[name] = value
@@ -384,7 +384,7 @@ class _NodeOfOneShard:
     ) -> list[Reply]:
         asked = [self._coordinator.ask(request) for request in requests]
         try:
-            return [await each for each in asked]
+            return [await answer for answer in asked]
         except asyncio.CancelledError:
             for request in requests:
                 self._coordinator.take_back(request.call_id)

@@ -64,10 +64,10 @@ def test_phases_and_who_was_last_are_told(s):
             for m in newest.participants] == [
         ("two", 0, 430, True), ("one", 400, 450, False),
     ]  # fmt: skip
-    told = " ".join(newest.explanation)
-    assert "because two (127.0.0.1) joined." in told
-    assert "one (127.0.0.1) was last, 400 ms after the one before." in told
-    assert "from the leader, one (127.0.0.1), after 50 ms and was durable 5 ms later." in told
+    text = " ".join(newest.explanation)
+    assert "because two (127.0.0.1) joined." in text
+    assert "one (127.0.0.1) was last, 400 ms after the one before." in text
+    assert "from the leader, one (127.0.0.1), after 50 ms and was durable 5 ms later." in text
 
 
 def test_whose_session_expired_and_who_was_dropped(s):
@@ -202,9 +202,9 @@ def test_who_joined_and_left_while_others_joined_is_told_with_reasons(s):
     s.sync(a, 3, {a: parts(0), new: parts(1)})
     newest = journal(s)[0]
     assert [gone.cause for gone in newest.removed] == ["left and said: stopped by SIGTERM"]
-    told = " ".join(newest.explanation)
-    assert "left and said: stopped by SIGTERM. new (127.0.0.1) joined." in told
-    assert "was removed" not in told
+    text = " ".join(newest.explanation)
+    assert "left and said: stopped by SIGTERM. new (127.0.0.1) joined." in text
+    assert "was removed" not in text
 
 
 def test_the_journal_is_bounded_and_survives_a_restart(s):

@@ -204,9 +204,9 @@ def test_of_one_not_heard_since_a_fail_over_the_longest_time_is_unknown(eager):
     assert span(move) == (SESSION_MS - SESSION_MS // 3, -1)
     newest = eager.newest()
     assert newest.removed[0].last_seen_ms == -1
-    told = " ".join(newest.explanation)
-    assert "at least 4.0 s" in told
-    assert "was not heard since this node took the group over" in told
+    text = " ".join(newest.explanation)
+    assert "at least 4.0 s" in text
+    assert "was not heard since this node took the group over" in text
 
 
 def test_one_removed_by_an_operator_and_not_heard_since_a_fail_over_may_have_been_dead(eager):
@@ -332,9 +332,9 @@ def test_one_that_leaves_because_it_does_not_poll_worked_until_its_last_commit(e
     move = taken_over(eager)
     assert (move.stopped_earliest_ms, move.stopped_latest_ms) == (committed, left)
     assert move.known_by == "gave_up"
-    told = " ".join(eager.newest().explanation)
-    assert "b gave up by itself at" in told
-    assert printable(reason) in told
+    text = " ".join(eager.newest().explanation)
+    assert "b gave up by itself at" in text
+    assert printable(reason) in text
 
 
 def test_a_question_about_the_journal_waits_for_what_is_on_its_way_and_no_longer(eager):
@@ -401,7 +401,7 @@ def test_one_that_does_not_join_in_time_works_until_it_hears_of_that(eager):
     began = eager.now
     eager.advance(INTERVAL_MS)
     assert eager.beat(eager.b, 1) == "REBALANCE_IN_PROGRESS"
-    told = eager.now
+    heard_ms = eager.now
     while not new.done:
         eager.advance(INTERVAL_MS)
         eager.beat(eager.b, 1)
@@ -411,7 +411,7 @@ def test_one_that_does_not_join_in_time_works_until_it_hears_of_that(eager):
     eager.share(a=parts(0), c_id=parts(1))
     (move,) = [move for move in eager.newest().moves if move.has_moved]
     assert move.known_by == "removed"
-    assert move.stopped_earliest_ms == told
+    assert move.stopped_earliest_ms == heard_ms
     assert removed <= move.stopped_latest_ms <= removed + INTERVAL_MS
     assert eager.newest().removed[0].code == "join_timed_out"
 
@@ -469,14 +469,14 @@ def test_an_eager_member_stops_between_hearing_of_a_rebalance_and_joining(eager)
     joined = eager.now
     eager.advance(INTERVAL_MS)
     assert eager.beat(eager.b, 1) == "REBALANCE_IN_PROGRESS"
-    told = eager.now
+    heard_ms = eager.now
     eager.advance(3_000)
     eager.beat(eager.b, 1)
     eager.rejoin(eager.b)
     eager.advance(10)
     eager.share(a=parts(0), b=parts(1))
     slow = kept(eager, eager.b)
-    assert (slow.stopped_earliest_ms, slow.stopped_latest_ms) == (told, told + 3_000)
+    assert (slow.stopped_earliest_ms, slow.stopped_latest_ms) == (heard_ms, heard_ms + 3_000)
     assert (span(slow), slow.known_by) == ((10, 3_010), "rejoined")
     quick = kept(eager, eager.a)
     assert quick.stopped_latest_ms == joined
@@ -663,9 +663,9 @@ def test_sixty_leavers_are_one_line(eager):
     eager.share(a=parts(0, 1), b=parts())
     newest = eager.newest()
     assert newest.removed_count == 60
-    told = [s for s in newest.explanation if "left" in s]
-    assert len(told) == 2, "the cause, and all the others"
-    assert told[1] == "59 × w (127.0.0.1) left and said: scaled down."
+    lines = [s for s in newest.explanation if "left" in s]
+    assert len(lines) == 2, "the cause, and all the others"
+    assert lines[1] == "59 × w (127.0.0.1) left and said: scaled down."
 
 
 def test_an_advice_is_given_once_until_something_changes(eager):

@@ -59,20 +59,20 @@ def test_an_outage_is_told_when_all_members_are_heard_again(g):
         assert len(journal(g)) == 1, "what waits has two heartbeats of time to be committed"
         assert g.c.shard.beat(GROUP, member_id, None, 1, g.now) is False
         g.beat(member_id, 1)
-    told, first = journal(g)
-    assert (told.cause_code, told.outcome) == ("coordinator_returned", "completed")
-    assert (told.generation_before, told.generation_after) == (1, 1)
+    record, first = journal(g)
+    assert (record.cause_code, record.outcome) == ("coordinator_returned", "completed")
+    assert (record.generation_before, record.generation_after) == (1, 1)
     assert first.generation_after == 1
-    assert (told.member_id, told.partitions_moved, told.unowned_partitions) == ("", 0, 2)
-    assert told.ended_at_ms == g.now
-    of_b, of_a = sorted(told.moves, key=numbers, reverse=True)
+    assert (record.member_id, record.partitions_moved, record.unowned_partitions) == ("", 0, 2)
+    assert record.ended_at_ms == g.now
+    of_b, of_a = sorted(record.moves, key=numbers, reverse=True)
     assert (numbers(of_a), numbers(of_b)) == ([0], [1])
     assert (of_a.from_member_id, of_a.to_member_id, of_a.has_moved) == (g.a, g.a, False)
     # They may have worked on without a commit, and cannot have waited for longer.
     assert (span(of_a), span(of_b)) == ((0, heard_ms - last_ms), (0, heard_ms - last_ms))
     assert of_a.known_by == "no_coordinator"
-    assert not told.advice
-    words = " ".join(map(printable, told.explanation))
+    assert not record.advice
+    words = " ".join(map(printable, record.explanation))
     assert "the coordinator returned, without a rebalance, 2 members." in words
     assert "The group had no coordinator before, for up to 5.5 s" in words
     assert "2 partitions were not worked on" in words
@@ -105,9 +105,9 @@ def test_who_was_quiet_before_it_has_not_waited(g):
         commits(g, g.b, 1)
     is_away(g)
     g.beats(2)
-    told = journal(g)[0]
-    assert told.cause_code == "coordinator_returned"
-    assert [numbers(move) for move in told.moves] == [[1]]
+    record = journal(g)[0]
+    assert record.cause_code == "coordinator_returned"
+    assert [numbers(move) for move in record.moves] == [[1]]
 
 
 def test_a_commit_is_a_sign_of_its_member_and_comes_after_the_outage(g):
@@ -173,7 +173,7 @@ def test_a_rebalance_that_begins_before_all_are_heard_tells_it(g):
     g.rejoin(g.b)
     g.rejoin(g.a)
     g.share(a=b"", b=b"")
-    assert [told.cause_code for told in journal(g)][1:] == ["member_joined"]
+    assert [record.cause_code for record in journal(g)][1:] == ["member_joined"]
     g.beats(2)
     assert len(journal(g)) == 2
 
@@ -183,10 +183,10 @@ def test_a_rebalance_that_begins_after_all_were_heard_comes_after_it(g):
     is_away(g)
     g.beats(1)
     g.rejoin(g.a)
-    assert [told.cause_code for told in journal(g)] == ["coordinator_returned", "member_joined"]
+    assert [record.cause_code for record in journal(g)] == ["coordinator_returned", "member_joined"]
     g.rejoin(g.b)
     g.share(a=b"", b=b"")
-    codes = [told.cause_code for told in journal(g)]
+    codes = [record.cause_code for record in journal(g)]
     assert codes == ["leader_rejoined", "coordinator_returned", "member_joined"]
     g.beats(3)
     assert len(journal(g)) == 3
@@ -223,17 +223,17 @@ def test_a_silence_is_told_when_the_member_is_heard_again(g):
     assert is_renewed(g, g.a)
     assert not is_renewed(g, g.b)
     g.beat(g.b, 1)
-    told, _ = journal(g)
-    assert (told.cause_code, told.outcome) == ("member_seen_again", "completed")
-    assert (told.generation_before, told.generation_after) == (1, 1)
-    assert (told.member_id, told.partitions_moved, told.unowned_partitions) == (g.b, 0, 1)
-    assert (told.started_at_ms, told.ended_at_ms) == (last_ms, g.now)
-    (move,) = told.moves
+    record, _ = journal(g)
+    assert (record.cause_code, record.outcome) == ("member_seen_again", "completed")
+    assert (record.generation_before, record.generation_after) == (1, 1)
+    assert (record.member_id, record.partitions_moved, record.unowned_partitions) == (g.b, 0, 1)
+    assert (record.started_at_ms, record.ended_at_ms) == (last_ms, g.now)
+    (move,) = record.moves
     assert (numbers(move), move.known_by) == ([1], "silent")
     assert (move.from_member_id, move.to_member_id, move.has_moved) == (g.b, g.b, False)
     # It may have been cut off, and have worked on.
     assert span(move) == (0, SILENT_MS)
-    words = " ".join(map(printable, told.explanation))
+    words = " ".join(map(printable, record.explanation))
     assert (
         "b (127.0.0.1) was heard again, after it had missed heartbeats, without a rebalance"
         in words
@@ -257,7 +257,7 @@ def test_each_of_two_silent_members_is_told(g):
     g.advance(SILENT_MS)
     for member_id in (g.a, g.b):
         g.beat(member_id, 1)
-    found = {told.member_id: told.unowned_ms_max for told in journal(g)[:2]}
+    found = {record.member_id: record.unowned_ms_max for record in journal(g)[:2]}
     assert found == {g.a: SILENT_MS + 300, g.b: SILENT_MS}
 
 
@@ -281,7 +281,7 @@ def test_a_member_that_is_heard_during_a_rebalance_is_told_by_that(g):
     g.beat(g.b, 1)
     g.rejoin(g.b)
     g.share(a=b"", b=b"")
-    assert [told.cause_code for told in journal(g)] == ["leader_rejoined", "member_joined"]
+    assert [record.cause_code for record in journal(g)] == ["leader_rejoined", "member_joined"]
 
 
 def test_of_many_that_were_silent_only_some_are_told():
@@ -300,5 +300,5 @@ def test_of_many_that_were_silent_only_some_are_told():
     g.advance(SILENT_MS)
     for member_id in members:
         g.beat(member_id, 2)
-    silences = [told for told in journal(g) if told.cause_code == "member_seen_again"]
+    silences = [record for record in journal(g) if record.cause_code == "member_seen_again"]
     assert len(silences) == 8

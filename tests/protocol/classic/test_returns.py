@@ -59,19 +59,19 @@ def test_a_return_is_counted_from_the_last_sign_to_the_assignment_of_the_new_pro
     g.advance(30)
     assert len(g.journal()) == 1
     g.fetches("y", new)
-    told, first = g.journal()
-    assert (told.cause_code, told.outcome) == ("static_member_returned", "completed")
-    assert (told.generation_before, told.generation_after) == (1, 1)
+    record, first = g.journal()
+    assert (record.cause_code, record.outcome) == ("static_member_returned", "completed")
+    assert (record.generation_before, record.generation_after) == (1, 1)
     assert first.generation_after == 1
-    assert (told.member_id, told.client_id) == (new, "y")
-    assert (told.started_at_ms, told.ended_at_ms) == (g.heard, g.c.now_ms)
-    assert (told.join_phase_ms, told.sync_phase_ms, told.durable_phase_ms) == (-1, -1, -1)
-    (move,) = told.moves
+    assert (record.member_id, record.client_id) == (new, "y")
+    assert (record.started_at_ms, record.ended_at_ms) == (g.heard, g.c.now_ms)
+    assert (record.join_phase_ms, record.sync_phase_ms, record.durable_phase_ms) == (-1, -1, -1)
+    (move,) = record.moves
     assert (numbers(move), move.has_moved, move.is_fetched) == ([1], False, True)
     assert (move.from_member_id, move.to_member_id) == (g.ids["y"], new)
     assert (move.unowned_ms_min, move.unowned_ms_max) == (530, INTERVAL_MS + 530)
-    assert not told.advice
-    words = [printable(sentence) for sentence in told.explanation]
+    assert not record.advice
+    words = [printable(sentence) for sentence in record.explanation]
     assert "the static member y returned, without a rebalance, 2 members." in words[0]
     assert "1 partition was not worked on for between" in " ".join(words)
 
@@ -92,8 +92,8 @@ def test_a_process_that_dies_before_it_has_its_assignment_lets_the_partitions_re
     g.returns("y")
     g.advance(700)
     g.fetches("y", g.returns("y"))
-    told, _ = g.journal()
-    assert [move.unowned_ms_max for move in told.moves] == [1_100]
+    record, _ = g.journal()
+    assert [move.unowned_ms_max for move in record.moves] == [1_100]
 
 
 def test_a_rebalance_before_the_assignment_takes_the_rest_in(g):

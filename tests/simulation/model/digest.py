@@ -62,14 +62,14 @@ class Digest:
         if value is None or kind in (bool, float, bytes):
             return value
         if kind in (tuple, list, deque, array):
-            return [self._canonical(each) for each in value]
+            return [self._canonical(item) for item in value]
         if kind is dict or isinstance(value, dict):
             found = [
                 (self._canonical(k), self._canonical(v)) for k, v in value.items() if v != set()
             ]
             return ("d", sorted(found, key=repr))
         if kind in (set, frozenset):
-            return ("s", sorted((self._canonical(each) for each in value), key=repr))
+            return ("s", sorted((self._canonical(item) for item in value), key=repr))
         if isinstance(value, Enum):
             return value.name
         if isinstance(value, (FunctionType, MethodType)):

@@ -360,9 +360,9 @@ class SessionSpace(SessionScenario):
         if self.is_unseen[n] or self.has_stopped[n]:
             self.shard.take(stream, self.now)
             return
-        told = len(member.received)
+        before = len(member.received)
         super()._take(stream)
-        if len(member.received) > told:
+        if len(member.received) > before:
             self.versions[n] = member.received[-1][1].version
 
     # --- At the end all is well ---

@@ -39,7 +39,9 @@ def test_examples(
     assert assignment == {member_id: list(tp) for member_id, tp in expected.items()}
 
 
-@pytest.mark.parametrize("assignor", ASSIGNORS.values(), ids=[it.__name__ for it in ASSIGNORS])
+@pytest.mark.parametrize(
+    "assignor", ASSIGNORS.values(), ids=[one_assignor.__name__ for one_assignor in ASSIGNORS]
+)
 @given(group=groups(with_racks=True), seed=st.integers())
 def test_order_of_input_changes_nothing(assignor: Assignor, group: Group, seed: int) -> None:
     assert assignor.assign(*group) == assignor.assign(*shuffled(*group, seed))

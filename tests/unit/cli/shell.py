@@ -73,7 +73,7 @@ class _Surroundings:
     def __init__(self, shell: Shell) -> None:
         self._desk = shell
 
-    def credentials(self, told):
+    def credentials(self, options):
         return self
 
     def open(self, address, options=None):

@@ -105,7 +105,7 @@ def test_a_list_without_groups_has_headings_and_a_sentence(shell):
 
 
 @pytest.mark.parametrize(
-    ("filters", "told"),
+    ("filters", "message"),
     [
         ("--state foo", "'foo' is no state: the states are Empty, PreparingRebalance, Completing"),
         ("--state Stable,", "is no state"),
@@ -113,8 +113,8 @@ def test_a_list_without_groups_has_headings_and_a_sentence(shell):
         ("--type consumer", "'consumer' is no type: the types are Classic"),
     ],
 )
-def test_unknown_states_and_types_are_refused_with_the_list(shell, filters, told):
-    assert told in shell.refused(f"list {filters}", status=2)
+def test_unknown_states_and_types_are_refused_with_the_list(shell, filters, message):
+    assert message in shell.refused(f"list {filters}", status=2)
 
 
 def test_the_states_and_types_are_those_of_groups():
@@ -160,8 +160,8 @@ def test_groups_are_named_or_all_or_match(shell, action):
     assert found("--regex '^orders-[0-9]$'") == ["orders-1", "orders-2"]
     assert "No group matches '^x'; the groups are bills" in shell.refused(f"{action} --regex ^x")
     for wrong in ("", "bills --all", "--all --regex x"):
-        told = shell.refused(f"{action} {wrong}", status=2)
-        assert "either --all or --regex PATTERN" in told
+        message = shell.refused(f"{action} {wrong}", status=2)
+        assert "either --all or --regex PATTERN" in message
     assert "is no regular expression" in shell.refused(f"{action} --regex 'x['", status=2)
     assert "must not be empty" in shell.refused(f"{action} ''", status=2)
     assert "is not text in UTF-8" in shell.refused(f"{action} \udcff")
@@ -170,12 +170,12 @@ def test_groups_are_named_or_all_or_match(shell, action):
 @pytest.mark.parametrize("action", ["describe", "state", "members", "offsets"])
 def test_of_several_groups_one_that_is_missing_fails_beside_the_others(shell, action):
     stable(shell, "orders")
-    told = "Consumer group 'ordres' does not exist; the groups are orders."
+    expected = "Consumer group 'ordres' does not exist; the groups are orders."
     status, out, err = shell.groups(f"{action} orders ordres -o json")
     assert status == 1
     assert {row["group"] for row in json.loads(out)} == {"orders"}
-    assert told in err
-    assert told in shell.refused(f"{action} ordres")
+    assert expected in err
+    assert expected in shell.refused(f"{action} ordres")
     assert shell.refused(f"{action} ordres odrers").count("does not exist") == 2
 
 
@@ -264,8 +264,10 @@ def test_a_log_that_ends_before_what_is_committed_is_named(shell):
     assert not shell.rows("describe g")[0]["log_is_short"]
     report_end(shell, member, 30)
     assert shell.rows("describe g")[0]["log_is_short"]
-    told = shell.groups("describe g")[2]
-    assert told.startswith("The log of t-0 ends at 30, and 40 is committed: it was made anew or")
+    warnings = shell.groups("describe g")[2]
+    assert warnings.startswith(
+        "The log of t-0 ends at 30, and 40 is committed: it was made anew or"
+    )
     report_end(shell, member, 41)
     assert "ends at" not in shell.groups("describe g")[2]
 
@@ -289,12 +291,12 @@ def test_an_offset_that_was_set_back_makes_no_log_short(shell):
 def test_a_topic_that_a_static_member_has_added_and_nobody_is_assigned_is_named(shell):
     """Faithful to Kafka: its return begins no rebalance, and its new subscription waits for one."""
     stable(shell, instance="i")
-    told = "nobody is assigned 'new', which 'i' subscribed to"
-    assert told not in shell.groups("describe g")[2]
+    expected = "nobody is assigned 'new', which 'i' subscribed to"
+    assert expected not in shell.groups("describe g")[2]
     shell.join(instance="i", metadata=consumer(["t", "new"]), client_id="etl")
     assert shell.state == "Stable"
-    assert told in shell.groups("describe g")[2]
-    assert told in shell.command("explain g")[1]
+    assert expected in shell.groups("describe g")[2]
+    assert expected in shell.command("explain g")[1]
 
 
 def test_describe_takes_ends_from_a_file(shell, tmp_path):
@@ -369,9 +371,9 @@ def test_of_many_awaited_members_a_sentence_names_five():
     for number in range(9):
         shell.join(client_id=f"c{number}")
     shell.advance(200)
-    told = shell.groups("describe g")[2]
-    assert "for 9 of 9 members: 'c0'" in told
-    assert told.rstrip().endswith("and 4 more.")
+    warnings = shell.groups("describe g")[2]
+    assert "for 9 of 9 members: 'c0'" in warnings
+    assert warnings.rstrip().endswith("and 4 more.")
 
 
 def counting(counts: dict[str, int]) -> bytes:
@@ -394,8 +396,8 @@ def members_with(shell: Shell, *metadata: bytes) -> str:
 
 
 def test_members_that_count_a_topic_differently_are_named(shell):
-    told = members_with(shell, *(counting({"t": count, "u": 1}) for count in (6, 4, 6)))
-    assert told == (
+    warnings = members_with(shell, *(counting({"t": count, "u": 1}) for count in (6, 4, 6)))
+    assert warnings == (
         "In consumer group 'g' members declare different numbers of partitions of t: 4 by w1, "
         "6 by w0, w2; 6 are assigned.\n"
     )
@@ -413,18 +415,18 @@ def test_a_topic_that_no_member_declares_is_named_if_the_leader_declares(shell):
 
 
 def test_nothing_is_said_of_what_a_leader_of_another_library_assigns(shell):
-    told = members_with(shell, consumer(["x"]), counting({"t": 4}), counting({"t": 2}))
-    assert told.endswith(
+    warnings = members_with(shell, consumer(["x"]), counting({"t": 4}), counting({"t": 2}))
+    assert warnings.endswith(
         "members declare different numbers of partitions of t: 2 by w2, 4 by w1.\n"
     )
 
 
 def test_of_many_differences_five_topics_are_named_with_few_members():
     shell = Shell(group_max_size=100)
-    told = members_with(shell, *(counting(dict.fromkeys("abcdefg", n)) for n in range(1, 10)))
-    assert told.count("declare different") == 5
-    assert "of a: 1 by w0, 2 by w1, 3 by w2 and 6 more; 9 are assigned." in told
-    assert told.endswith("So it is with 2 more topics.\n")
+    warnings = members_with(shell, *(counting(dict.fromkeys("abcdefg", n)) for n in range(1, 10)))
+    assert warnings.count("declare different") == 5
+    assert "of a: 1 by w0, 2 by w1, 3 by w2 and 6 more; 9 are assigned." in warnings
+    assert warnings.endswith("So it is with 2 more topics.\n")
 
 
 @pytest.mark.parametrize("harm", [b"", b"\0\3", b"\xff" * 40, counting({"t": 4})[:-1]])
@@ -433,10 +435,10 @@ def test_metadata_that_nobody_can_read_declare_nothing(shell, harm):
 
 
 def test_topics_that_mean_harm_are_escaped_and_cut(shell):
-    told = members_with(shell, *(counting({HARM * 1_000: count}) for count in (1, 2)))
-    assert "\x1b" not in told
-    assert told.count("\n") == 1
-    assert 500 < len(told) < 1_100
+    warnings = members_with(shell, *(counting({HARM * 1_000: count}) for count in (1, 2)))
+    assert "\x1b" not in warnings
+    assert warnings.count("\n") == 1
+    assert 500 < len(warnings) < 1_100
 
 
 def test_a_large_group_is_described_and_removed():
@@ -733,8 +735,8 @@ def test_a_member_that_joins_after_the_check_has_the_reset_refused(shell, monkey
     shell.commit({T0: 40})
     monkeypatch.setattr("coordinator.cli.reset.live_warning", lambda *group: None)
     shell.join()
-    told = shell.refused("reset-offsets g --to-offset 3 --execute")
-    assert "Nothing was reset: stop the group's members first." in told
+    message = shell.refused("reset-offsets g --to-offset 3 --execute")
+    assert "Nothing was reset: stop the group's members first." in message
     shell.advance(5_000)
     assert [row["current_offset"] for row in shell.rows("offsets g")] == [40]
 
@@ -744,8 +746,8 @@ def test_an_offset_that_moves_after_the_plan_has_the_reset_refused(shell, monkey
     monkeypatch.setattr(
         "coordinator.cli.reset.live_warning", lambda *group: shell.commit({T0: 41}) and None
     )
-    told = shell.refused("reset-offsets g --to-offset 3 --execute")
-    assert "Nothing was reset: an offset has changed since it was read" in told
+    message = shell.refused("reset-offsets g --to-offset 3 --execute")
+    assert "Nothing was reset: an offset has changed since it was read" in message
     assert [row["current_offset"] for row in shell.rows("offsets g")] == [41, 50]
 
 
@@ -793,7 +795,7 @@ def test_a_new_group_is_made_by_partitions_that_are_named_alone(shell):
 
 
 @pytest.mark.parametrize(
-    ("line", "status", "told"),
+    ("line", "status", "message"),
     [
         ("g", 2, "--to-earliest"),
         ("g --to-latest --to-earliest", 2, "not allowed with argument"),
@@ -820,9 +822,9 @@ def test_a_new_group_is_made_by_partitions_that_are_named_alone(shell):
         ("g --to-earliest --log-offsets nowhere.csv", 1, "nowhere.csv: No such file"),
     ],
 )
-def test_a_reset_that_cannot_be_is_refused_in_a_sentence(shell, line, status, told):
+def test_a_reset_that_cannot_be_is_refused_in_a_sentence(shell, line, status, message):
     shell.commit({T0: 40})
-    assert told in shell.refused(f"reset-offsets {line}", status=status)
+    assert message in shell.refused(f"reset-offsets {line}", status=status)
 
 
 # --- Harm ---------------------------------------------------------------------------------------

@@ -93,11 +93,11 @@ async def test_damage_is_found_and_named(tmp_path, capsys):
         connection.execute("UPDATE entry SET frame = zeroblob(9)")
     connection.close()
     assert main(["log", "verify", str(tmp_path), "-o", "json"]) == 1
-    told = capsys.readouterr()
-    damaged, sound = json.loads(told.out)
+    output = capsys.readouterr()
+    damaged, sound = json.loads(output.out)
     assert (damaged["ok"], sound["ok"], sound["problem"]) == (False, True, None)
     assert "shard 0, entry 1" in damaged["problem"]
-    assert told.err.startswith(f"coordinator: {tmp_path}: ")
+    assert output.err.startswith(f"coordinator: {tmp_path}: ")
     assert main(["log", "dump", str(tmp_path)]) == 1
     assert "shard 0, entry 1" in capsys.readouterr().err
 

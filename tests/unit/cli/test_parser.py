@@ -84,12 +84,12 @@ def test_help_lists_every_command_in_sections(capsys):
 
 @pytest.mark.parametrize("command", ["serve", "config"])
 def test_settings_are_in_sections_with_default_bounds_and_variable(command, capsys):
-    told = " ".join(run(capsys, command, "--help")[1].split())
+    text = " ".join(run(capsys, command, "--help")[1].split())
     for title, (meaning, settings) in sections_of_settings().items():
-        assert f"{title}: {meaning}" in told
+        assert f"{title}: {meaning}" in text
         for name in settings:
-            assert f"COORDINATOR_{name.upper()}]" in told
-    assert "; COORDINATOR_SHARDS]" in told
+            assert f"COORDINATOR_{name.upper()}]" in text
+    assert "; COORDINATOR_SHARDS]" in text
     assert sum(len(settings) for _, settings in sections_of_settings().values()) == len(SETTINGS)
 
 

@@ -60,14 +60,14 @@ async def two() -> Two:
 
 
 async def test_a_batch_has_the_shortest_time_out_of_its_heartbeats():
-    it = await two()
-    assert await it.beat(2.0, 5.0) == [25, 26]
-    assert await it.beat(5.0, 2.0) == [25, 26]
-    assert it.channel.calls == [("HeartbeatBatch", 2.0)] * 2
+    pair = await two()
+    assert await pair.beat(2.0, 5.0) == [25, 26]
+    assert await pair.beat(5.0, 2.0) == [25, 26]
+    assert pair.channel.calls == [("HeartbeatBatch", 2.0)] * 2
 
 
 async def test_heartbeats_of_a_batch_that_is_refused_have_their_own_time_outs():
-    it = await two()
-    it.channel.refusals.append(grpc.StatusCode.PERMISSION_DENIED)
-    assert await it.beat(2.0, 5.0) == [25, 26]
-    assert it.channel.calls == [("HeartbeatBatch", 2.0), ("Heartbeat", 2.0), ("Heartbeat", 5.0)]
+    pair = await two()
+    pair.channel.refusals.append(grpc.StatusCode.PERMISSION_DENIED)
+    assert await pair.beat(2.0, 5.0) == [25, 26]
+    assert pair.channel.calls == [("HeartbeatBatch", 2.0), ("Heartbeat", 2.0), ("Heartbeat", 5.0)]

@@ -19,8 +19,8 @@ from coordinator.client.member.classic.declarations import (
 
 def read(*said: bytes) -> dict[str, Declaration]:
     members = {
-        f"m{number}": Subscription(("t", "u"), user_data=b"own" + each)
-        for number, each in enumerate(said)
+        f"m{number}": Subscription(("t", "u"), user_data=b"own" + message)
+        for number, message in enumerate(said)
     }
     return read_declarations(members)
 

@@ -165,12 +165,12 @@ class Checker:
         """Commits that were refused after they had begun."""
         for begun in [one for one in self.claims if one.is_done]:
             claimed = self.claims.pop(begun)
-            told = str(begun.error)
-            if isinstance(begun.error, StaleMember) and "nothing was sent" in told:
-                in_doubt = "is suspended" in told and self.machine.commits.suspended(
+            message = str(begun.error)
+            if isinstance(begun.error, StaleMember) and "nothing was sent" in message:
+                in_doubt = "is suspended" in message and self.machine.commits.suspended(
                     claimed, now_ms
                 )
-                assert in_doubt or not claimed <= self.ledger.lasting, told
+                assert in_doubt or not claimed <= self.ledger.lasting, message
                 self.seen["refused while under way"] += 1
 
 

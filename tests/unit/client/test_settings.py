@@ -100,7 +100,7 @@ def test_a_time_that_no_message_can_carry_is_refused_where_the_worker_is_made(se
 
 
 @pytest.mark.parametrize(
-    ("protocol", "settings", "told"),
+    ("protocol", "settings", "message"),
     [
         ("session", {"instance_id": "x"}, "of the session protocol; write member_name='...'"),
         ("session", {"session_timeout_ms": 9}, "; write wishes={'lease_ms': 10_000}"),
@@ -113,11 +113,11 @@ def test_a_time_that_no_message_can_carry_is_refused_where_the_worker_is_made(se
     ],
 )
 def test_a_setting_of_the_other_protocol_is_refused_with_what_to_write_instead(
-    protocol, settings, told
+    protocol, settings, message
 ):
     with pytest.raises((TypeError, ValueError)) as caught:
         config_of(protocol, "g", {"t": 1}, settings)
-    assert told in str(caught.value)
+    assert message in str(caught.value)
 
 
 @PROTOCOLS
@@ -146,7 +146,9 @@ def test_a_setting_has_its_sentence_its_unit_and_a_default_that_it_could_be_give
 
 def test_wishes_have_the_defaults_of_the_coordinator():
     told = {name: setting.default for name, setting in settings_of(GroupWishes).items()}
-    there = {name: getattr(it, "value", it) for name, it in Policy.defaults().items()}
+    there = {
+        name: getattr(default, "value", default) for name, default in Policy.defaults().items()
+    }
     assert told | {"initial_delay_ms": None, "lease_ms": 10_000} == there
     assert list(told) == list(there)
 

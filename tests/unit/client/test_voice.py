@@ -78,12 +78,12 @@ def test_the_life_of_a_member_is_told_line_by_line(scenario):
     two = scenario.member()
     scenario.share(one, two)
     one.leave()
-    told = lines(one)
-    assert re.fullmatch(r"joined generation 1, as leader of 1: [a-z-]+", told[0])
-    assert told[1] == "assigned t-0…1"
-    assert any(re.fullmatch(r"revoking t-[01](…1)?, .* within 2000 ms", line) for line in told)
-    assert any(re.fullmatch(r"gives back t-[01](…1)?", line) for line in told)
-    assert told[-1] == "left: closed"
+    warnings = lines(one)
+    assert re.fullmatch(r"joined generation 1, as leader of 1: [a-z-]+", warnings[0])
+    assert warnings[1] == "assigned t-0…1"
+    assert any(re.fullmatch(r"revoking t-[01](…1)?, .* within 2000 ms", line) for line in warnings)
+    assert any(re.fullmatch(r"gives back t-[01](…1)?", line) for line in warnings)
+    assert warnings[-1] == "left: closed"
     assert lines(one, Level.WARNING) == []
 
 
@@ -112,9 +112,9 @@ def test_a_stale_commit_is_warned_of(scenario):
     with pytest.raises(StaleMember):
         one.commit({0: 1})
     one.turn()
-    (told,) = lines(one, Level.WARNING)
-    assert told.startswith("stale commit: nothing was sent")
-    assert "t-0" in told
+    (warning,) = lines(one, Level.WARNING)
+    assert warning.startswith("stale commit: nothing was sent")
+    assert "t-0" in warning
 
 
 def test_a_commit_that_the_coordinator_finds_stale_is_warned_of(scenario):
@@ -185,14 +185,14 @@ def test_heartbeats_that_a_loading_node_answers_are_not_told_as_its_return(scena
     """It keeps its members, and refuses all else until it has loaded the group."""
     one = scenario.member(session_timeout_ms=60_000)
     scenario.share(one)
-    told = len(lines(one))
+    before = len(lines(one))
     one.hold(CommitCall)
     one.begin_commit({0: 5})
     for _ in range(100):
         scenario.advance(100)
         for letter in list(one.letters):
             letter.fail(Committed(codes=(Code.COORDINATOR_LOAD_IN_PROGRESS,), message="it loads"))
-    assert lines(one)[told:] == []
+    assert lines(one)[before:] == []
     assert any("COORDINATOR_LOAD_IN_PROGRESS: it loads" in line for line in warnings(one))
     one.release()
     scenario.advance(5_000)

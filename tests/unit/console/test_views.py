@@ -281,7 +281,7 @@ def test_plans_differ_by_why_how_many_and_what_they_cost():
 
 
 def test_a_session_group_is_shown_with_handoffs_and_members_that_are_not_at_work():
-    told = SessionGroup(
+    options = SessionGroup(
         members=[
             {"member_id": "m1", "member_name": "w-a", "ready": True, "partition_count": 3},
             {"member_id": "m2", "client_id": "c2", "ready": True, "suspect": True},
@@ -302,7 +302,7 @@ def test_a_session_group_is_shown_with_handoffs_and_members_that_are_not_at_work
         ],
         policy={"lease_ms": 3_000, "mode": "WARM"},
     )  # fmt: skip
-    shown = session_view(told)
+    shown = session_view(options)
     assert shown["handoff_count"] == 30
     assert len(shown["handoffs"]) == 20
     assert shown["handoffs"][0]["partition"] == "t-29"  # It is open for longest.

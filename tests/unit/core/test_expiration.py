@@ -30,14 +30,14 @@ def test_nothing_expires_in_the_first_hour_after_a_load():
 def test_what_would_expire_is_told_until_it_does():
     group = ClassicGroup("g", {}, Counter(), 0)
     group.apply(OffsetCommitted("g", "t", 0, 5, committed_at_ms=0))
-    told = []
+    messages = []
     for now_ms in (8 * DAY_MS, 8 * DAY_MS + HOUR_MS - 1, 8 * DAY_MS + HOUR_MS):
         step = a_step(now_ms)
         expire_offsets([group], step, loaded_at_ms=8 * DAY_MS)
-        told.append((tuple(step.out.events), bool(step.out.writes)))
+        messages.append((tuple(step.out.events), bool(step.out.writes)))
     held = ExpirationHeld("g", 1, 1, 8 * DAY_MS + HOUR_MS)
-    assert told[0] == told[1] == ((held,), False)
-    assert told[2] == ((GroupRemoved("g"), OffsetsExpired("g", 1)), True)
+    assert messages[0] == messages[1] == ((held,), False)
+    assert messages[2] == ((GroupRemoved("g"), OffsetsExpired("g", 1)), True)
 
 
 def test_a_retention_of_less_than_an_hour_is_held_for_no_longer():

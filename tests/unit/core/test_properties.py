@@ -158,8 +158,8 @@ class Clients(RuleBasedStateMachine):
             self._receive(n)
         if not self.s.c.is_loaded:  # Given up after ten attempts; a service loads it again.
             self._load()
-        for generation, told in self.heard.items():
-            assert len(told) == 1, f"of generation {generation} members heard {told}"
+        for generation, message in self.heard.items():
+            assert len(message) == 1, f"of generation {generation} members heard {message}"
 
     @invariant()
     def acknowledged_commits_are_there(self):

@@ -70,9 +70,13 @@ def test_the_journal_says_that_the_store_went_back():
 def test_a_snapshot_keeps_what_was_raised():
     scenario, *_ = g2()
     restart_raised(scenario)
-    kept = [it for it in scenario.shard.records() if isinstance(it, NumbersRaised | TokenFloor)]
+    kept = [
+        stored
+        for stored in scenario.shard.records()
+        if isinstance(stored, NumbersRaised | TokenFloor)
+    ]
     assert max(record.token for record in kept) >= raised(scenario).token
-    assert max(getattr(it, "generation", 0) for it in kept) == raised(scenario).generation
+    assert max(getattr(stored, "generation", 0) for stored in kept) == raised(scenario).generation
 
 
 def test_a_record_of_raised_numbers_is_read_as_it_was_written():

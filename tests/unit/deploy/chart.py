@@ -56,7 +56,7 @@ def _ask(values: dict) -> dict:
 
 def lint(values: dict) -> list[str]:
     """Warnings and errors of `helm lint --strict`."""
-    return [it["error"] for it in _ask(values)["messages"] if it["severity"] > 1]
+    return [message["error"] for message in _ask(values)["messages"] if message["severity"] > 1]
 
 
 def render(values: dict) -> list[dict]:
@@ -79,5 +79,5 @@ def render(values: dict) -> list[dict]:
 
 def one(resources: list[dict], kind: str) -> dict:
     """The only resource of a kind."""
-    (found,) = [it for it in resources if it["kind"] == kind]
+    (found,) = [resource for resource in resources if resource["kind"] == kind]
     return found

@@ -23,7 +23,7 @@ class Stage:
 
     def values(self, command: str) -> list[tuple[str, ...]]:
         """The arguments of every such command."""
-        return [it.value for it in self.commands if it.cmd == command]
+        return [instruction.value for instruction in self.commands if instruction.cmd == command]
 
     @property
     def environment(self) -> dict[str, str]:
@@ -36,9 +36,9 @@ class Stage:
     def copied(self) -> list[tuple[list[str], str]]:
         """Sources from the context and where they go; not what comes from another stage."""
         return [
-            (list(it.value[:-1]), it.value[-1])
-            for it in self.commands
-            if it.cmd == "COPY" and not it.flags
+            (list(command.value[:-1]), command.value[-1])
+            for command in self.commands
+            if command.cmd == "COPY" and not command.flags
         ]
 
 
@@ -69,8 +69,8 @@ def is_let_through(path: str) -> bool:
             continue
         above = [path, *map(str, Path(path).parents)]
         anywhere = pattern.removeprefix("**/")
-        names = [Path(it).name for it in above] if anywhere != pattern else above
-        if any(fnmatch.fnmatchcase(it, anywhere) for it in names):
+        names = [Path(instruction).name for instruction in above] if anywhere != pattern else above
+        if any(fnmatch.fnmatchcase(name, anywhere) for name in names):
             let_through = line.startswith("!")
     return let_through
 

@@ -15,8 +15,8 @@ TABLE = "| key | type | column | meaning |\n|---|---|---|---|\n"
 
 def section(kind: type, commands: list[str]) -> str:
     lines = "".join(
-        f"| `{it.key}` | {it.type} | {it.heading or '–'} | {it.meaning} |\n"
-        for it in described(kind)
+        f"| `{column.key}` | {column.type} | {column.heading or '–'} | {column.meaning} |\n"
+        for column in described(kind)
     )
     names = ", ".join(f"`{name}`" for name in commands)
     return f"\n### {kind.__name__}\n\n{kind.__doc__} Printed by {names}.\n\n{TABLE}{lines}"

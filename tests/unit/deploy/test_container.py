@@ -71,7 +71,7 @@ def test_what_is_shipped_runs_without_root_and_writes_to_one_folder():
     image = stages()[-1]
     ((user,),) = image.values("USER")
     assert re.fullmatch(r"[1-9]\d{4,}:[1-9]\d{4,}", user)
-    after = [it.cmd for it in image.commands]
+    after = [command.cmd for command in image.commands]
     assert not {"RUN", "COPY", "ADD"} & set(after[after.index("USER") :])
     owner, group = user.split(":")
     ((folder,),) = image.values("VOLUME")
@@ -170,7 +170,7 @@ def test_prometheus_scrapes_the_node_under_the_name_the_alerts_expect():
 def test_grafana_is_given_prometheus_and_every_dashboard():
     seen = mounts(services()["grafana"])
     (provider,) = yaml.safe_load((CONTAINER / "grafana/dashboards.yaml").read_text())["providers"]
-    (folder,) = [it for it, target in seen.items() if target == provider["options"]["path"]]
+    (folder,) = [item for item, target in seen.items() if target == provider["options"]["path"]]
     titles = [json.loads(path.read_text())["title"] for path in folder.glob("*.json")]
     assert len(titles) == 3
     (source,) = yaml.safe_load((CONTAINER / "grafana/datasource.yaml").read_text())["datasources"]

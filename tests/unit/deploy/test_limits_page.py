@@ -27,7 +27,11 @@ def entry(limit: Limit, refusal: str) -> tuple[str, str]:
 
 def table() -> str:
     """A row for each limit, with all of its fields."""
-    found = {way[-1].full_name: (it, way[-1]) for it, way in WAYS.values() if is_limited(way[-1])}
+    found = {
+        way[-1].full_name: (setting, way[-1])
+        for setting, way in WAYS.values()
+        if is_limited(way[-1])
+    }
     fields: dict[tuple[str, str], list[str]] = {}
     for name, (kind, field) in found.items():
         for limit in limits_of(field):

@@ -20,7 +20,7 @@ IMAGES_EXTRAS = ("fast", "jwt", "kafka-listener", "tls", "zookeeper")
 WANTED = {
     "requirements.lock": [
         *PYPROJECT["project"]["dependencies"],
-        *[it for name in IMAGES_EXTRAS for it in EXTRAS.get(name, ())],
+        *[extra for name in IMAGES_EXTRAS for extra in EXTRAS.get(name, ())],
     ],
     "postgres.lock": EXTRAS["postgres"],
     "build.lock": PYPROJECT["build-system"]["requires"],
@@ -37,7 +37,10 @@ def entries(name: str) -> list[str]:
 def pinned(name: str) -> dict[str, str]:
     """Versions by name."""
     requirements = [Requirement(entry.partition("--hash")[0]) for entry in entries(name)]
-    return {canonicalize_name(it.name): str(it.specifier).removeprefix("==") for it in requirements}
+    return {
+        canonicalize_name(requirement.name): str(requirement.specifier).removeprefix("==")
+        for requirement in requirements
+    }
 
 
 @pytest.mark.parametrize("name", WANTED)

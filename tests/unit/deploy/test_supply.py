@@ -31,7 +31,11 @@ def licence(metadata: importlib.metadata.PackageMetadata) -> str:
     """Licence of a package as an SPDX expression."""
     stated = metadata.get("License-Expression") or metadata.get("License") or ""
     if not stated:
-        known = [CLASSIFIERS[it] for it in metadata.get_all("Classifier", []) if it in CLASSIFIERS]
+        known = [
+            CLASSIFIERS[classifier]
+            for classifier in metadata.get_all("Classifier", [])
+            if classifier in CLASSIFIERS
+        ]
         stated = " AND ".join(known)
     return canonicalize_license_expression(SPELLINGS.get(stated, stated))
 
@@ -39,13 +43,13 @@ def licence(metadata: importlib.metadata.PackageMetadata) -> str:
 def is_accepted(expression: str) -> bool:
     """Whether one of its alternatives asks for accepted licences only."""
     alternatives = expression.replace("(", "").replace(")", "").split(" OR ")
-    return any(set(it.split(" AND ")) <= ACCEPTED for it in alternatives)
+    return any(set(alternative.split(" AND ")) <= ACCEPTED for alternative in alternatives)
 
 
 LOCKED = [Requirement(entry.partition("--hash")[0]) for entry in entries("requirements.lock")]
 
 
-@pytest.mark.parametrize("requirement", LOCKED, ids=lambda it: it.name)
+@pytest.mark.parametrize("requirement", LOCKED, ids=lambda dependency: dependency.name)
 def test_what_the_image_runs_on_may_be_handed_on(requirement):
     if requirement.marker and not requirement.marker.evaluate():
         pytest.skip(f"{requirement.name} is not for this platform")

@@ -28,9 +28,9 @@ def test_bars_carry_names_and_steps_are_told(histories, tmp_path):
     texts = [element.text for element in ET.parse(tmp_path / "it.svg").iter() if element.text]
     for text in ("Title", "one, by partition", "other, by partition", "a", "b & c", SIGKILL):
         assert text in texts, text
-    told = " ".join(texts)
-    assert "1: at 5 s it begins" in told
-    assert "2: at 10 s a is killed" in told
+    sentences = " ".join(texts)
+    assert "1: at 5 s it begins" in sentences
+    assert "2: at 10 s a is killed" in sentences
 
 
 def test_the_same_history_gives_the_same_bytes(histories, tmp_path):

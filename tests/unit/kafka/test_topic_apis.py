@@ -161,8 +161,8 @@ async def test_a_topic_that_was_just_set_is_known_at_once():
 
 async def test_no_topic_is_called_unknown_while_a_shard_was_never_heard_of():
     async with machine(nodes=2) as nodes:
-        leader = next(it for it in nodes if it.node.is_loaded("__coordinator_topics"))
-        other = next(it for it in nodes if it is not leader)
+        leader = next(node for node in nodes if node.node.is_loaded("__coordinator_topics"))
+        other = next(node for node in nodes if node is not leader)
         await leader.set("a", 2)
         other.topics._peers.silent = {leader.node.node_id}
         client = Client(other)
@@ -180,8 +180,8 @@ async def test_no_topic_is_called_unknown_while_a_shard_was_never_heard_of():
 
 async def test_no_partition_is_called_unknown_while_a_shard_was_never_heard_of():
     async with machine(nodes=2) as nodes:
-        leader = next(it for it in nodes if it.node.is_loaded("__coordinator_topics"))
-        other = next(it for it in nodes if it is not leader)
+        leader = next(node for node in nodes if node.node.is_loaded("__coordinator_topics"))
+        other = next(node for node in nodes if node is not leader)
         other.topics._peers.silent = {leader.node.node_id}
         client = Client(other)
         partitions = [{"partition_index": 0, "timestamp": -1}]

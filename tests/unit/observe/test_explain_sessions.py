@@ -61,18 +61,18 @@ on all for between 18.0 s and 38.0 s in sum."""
 
 
 def test_a_plan_says_why_it_was_made_what_moves_and_who_was_slow():
-    told = explain_plan(PLAN, [HandoffJournaled("g", FORCED), HandoffJournaled("g", SWITCH)])
-    assert "\n".join(told) == TOLD
+    text = explain_plan(PLAN, [HandoffJournaled("g", FORCED), HandoffJournaled("g", SWITCH)])
+    assert "\n".join(text) == TOLD
 
 
 def test_a_plan_shows_how_many_members_had_refused():
-    [told] = journal("g", (replace(PLAN, refusing_members=2),), (), 0)
-    assert isinstance(told, pb.Rebalance)
-    assert plan_row(told).refusing_members == 2
+    [record] = journal("g", (replace(PLAN, refusing_members=2),), (), 0)
+    assert isinstance(record, pb.Rebalance)
+    assert plan_row(record).refusing_members == 2
     sentence = "2 members had refused what they were asked to take, and will be asked again later."
-    assert sentence in told.explanation
+    assert sentence in record.explanation
     assert not any("asked" in each for each in explain_plan(PLAN))
-    assert plan_row(pb.Rebalance.FromString(told.SerializeToString())) == plan_row(told)
+    assert plan_row(pb.Rebalance.FromString(record.SerializeToString())) == plan_row(record)
 
 
 def test_an_outage_says_how_long_members_rested_and_that_nobody_lost_anything():
@@ -84,25 +84,25 @@ def test_an_outage_says_how_long_members_rested_and_that_nobody_lost_anything():
         unowned=Unowned(2, 19_000, 38_000, 9_000, 18_000),
     )  # fmt: skip
     assert "\n".join(explain_plan(outage)) == OUTAGE
-    [told] = journal("g", (outage,), (), 0)
-    assert (told.cause_code, told.partitions_moved) == ("session_return", 0)
-    assert (told.session_plan.moves[0].unowned_ms_min, told.unowned_ms_max) == (9_000, 19_000)
+    [record] = journal("g", (outage,), (), 0)
+    assert (record.cause_code, record.partitions_moved) == ("session_return", 0)
+    assert (record.session_plan.moves[0].unowned_ms_min, record.unowned_ms_max) == (9_000, 19_000)
 
 
 def test_members_are_named_and_what_goes_to_nobody_is_given_up():
     uuid = "1b9d6bcd-bbfd-4b2d-9b5d-ab8dfbbd4bed"
     move = PlannedMove("t", ((0, 1),), f"w-a-{uuid}", "", "no_longer_declared")
     plan = replace(PLAN, moves=(move,), counts=(("no_longer_declared", 2),), left_out=0)
-    told = explain_plan(plan)
-    assert "2 partitions of 300 given up, to nobody, 2 members." in told[0]
-    assert "t-0…1 from 'w-a' …4bed to nobody" in told[2]
+    text = explain_plan(plan)
+    assert "2 partitions of 300 given up, to nobody, 2 members." in text[0]
+    assert "t-0…1 from 'w-a' …4bed to nobody" in text[2]
 
 
 def test_moves_between_two_members_are_one_group():
     some = [("u", 5, 5, "b"), ("t", 7, 7, "b"), ("t", 9, 9, "c"), ("t", 0, 3, "b")]
     moves = tuple(PlannedMove(t, ((a, z),), "a", to, "balance") for t, a, z, to in some)
-    told = explain_plan(replace(PLAN, moves=moves, counts=(("balance", 7),)))[2]
-    assert told == "7 partitions for balance: t-0…3,7, u-5 from 'a' to 'b'; t-9 from 'a' to 'c'."
+    text = explain_plan(replace(PLAN, moves=moves, counts=(("balance", 7),)))[2]
+    assert text == "7 partitions for balance: t-0…3,7, u-5 from 'a' to 'b'; t-9 from 'a' to 'c'."
 
 
 def test_every_cause_and_outcome_has_a_sentence():
@@ -115,9 +115,9 @@ def test_every_cause_and_outcome_has_a_sentence():
 
 def test_the_journal_has_each_plan_with_its_own_handoffs():
     later = replace(PLAN, made_at_ms=1_150)
-    told = list(journal("g", (later, PLAN), (FORCED, SWITCH), 0))
-    plans = [each for each in told if isinstance(each, pb.Rebalance)]
-    handoffs = [each for each in told if isinstance(each, pb.SessionHandoff)]
+    records = list(journal("g", (later, PLAN), (FORCED, SWITCH), 0))
+    plans = [message for message in records if isinstance(message, pb.Rebalance)]
+    handoffs = [message for message in records if isinstance(message, pb.SessionHandoff)]
     assert [plan.ended_at_ms for plan in plans] == [1_150, 1_100]
     assert "1 hand-off of it ended: 1 forced." in plans[0].explanation
     assert not any("ended" in sentence for sentence in plans[1].explanation)
@@ -138,7 +138,9 @@ def test_a_handoff_that_called_for_a_plan_is_told_with_that_plan():
     forced = replace(FORCED, line=replace(FORCED.line, reason="", opened_at_ms=1_120))
     called = replace(PLAN, called_at_ms=1_120, made_at_ms=1_150)
     plans = [
-        it for it in journal("g", (called, PLAN), (forced,), 0) if isinstance(it, pb.Rebalance)
+        record
+        for record in journal("g", (called, PLAN), (forced,), 0)
+        if isinstance(record, pb.Rebalance)
     ]
     assert "1 hand-off of it ended: 1 forced." in plans[0].explanation
     assert not any("ended" in sentence for sentence in plans[1].explanation)
@@ -158,8 +160,8 @@ def test_a_timeline_shows_what_rested_before_a_plan():
 
 def test_lanes_name_members_by_their_names_however_short_these_are():
     old, new = (f"w-{number}-1b9d6bcd-bbfd-4b2d-9b5d-ab8dfbbd4be{number}" for number in (1, 2))
-    told = as_text("g", [PartitionLane("t-3", old, new, "idle", 1_000, -1, -1, -1, 2_000)])
-    assert "'w-1' …4be1 → 'w-2' …4be2  1.0 s" in told
+    text = as_text("g", [PartitionLane("t-3", old, new, "idle", 1_000, -1, -1, -1, 2_000)])
+    assert "'w-1' …4be1 → 'w-2' …4be2  1.0 s" in text
 
 
 def test_a_timeline_has_a_lane_for_each_handoff():

@@ -64,7 +64,7 @@ def test_pictures_are_whole_and_printable():
     )  # fmt: skip
     root = ET.fromstring(as_svg(rebalance))
     dark = ET.fromstring(as_svg(rebalance, dark=True))
-    assert [it.text for it in dark.iter()] == [it.text for it in root.iter()]
+    assert [element.text for element in dark.iter()] == [element.text for element in root.iter()]
     assert (root.get("fill"), dark.get("fill")) == (None, "#e2e8ef")
     texts = [root.get("aria-label"), *(text for text in root.itertext() if text != "\n")]
     assert all(text.isprintable() for text in texts)
@@ -78,6 +78,6 @@ def test_moves_between_two_members_are_one_sentence():
         PartitionMove(t, a, a, b, b, True, "left", 5, 5, 9, True, 4, (PartitionRange(0, 3),))
         for t, a, b in pairs
     )  # fmt: skip
-    told = explain(replace(RECORD, partitions_moved=12, moves=moves))
-    assert "t-0…3, u-0…3 went from a to b." in told
-    assert "t-0…3 went from a to c." in told
+    text = explain(replace(RECORD, partitions_moved=12, moves=moves))
+    assert "t-0…3, u-0…3 went from a to b." in text
+    assert "t-0…3 went from a to c." in text

@@ -9,7 +9,7 @@ from coordinator.observe.spelling import member_of, name_of, spell
 
 
 @pytest.mark.parametrize(
-    ("ms", "told"),
+    ("ms", "expected"),
     [
         (12, "12 ms"),
         (4_100, "4.1 s"),
@@ -19,15 +19,15 @@ from coordinator.observe.spelling import member_of, name_of, spell
         (691_206_000, "8 d 0 h"),
     ],
 )
-def test_a_duration_has_the_units_that_its_length_calls_for(ms, told):
-    assert spell(ms) == told
+def test_a_duration_has_the_units_that_its_length_calls_for(ms, expected):
+    assert spell(ms) == expected
 
 
 UUID = "1b9d6bcd-bbfd-4b2d-9b5d-ab8dfbbd4bed"
 
 
 @pytest.mark.parametrize(
-    ("told", "shown"),
+    ("expected", "shown"),
     [
         (member_of(f"w-a-{UUID}"), "'w-a' …4bed"),
         (member_of(UUID), "'…4bed'"),
@@ -38,8 +38,8 @@ UUID = "1b9d6bcd-bbfd-4b2d-9b5d-ab8dfbbd4bed"
         (name_of("", ""), "an unknown member"),
     ],
 )
-def test_no_member_is_named_by_a_uuid(told, shown):
-    assert told == shown
+def test_no_member_is_named_by_a_uuid(expected, shown):
+    assert expected == shown
 
 
 def test_partitions_are_named_as_kafka_names_them_and_in_ranges():

@@ -28,7 +28,7 @@ class Network:
         self.asked: list[tuple[str, object]] = []
         """Address and request of every call, in order."""
 
-    def credentials(self, told: object) -> Network:
+    def credentials(self, options: object) -> Network:
         return self
 
     def open(self, address: str, options: object = None) -> _Channel:

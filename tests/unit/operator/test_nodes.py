@@ -19,7 +19,9 @@ BOTH = cluster_pb2.DescribeClusterResponse(
 
 def answering(*responses):
     """A node that answers each request with the response whose type goes with it."""
-    by_request = {type(it).__name__.replace("Response", "Request"): it for it in responses}
+    by_request = {
+        type(response).__name__.replace("Response", "Request"): response for response in responses
+    }
     return lambda request: by_request[type(request).__name__]
 
 
@@ -86,14 +88,14 @@ def test_changes_of_the_cluster_go_to_the_controller_and_draining_to_the_node(ne
 
 
 @pytest.mark.parametrize(
-    ("message", "told"), [("", "COORDINATOR_NOT_AVAILABLE"), ("no controller", "no controller")]
+    ("message", "expected"), [("", "COORDINATOR_NOT_AVAILABLE"), ("no controller", "no controller")]
 )
-def test_a_cluster_without_a_controller_says_why(network, message, told):
+def test_a_cluster_without_a_controller_says_why(network, message, expected):
     refusal = cluster_pb2.ElectLeadersResponse(
         error_code=ErrorCode.COORDINATOR_NOT_AVAILABLE, error_message=message
     )
     network.nodes = {ONE: answering(cluster_pb2.DescribeClusterResponse(controller=-1), refusal)}
-    with ClusterAdmin(ONE) as admin, pytest.raises(LookupError, match=f"^{told}$"):
+    with ClusterAdmin(ONE) as admin, pytest.raises(LookupError, match=f"^{expected}$"):
         admin.elect()
 
 
@@ -123,10 +125,10 @@ def groups(network):
             coordinator.send(
                 group_pb2.OffsetCommitRequest(group_id=name, generation_id=-1, topics=topics)
             )
-        network.nodes[address] = lambda request, it=coordinator: (
+        network.nodes[address] = lambda request, node=coordinator: (
             BOTH
             if isinstance(request, cluster_pb2.DescribeClusterRequest)
-            else it.send(request).response
+            else node.send(request).response
         )
     with GroupAdmin(ONE) as admin:
         yield admin
@@ -159,15 +161,17 @@ def test_one_node_alone_leaves_groups_out_by_itself(groups, network):
 
 
 @pytest.mark.parametrize(
-    ("message", "told"), [("", "COORDINATOR_LOAD_IN_PROGRESS"), ("it loads", "it loads")]
+    ("message", "expected"), [("", "COORDINATOR_LOAD_IN_PROGRESS"), ("it loads", "it loads")]
 )
-def test_a_list_that_lacks_groups_is_refused_and_a_page_is_not(network, message, told):
+def test_a_list_that_lacks_groups_is_refused_and_a_page_is_not(network, message, expected):
     lacking = admin_pb2.ListGroupsResponse(
         error_code=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, error_message=message
     )
     some = admin_pb2.ListGroupsResponse(groups=[{"group_id": "g"}], matching=1)
     network.nodes = {ONE: answering(BOTH, lacking), TWO: answering(some)}
     with GroupAdmin(ONE) as admin:
-        with pytest.raises(LookupError, match=f"The groups cannot be listed at present: {told}."):
+        with pytest.raises(
+            LookupError, match=f"The groups cannot be listed at present: {expected}."
+        ):
             admin.list_groups()
         assert [group.group_id for group in admin.find_groups(limit=1)[0]] == ["g"]

@@ -45,15 +45,15 @@ def lines(path: Path) -> list[dict]:
 @pytest.mark.parametrize("path", RECORDINGS, ids=lambda path: path.stem)
 def test_replay_prints_the_journal_that_was_printed_then(path, capsys):
     status = main(["replay", str(path), "-o", "json"])
-    told = capsys.readouterr()
-    rebalances = json.loads(told.out)
+    output = capsys.readouterr()
+    rebalances = json.loads(output.out)
     printed = json.loads(path.with_suffix(".json").read_text())
     assert [(r["group"], str(r["generation"]), r["cause"], r["outcome"]) for r in rebalances] == [
         (r["GROUP"], r["GENERATION"], r["CAUSE"], r["OUTCOME"]) for r in printed
     ]
     for rebalance, before in zip(rebalances, printed, strict=True):
         assert before["EXPLANATION"].startswith(rebalance["explanation"][0]), "with these times"
-    assert told.err.endswith(": the same state\n")
+    assert output.err.endswith(": the same state\n")
     assert status == (1 if path.stem == KILLED else 0), "1: no state was compared"
 
 
@@ -71,14 +71,14 @@ def test_replay_prints_a_table_and_differences_first(tmp_path, capsys):
     changed = tmp_path / "recording"
     changed.write_text(text_of(recorded))
     assert main(["replay", str(changed)]) == 1
-    told = capsys.readouterr()
+    output = capsys.readouterr()
     count = sum("hash" in line for line in recorded)
-    assert told.out.splitlines()[0].startswith("Difference: the state differs after ")
-    assert told.out.splitlines()[count:] == table
+    assert output.out.splitlines()[0].startswith("Difference: the state differs after ")
+    assert output.out.splitlines()[count:] == table
     assert main(["replay", str(changed), "-o", "json"]) == 1
-    told = capsys.readouterr()
-    assert len(json.loads(told.out)) == 6
-    assert "the state differs after " in told.err
+    output = capsys.readouterr()
+    assert len(json.loads(output.out)) == 6
+    assert "the state differs after " in output.err
 
 
 @pytest.mark.parametrize("path", RECORDINGS, ids=lambda path: path.stem)
@@ -245,11 +245,11 @@ def text_of(recorded: list[dict]) -> str:
 def complaint(path: Path, capsys) -> str:
     """Message of `coordinator replay` about a file that it cannot run: one line."""
     assert main(["replay", str(path)]) == 1
-    told = capsys.readouterr()
-    assert told.out == ""
-    assert told.err.startswith(f"coordinator: {path}: ")
-    assert told.err.count("\n") == 1
-    return told.err
+    output = capsys.readouterr()
+    assert output.out == ""
+    assert output.err.startswith(f"coordinator: {path}: ")
+    assert output.err.count("\n") == 1
+    return output.err
 
 
 def refusal(recorded: list[dict]) -> str:
@@ -309,19 +309,20 @@ def test_what_a_newer_version_wrote_is_named_with_that_version(line, what):
     recorded = lines(STORY)
     recorded[0]["version"] = "9.1.0"
     recorded.insert(20, {**line, "now_ms": recorded[-1]["now_ms"]})
-    told = refusal(recorded)
-    assert told.startswith("version 9.1.0 wrote ")
-    assert f" that version {__version__} does not read: " in told.replace(" what ", " that ")
-    assert what in told
+    message = refusal(recorded)
+    assert message.startswith("version 9.1.0 wrote ")
+    assert f" that version {__version__} does not read: " in message.replace(" what ", " that ")
+    assert what in message
 
 
 def test_a_setting_of_a_newer_version_is_named_with_that_version():
     recorded = lines(STORY)
     recorded[0]["version"] = "9.1.0"
     recorded[0]["config"]["group_mood"] = 3
-    told = "GroupConfig has no field 'group_mood'"
+    expected = "GroupConfig has no field 'group_mood'"
     assert (
-        refusal(recorded) == f"version 9.1.0 wrote what version {__version__} does not read: {told}"
+        refusal(recorded)
+        == f"version 9.1.0 wrote what version {__version__} does not read: {expected}"
     )
 
 

@@ -113,11 +113,11 @@ class Pair:
 
 @pytest.fixture
 async def pair():
-    it = Pair()
-    await it.leader.start(leader_epoch=1)
-    yield it
-    it.standby.stop()
-    await it.leader.stop(ErrorCode.NOT_COORDINATOR)
+    pair = Pair()
+    await pair.leader.start(leader_epoch=1)
+    yield pair
+    pair.standby.stop()
+    await pair.leader.stop(ErrorCode.NOT_COORDINATOR)
 
 
 async def test_a_standby_has_what_was_there_and_what_comes(pair):
@@ -191,9 +191,9 @@ async def test_a_leader_that_cannot_be_reached_is_reported_once_and_again_while_
     await asyncio.sleep(4.5)
     assert pair.failures == [], "a fail-over takes no longer"
     await asyncio.sleep(1.5)
-    [told] = pair.failures
-    assert told.startswith("standbys here have not reached node 1 at h:1 for 5.")
-    assert told.endswith("and fall behind: cut")
+    [line] = pair.failures
+    assert line.startswith("standbys here have not reached node 1 at h:1 for 5.")
+    assert line.endswith("and fall behind: cut")
     await asyncio.sleep(50)
     assert len(pair.failures) == 1
     await asyncio.sleep(20)

@@ -17,11 +17,11 @@ def test_the_environment_says_what_nobody_told():
         "COORDINATOR_CLIENT_TOKEN_FILE": "token",
         "COORDINATOR_CLIENT_INSECURE": "1",
     }
-    told = Credentials.from_environment(environment)
-    assert told == Credentials(
+    credentials = Credentials.from_environment(environment)
+    assert credentials == Credentials(
         ca_file="ca.pem", cert_file="me.pem", key_file="me.key", token_file="token", insecure=True
     )
-    assert told.is_tls
+    assert credentials.is_tls
     assert not Credentials.from_environment({}).is_tls
     assert Credentials.from_environment({"COORDINATOR_CLIENT_TLS": "true"}).is_tls
 

@@ -20,28 +20,28 @@ def guard() -> Guard:
 
 
 def test_a_group_with_an_id_that_no_group_has_is_decided_about_and_not_remembered():
-    it = guard()
+    access = guard()
     long = "x" * (LONGEST_GROUP + 1)
-    assert not it.decide("p", (Operation.JOIN,), long).is_allowed
-    assert it.decide("p", (Operation.JOIN,), "mine-" + long).is_allowed
-    assert not it._decided
+    assert not access.decide("p", (Operation.JOIN,), long).is_allowed
+    assert access.decide("p", (Operation.JOIN,), "mine-" + long).is_allowed
+    assert not access._decided
 
 
 def test_what_is_remembered_is_bounded_in_bytes(monkeypatch):
     monkeypatch.setattr(guards, "REMEMBER_BYTES", 100_000)
-    it = guard()
+    access = guard()
     for number in range(1_000):
-        it.decide("p", (Operation.JOIN,), f"{number:04000}")
-    names = sum(len(group) for _, _, group in it._decided)
+        access.decide("p", (Operation.JOIN,), f"{number:04000}")
+    names = sum(len(group) for _, _, group in access._decided)
     assert 0 < names <= 100_000
-    assert not it.decide("p", (Operation.JOIN,), "0").is_allowed
-    assert it.decide("p", (Operation.JOIN,), "mine-0").is_allowed
+    assert not access.decide("p", (Operation.JOIN,), "0").is_allowed
+    assert access.decide("p", (Operation.JOIN,), "mine-0").is_allowed
 
 
 def test_decisions_of_one_rule_are_one():
-    it = guard()
-    first = it.decide("p", (Operation.JOIN,), "mine-1")
-    assert it.decide("p", (Operation.JOIN,), "mine-2") is first
+    access = guard()
+    first = access.decide("p", (Operation.JOIN,), "mine-1")
+    assert access.decide("p", (Operation.JOIN,), "mine-2") is first
 
 
 def test_a_long_name_is_shown_in_short():

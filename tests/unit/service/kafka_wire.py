@@ -199,9 +199,9 @@ async def node(**options):
     """
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(dispatch, "answer", _checked_answer)
-        it = KafkaNode(**options)
-        async with it.running():
+        server = KafkaNode(**options)
+        async with server.running():
             try:
-                yield it
+                yield server
             finally:
-                await it.listener.stop(1.0)
+                await server.listener.stop(1.0)

@@ -46,13 +46,13 @@ def observed() -> ObservedQueue:
 
 
 def test_a_lone_caller_is_served_first_come_first_served(observed):
-    told: list[int] = []
+    messages: list[int] = []
     for number in range(5):
         observed.queue.add(
-            WaitingCall("a", "JoinGroup", 0, FOR_EVER, lambda _, n=number: told.append(n))
+            WaitingCall("a", "JoinGroup", 0, FOR_EVER, lambda _, n=number: messages.append(n))
         )
     observed.serve()
-    assert told == [0, 1, 2, 3, 4]
+    assert messages == [0, 1, 2, 3, 4]
     assert not observed.queue.admit_next(0)
 
 

@@ -44,7 +44,10 @@ def by_state(empty, busy, deleted):
 
 def by_kind(classic, session):
     """A value for each group; of a kind: the same in all states, or one for each."""
-    found = [it if isinstance(it, tuple) else (it,) * len(STATES) for it in (classic, session)]
+    found = [
+        expected if isinstance(expected, tuple) else (expected,) * len(STATES)
+        for expected in (classic, session)
+    ]
     return dict(zip(GROUPS, found[0] + found[1], strict=True))
 
 
@@ -103,24 +106,25 @@ def answers(c, request_of):
 
 def listed(c):
     found = c.send(admin_pb2.ListGroupsRequest()).response.groups
-    return {it.group_id: it.group_state for it in found}
+    return {item.group_id: item.group_state for item in found}
 
 
 def described(c):
     request = admin_pb2.DescribeGroupsRequest(groups=GROUPS)
     return {
-        it.group_id: (it.group_state, len(it.members)) for it in c.send(request).response.groups
+        group.group_id: (group.group_state, len(group.members))
+        for group in c.send(request).response.groups
     }
 
 
 def described_as_sessions(c):
     asked = answers(c, lambda group: admin_pb2.DescribeSessionGroupRequest(group_id=group))
-    return {group: it.error_code for group, it in asked.items()}
+    return {group: answer.error_code for group, answer in asked.items()}
 
 
 def deleted(c):
     asked = answers(c, lambda group: admin_pb2.DeleteGroupsRequest(groups_names=[group]))
-    return {group: it.results[0].error_code for group, it in asked.items()}
+    return {group: answer.results[0].error_code for group, answer in asked.items()}
 
 
 def _offset(group, **fields):
@@ -128,14 +132,14 @@ def _offset(group, **fields):
 
 
 def _codes(asked):
-    return {group: it.topics[0].partitions[0].error_code for group, it in asked.items()}
+    return {group: answer.topics[0].partitions[0].error_code for group, answer in asked.items()}
 
 
 def fetched(c):
     asked = answers(c, lambda group: group_pb2.OffsetFetchRequest(group_id=group))
     return {
-        group: tuple(p.committed_offset for topic in it.topics for p in topic.partitions)
-        for group, it in asked.items()
+        group: tuple(p.committed_offset for topic in answer.topics for p in topic.partitions)
+        for group, answer in asked.items()
     }
 
 
@@ -160,22 +164,22 @@ def members_removed(c):
     def request(group):
         return admin_pb2.RemoveMembersRequest(group_id=group, members=[{"member_id": "no-such"}])
 
-    return {group: it.error_code for group, it in answers(c, request).items()}
+    return {group: answer.error_code for group, answer in answers(c, request).items()}
 
 
 def log_ends(c):
     asked = answers(c, lambda group: admin_pb2.ListLogEndsRequest(group_id=group))
-    return {group: it.error_code for group, it in asked.items()}
+    return {group: answer.error_code for group, answer in asked.items()}
 
 
 def rebalances(c):
     asked = answers(c, lambda group: admin_pb2.ListRebalancesRequest(group_id=group))
-    return {group: it.error_code for group, it in asked.items()}
+    return {group: answer.error_code for group, answer in asked.items()}
 
 
 def phases(c):
     asked = answers(c, lambda group: admin_pb2.DescribePhaseRequest(group_id=group))
-    return {group: it.error_code for group, it in asked.items()}
+    return {group: answer.error_code for group, answer in asked.items()}
 
 
 def heartbeats(c):
@@ -183,7 +187,7 @@ def heartbeats(c):
         return group_pb2.HeartbeatRequest(group_id=group, generation_id=1, member_id="no-such")
 
     assert not c.shard.beat(GROUPS[-1], "no-such", None, 1, c.now_ms)
-    return {group: it.error_code for group, it in answers(c, request).items()}
+    return {group: answer.error_code for group, answer in answers(c, request).items()}
 
 
 def topics_told(c):
@@ -205,7 +209,7 @@ def metrics(c):
 
 def pages(c):
     admin = Admin(c)
-    rows = {it["group_id"]: it for it in _groups_page(admin)["groups"]}
+    rows = {expected["group_id"]: expected for expected in _groups_page(admin)["groups"]}
     plain = {"members": 0, "partitions": 0, "find": "", "sort": ""}
     found = {}
     for group in GROUPS:
@@ -227,9 +231,9 @@ def snapshots(c):
     c.take_snapshot()
     c.restart()
     return {
-        group: it.response.groups[0].group_state
+        group: expected.response.groups[0].group_state
         for group in GROUPS
-        for it in [c.send(admin_pb2.DescribeGroupsRequest(groups=[group]))]
+        for expected in [c.send(admin_pb2.DescribeGroupsRequest(groups=[group]))]
     }
 
 
@@ -272,7 +276,7 @@ KAFKA = {
             "member_id": "no-such", "protocol_type": "consumer",
             "protocols": [{"name": "range", "metadata": b""}],
         },
-        lambda it: it.error_code,
+        lambda reply: reply.error_code,
         by_kind(UNKNOWN_MEMBER, (UNKNOWN_MEMBER, OTHER_KIND, UNKNOWN_MEMBER)),
     ),
     apis.SYNC_GROUP: (
@@ -280,27 +284,29 @@ KAFKA = {
             **MEMBER, "group_id": group, "protocol_type": "consumer", "protocol_name": "range",
             "assignments": [],
         },
-        lambda it: it.error_code,
+        lambda reply: reply.error_code,
         by_kind(UNKNOWN_MEMBER, OTHER_KIND),
     ),
     apis.HEARTBEAT: (
         lambda group: {**MEMBER, "group_id": group},
-        lambda it: it.error_code,
+        lambda reply: reply.error_code,
         by_kind(UNKNOWN_MEMBER, OTHER_KIND),
     ),
     apis.LEAVE_GROUP: (
         lambda group: {"group_id": group, "members": [{"member_id": "no-such"}]},
-        lambda it: it.error_code,
+        lambda reply: reply.error_code,
         by_kind(OK, OTHER_KIND),
     ),
     apis.OFFSET_FETCH: (
         lambda group: {"groups": [{"group_id": group, "topics": None}]},
-        lambda it: tuple(p.committed_offset for t in it.groups[0].topics for p in t.partitions),
+        lambda reply: tuple(
+            p.committed_offset for t in reply.groups[0].topics for p in t.partitions
+        ),
         dict.fromkeys(GROUPS, (7,)),
     ),
     apis.OFFSET_COMMIT: (
         lambda group: {"group_id": group, "topics": [{"name": group, "partitions": ONE}]},
-        lambda it: it.topics[0].partitions[0].error_code,
+        lambda reply: reply.topics[0].partitions[0].error_code,
         by_state(OK, UNKNOWN_MEMBER, OK),
     ),
     apis.OFFSET_DELETE: (
@@ -308,39 +314,39 @@ KAFKA = {
             "group_id": group,
             "topics": [{"name": group, "partitions": [{"partition_index": 0}]}],
         },
-        lambda it: it.topics[0].partitions[0].error_code,
+        lambda reply: reply.topics[0].partitions[0].error_code,
         by_state(OK, SUBSCRIBED, OK),
     ),
     apis.DESCRIBE_GROUPS: (
         lambda group: {"groups": [group]},
-        lambda it: (it.groups[0].group_state, len(it.groups[0].members)),
+        lambda reply: (reply.groups[0].group_state, len(reply.groups[0].members)),
         PATHS[described],
     ),
     apis.LIST_GROUPS: (
         lambda group: {},
-        lambda it: {each.group_id: each.group_state for each in it.groups},
+        lambda reply: {group.group_id: group.group_state for group in reply.groups},
         dict.fromkeys(GROUPS, STATE),
     ),
     apis.DELETE_GROUPS: (
         lambda group: {"groups_names": [group]},
-        lambda it: it.results[0].error_code,
+        lambda reply: reply.results[0].error_code,
         by_state(OK, NOT_EMPTY, OK),
     ),
     apis.FIND_COORDINATOR: (
         lambda group: {"coordinator_keys": [group]},
-        lambda it: it.coordinators[0].error_code,
+        lambda reply: reply.coordinators[0].error_code,
         dict.fromkeys(GROUPS, OK),
     ),
     apis.METADATA: (
         lambda group: {"topics": [{"name": group}]},
-        lambda it: len(it.topics[0].partitions),
+        lambda reply: len(reply.topics[0].partitions),
         PATHS[topics_told],
     ),
     apis.LIST_OFFSETS: (
         lambda group: {
             "topics": [{"name": group, "partitions": [{"partition_index": 0, "timestamp": -1}]}]
         },
-        lambda it: it.topics[0].partitions[0].error_code,
+        lambda reply: reply.topics[0].partitions[0].error_code,
         dict.fromkeys(GROUPS, OK),
     ),
 }  # fmt: skip
@@ -395,4 +401,4 @@ async def test_whatever_kafka_clients_ask_takes_groups_of_each_kind_in_each_stat
             await asyncio.sleep(0.01)
             log.go.set()
         client.context.waits.close()
-    assert {group: told_by(it.result()) for group, it in asked.items()} == wanted
+    assert {group: told_by(answer.result()) for group, answer in asked.items()} == wanted

@@ -58,19 +58,19 @@ async def joined(client, version=9, **more):
 
 async def stable(client, version=9, group="g", **more):
     """Join and sync as the only member; the answer to the join."""
-    it = await joined(client, version, group=group, **more)
-    assert it.error_code == 0
+    member = await joined(client, version, group=group, **more)
+    assert member.error_code == 0
     synced = await client.ask(
         "SyncGroup",
         min(version, 5),
         group_id=group,
-        generation_id=it.generation_id,
-        member_id=it.member_id,
-        assignments=[{"member_id": it.member_id, "assignment": b"mine"}],
+        generation_id=member.generation_id,
+        member_id=member.member_id,
+        assignments=[{"member_id": member.member_id, "assignment": b"mine"}],
         **NAMED,
     )
     assert (synced.error_code, synced.assignment) == (0, b"mine")
-    return it
+    return member
 
 
 def committing(member, group="g", topics=None):
@@ -107,8 +107,8 @@ def test_every_line_of_the_table_of_handlers_is_in_the_table_of_apis():
 
 @versions(API_VERSIONS)
 async def test_api_versions_lists_what_is_served(version):
-    async with node() as it:
-        client = it.connect()
+    async with node() as server:
+        client = server.connect()
         answer = await client.ask(
             "ApiVersions", version, client_software_name="lib", client_software_version="1.2"
         )
@@ -121,8 +121,8 @@ async def test_api_versions_lists_what_is_served(version):
 
 @pytest.mark.parametrize("version", [5, 200, -1])
 async def test_an_unknown_version_of_api_versions_is_answered_in_version_0(version):
-    async with node() as it:
-        client = it.connect()
+    async with node() as server:
+        client = server.connect()
         client.sent[9] = (API_VERSIONS, 0)
         key = API_VERSIONS.key.to_bytes(2, "big") + version.to_bytes(2, "big", signed=True)
         client.receive(b"\0\0\0\x0a" + key + b"\0\0\0\x09" + b"??")
@@ -136,8 +136,8 @@ async def test_an_unknown_version_of_api_versions_is_answered_in_version_0(versi
     ("name", "number"), [("", "1"), ("a b", "1"), ("lib", "-"), ("\u20ac", "1")]
 )
 async def test_a_strange_name_of_a_library_is_refused_as_kafka_does(name, number):
-    async with node() as it:
-        client = it.connect()
+    async with node() as server:
+        client = server.connect()
         answer = await client.ask(
             "ApiVersions", 3, client_software_name=name, client_software_version=number
         )
@@ -150,8 +150,8 @@ async def test_a_strange_name_of_a_library_is_refused_as_kafka_does(name, number
 
 @versions(apis.JOIN_GROUP)
 async def test_a_member_joins_syncs_beats_and_leaves(version):
-    async with node() as it:
-        client = it.connect()
+    async with node() as server:
+        client = server.connect()
         member = await stable(client, version)
         assert (member.generation_id, member.protocol_name) == (1, "range")
         assert member.leader == member.member_id
@@ -164,13 +164,13 @@ async def test_a_member_joins_syncs_beats_and_leaves(version):
         left = await client.ask("LeaveGroup", min(version, 2), **leaving)
         assert left.error_code == 0
         assert (await client.ask("Heartbeat", 4, **beat)).error_code == 25
-        assert [type(e) for e in it.events].count(MemberLeft) == 1
+        assert [type(e) for e in server.events].count(MemberLeft) == 1
 
 
 @versions(apis.JOIN_GROUP)
 async def test_a_member_without_an_id_has_to_come_back_from_version_4(version):
-    async with node() as it:
-        answer = await it.connect().ask("JoinGroup", version, **joining())
+    async with node() as server:
+        answer = await server.connect().ask("JoinGroup", version, **joining())
         assert answer.error_code == (79 if version >= 4 else 0)
         assert answer.member_id
         if version >= 4:
@@ -180,8 +180,8 @@ async def test_a_member_without_an_id_has_to_come_back_from_version_4(version):
 
 @versions(apis.JOIN_GROUP)
 async def test_an_error_names_no_protocol(version):
-    async with node() as it:
-        client = it.connect()
+    async with node() as server:
+        client = server.connect()
         for wrong, code in (
             ({"session_timeout": 1}, 26),
             ({"session_timeout": -1}, 26),
@@ -199,8 +199,8 @@ async def test_an_error_names_no_protocol(version):
 
 @pytest.mark.parametrize(("version", "seconds"), [(0, 10), (1, 20)])
 async def test_version_0_has_its_session_time_out_as_rebalance_time_out(version, seconds):
-    async with node() as it:
-        first, second = it.connect(), it.connect(port=2)
+    async with node() as server:
+        first, second = server.connect(), server.connect(port=2)
         member = await stable(first, version)
         began = asyncio.get_running_loop().time()
         second.send("JoinGroup", 0, **joining())
@@ -214,30 +214,32 @@ async def test_version_0_has_its_session_time_out_as_rebalance_time_out(version,
 
 @versions(apis.JOIN_GROUP)
 async def test_a_protocol_that_is_listed_twice_counts_once_as_in_kafka(version):
-    async with node() as it:
+    async with node() as server:
         protocols = [
             *RANGE,
             {"name": "sticky", "metadata": b"s"},
             {"name": "range", "metadata": b"?"},
         ]
-        member = await joined(it.connect(), version, protocols=protocols)
+        member = await joined(server.connect(), version, protocols=protocols)
         assert member.protocol_name == "range"
         assert [each.metadata for each in member.members] == [b"\0\1\0"]
 
 
 @pytest.mark.parametrize("version", range(5, 10))
 async def test_static_members_have_their_instance_id(version):
-    async with node() as it:
-        member = await joined(it.connect(), version, group_instance_id="i-1")
+    async with node() as server:
+        member = await joined(server.connect(), version, group_instance_id="i-1")
         assert member.error_code == 0
         assert [each.group_instance_id for each in member.members] == ["i-1"]
 
 
 @pytest.mark.parametrize(("version", "is_told"), [(8, False), (9, True)])
 async def test_a_leader_that_comes_back_is_told_to_assign_nothing_from_version_9(version, is_told):
-    async with node() as it:
-        first = await stable(it.connect(), version, group_instance_id="i")
-        again = await it.connect(port=2).ask("JoinGroup", version, **joining(group_instance_id="i"))
+    async with node() as server:
+        first = await stable(server.connect(), version, group_instance_id="i")
+        again = await server.connect(port=2).ask(
+            "JoinGroup", version, **joining(group_instance_id="i")
+        )
         assert (again.error_code, again.generation_id) == (0, first.generation_id)
         assert getattr(again, "skip_assignment", False) is is_told
         assert (again.leader == again.member_id) is is_told
@@ -245,8 +247,8 @@ async def test_a_leader_that_comes_back_is_told_to_assign_nothing_from_version_9
 
 @versions(apis.SYNC_GROUP)
 async def test_a_sync_of_another_generation_is_refused(version):
-    async with node() as it:
-        client = it.connect()
+    async with node() as server:
+        client = server.connect()
         member = await stable(client)
         values = {"group_id": "g", "generation_id": 9, "member_id": member.member_id, **NAMED}
         assert (await client.ask("SyncGroup", version, **values)).error_code == 22
@@ -260,8 +262,8 @@ async def test_a_sync_of_another_generation_is_refused(version):
 @versions(apis.SYNC_GROUP)
 @pytest.mark.parametrize("unnamed", [["protocol_type"], ["protocol_name"], [*NAMED]])
 async def test_a_sync_has_to_name_its_protocol_from_version_5(version, unnamed):
-    async with node() as it:
-        client = it.connect()
+    async with node() as server:
+        client = server.connect()
         member = await stable(client)
         values = {"group_id": "g", "generation_id": 1, "member_id": member.member_id, **NAMED}
         values |= dict.fromkeys(unnamed)
@@ -272,12 +274,12 @@ async def test_a_sync_has_to_name_its_protocol_from_version_5(version, unnamed):
         answer = await client.ask("SyncGroup", version, **values | {"group_id": ""})
         assert answer.error_code == (23 if version >= 5 else 24)
         # Both count as answered, besides the one of `stable`.
-        assert it.pipeline.calls["SyncGroup", "OK"] == 3
+        assert server.pipeline.calls["SyncGroup", "OK"] == 3
 
 
 async def test_of_two_assignments_of_one_member_the_last_counts_as_in_kafka():
-    async with node() as it:
-        client = it.connect()
+    async with node() as server:
+        client = server.connect()
         it_is = await joined(client)
         assignments = [
             {"member_id": it_is.member_id, "assignment": each} for each in (b"first", b"last")
@@ -296,8 +298,8 @@ async def test_of_two_assignments_of_one_member_the_last_counts_as_in_kafka():
 
 @versions(apis.HEARTBEAT)
 async def test_beats_are_refused_with_codes_of_kafka(version):
-    async with node() as it:
-        client = it.connect()
+    async with node() as server:
+        client = server.connect()
         member = await stable(client)
         beat = {"group_id": "g", "generation_id": 1, "member_id": member.member_id}
         for wrong, code in (
@@ -308,7 +310,7 @@ async def test_beats_are_refused_with_codes_of_kafka(version):
             ({"group_id": "g" * 5_000}, 42),
         ):
             assert (await client.ask("Heartbeat", version, **beat | wrong)).error_code == code
-        assert it.pipeline.calls["Heartbeat", "INVALID_ARGUMENT"] == 1
+        assert server.pipeline.calls["Heartbeat", "INVALID_ARGUMENT"] == 1
         if version >= 3:
             answer = await client.ask("Heartbeat", version, **beat, group_instance_id="")
             assert answer.error_code == 42
@@ -316,8 +318,8 @@ async def test_beats_are_refused_with_codes_of_kafka(version):
 
 @versions(apis.LEAVE_GROUP)
 async def test_whoever_leaves_has_an_error_of_its_own_from_version_3(version):
-    async with node() as it:
-        client = it.connect()
+    async with node() as server:
+        client = server.connect()
         member = await stable(client)
         ids = [member.member_id, "x"]
         if version < 3:
@@ -338,8 +340,8 @@ async def test_whoever_leaves_has_an_error_of_its_own_from_version_3(version):
 
 @versions(apis.LEAVE_GROUP)
 async def test_leaving_no_group_is_an_error_of_the_member(version):
-    async with node() as it:
-        client = it.connect()
+    async with node() as server:
+        client = server.connect()
         members = [{"member_id": "x", "group_instance_id": None}]
         values = {"group_id": "none", "member_id": "x", "members": members}
         answer = await client.ask("LeaveGroup", version, **values)
@@ -356,8 +358,8 @@ async def test_leaving_no_group_is_an_error_of_the_member(version):
 
 @versions(apis.OFFSET_COMMIT)
 async def test_a_member_commits(version):
-    async with node() as it:
-        client = it.connect()
+    async with node() as server:
+        client = server.connect()
         member = await stable(client)
         topics = [topic("t", (0, 5), (1, 2**62)), topic("u", (0, 0))]
         answer = await client.ask("OffsetCommit", version, **committing(member, topics=topics))
@@ -368,9 +370,9 @@ async def test_a_member_commits(version):
 
 @versions(apis.OFFSET_COMMIT)
 async def test_a_member_of_no_group_is_of_another_generation_before_version_9(version):
-    async with node() as it:
+    async with node() as server:
         values = {"group_id": "none", "generation_id_or_member_epoch": 3, "member_id": "x"}
-        answer = await it.connect().ask(
+        answer = await server.connect().ask(
             "OffsetCommit", version, **values, topics=[topic("t", (0, 5))]
         )
         assert codes(answer) == {("t", 0): 69 if version >= 9 else 22}
@@ -378,8 +380,8 @@ async def test_a_member_of_no_group_is_of_another_generation_before_version_9(ve
 
 @versions(apis.OFFSET_COMMIT)
 async def test_what_is_wrong_with_a_partition_is_its_error_and_the_others_are_committed(version):
-    async with node() as it:
-        client = it.connect()
+    async with node() as server:
+        client = server.connect()
         topics = [topic("t", (0, 5), (1, -1), (-1, 3)), topic("x" * 250, (0, 1)), topic("", (0, 1))]
         values = {"group_id": "simple", "topics": topics}
         answer = await client.ask("OffsetCommit", version, **values)
@@ -397,8 +399,8 @@ async def test_what_is_wrong_with_a_partition_is_its_error_and_the_others_are_co
 
 @versions(apis.OFFSET_COMMIT)
 async def test_of_a_partition_that_is_listed_twice_the_last_offset_counts(version):
-    async with node() as it:
-        client = it.connect()
+    async with node() as server:
+        client = server.connect()
         topics = [topic("t", (0, 5), (0, 6)), topic("t", (0, 7))]
         answer = await client.ask("OffsetCommit", version, group_id="simple", topics=topics)
         assert [[int(p.error_code) for p in t.partitions] for t in answer.topics] == [[0, 0], [0]]
@@ -408,8 +410,8 @@ async def test_of_a_partition_that_is_listed_twice_the_last_offset_counts(versio
 
 @pytest.mark.parametrize(("offsets", "code"), [((-1, 5), 0), ((5, -1), 42)])
 async def test_of_a_partition_that_is_listed_twice_the_last_place_decides(offsets, code):
-    async with node() as it:
-        client = it.connect()
+    async with node() as server:
+        client = server.connect()
         topics = [topic("t", *((0, offset) for offset in offsets)), topic("u", (0, 1))]
         answer = await client.ask("OffsetCommit", 9, group_id="simple", topics=topics)
         assert [int(p.error_code) for t in answer.topics for p in t.partitions] == [code, code, 0]
@@ -420,8 +422,8 @@ async def test_of_a_partition_that_is_listed_twice_the_last_place_decides(offset
 
 @pytest.mark.parametrize("version", [2, 3, 4])
 async def test_a_retention_time_is_ignored(version):
-    async with node() as it:
-        client = it.connect()
+    async with node() as server:
+        client = server.connect()
         values = {"group_id": "s", "topics": [topic("t", (0, 5))], "retention_time": timedelta(0)}
         assert codes(await client.ask("OffsetCommit", version, **values)) == {("t", 0): 0}
         fetched = await client.ask("OffsetFetch", 1, group_id="s", topics=[asked("t", 0)])
@@ -449,8 +451,8 @@ async def committed(client, group="g"):
 
 @versions(apis.OFFSET_FETCH)
 async def test_offsets_are_fetched(version):
-    async with node() as it:
-        client = it.connect()
+    async with node() as server:
+        client = server.connect()
         await committed(client)
         topics = [asked("t", 2, 3, 2), asked("none", 0), asked("t", 0)]
         answer = fetched_of(
@@ -467,8 +469,8 @@ async def test_offsets_are_fetched(version):
 
 @versions(apis.OFFSET_FETCH)
 async def test_a_topic_whose_name_is_too_long_is_an_error_of_its_partitions(version):
-    async with node() as it:
-        client = it.connect()
+    async with node() as server:
+        client = server.connect()
         await committed(client)
         topics = [asked("x" * 250, 0, 1), asked("t", 0)]
         answer = fetched_of(
@@ -481,8 +483,8 @@ async def test_a_topic_whose_name_is_too_long_is_an_error_of_its_partitions(vers
 
 @versions(apis.OFFSET_FETCH)
 async def test_null_asks_for_all_offsets_and_an_empty_list_for_none(version):
-    async with node() as it:
-        client = it.connect()
+    async with node() as server:
+        client = server.connect()
         await committed(client)
         answer = fetched_of(
             version, await client.ask("OffsetFetch", version, **fetching(version, []))
@@ -497,8 +499,8 @@ async def test_null_asks_for_all_offsets_and_an_empty_list_for_none(version):
 
 @versions(apis.OFFSET_FETCH)
 async def test_an_error_of_the_group_is_in_its_partitions_in_version_1_alone(version):
-    async with node() as it:
-        client = it.connect()
+    async with node() as server:
+        client = server.connect()
         values = fetching(version, [asked("t", 0, 1)], group="g" * 5_000)
         answer = fetched_of(version, await client.ask("OffsetFetch", version, **values))
         found = [int(p.error_code) for t in answer.topics for p in t.partitions]
@@ -509,8 +511,8 @@ async def test_an_error_of_the_group_is_in_its_partitions_in_version_1_alone(ver
 
 @pytest.mark.parametrize("version", [8, 9])
 async def test_several_groups_are_fetched_each_with_its_own_error(version):
-    async with node() as it:
-        client = it.connect()
+    async with node() as server:
+        client = server.connect()
         await committed(client)
         groups = [
             {"group_id": "g", "topics": [asked("t", 0)]},
@@ -525,8 +527,8 @@ async def test_several_groups_are_fetched_each_with_its_own_error(version):
 
 
 async def test_offsets_are_deleted():
-    async with node() as it:
-        client = it.connect()
+    async with node() as server:
+        client = server.connect()
         await committed(client)
         topics = [
             {"name": "t", "partitions": [{"partition_index": p} for p in (0, 9, 0)]},
@@ -548,8 +550,8 @@ async def test_offsets_are_deleted():
 
 @versions(apis.LIST_GROUPS)
 async def test_groups_are_listed(version):
-    async with node() as it:
-        client = it.connect()
+    async with node() as server:
+        client = server.connect()
         await stable(client)
         await committed(client, group="offsets")
         answer = await client.ask("ListGroups", version)
@@ -571,8 +573,8 @@ async def test_groups_are_listed(version):
 
 @versions(apis.DESCRIBE_GROUPS)
 async def test_groups_are_described(version):
-    async with node() as it:
-        client = it.connect()
+    async with node() as server:
+        client = server.connect()
         member = await stable(client)
         groups = ["g", "none", "g", TOPICS_GROUP, "x" * 5_000]
         answer = await client.ask("DescribeGroups", version, groups=groups)
@@ -594,8 +596,8 @@ async def test_groups_are_described(version):
 
 @versions(apis.DELETE_GROUPS)
 async def test_groups_are_deleted(version):
-    async with node() as it:
-        client = it.connect()
+    async with node() as server:
+        client = server.connect()
         await stable(client)
         await committed(client, group="offsets")
         names = ["g", "offsets", "none", "x" * 5_000, TOPICS_GROUP, "offsets"]
@@ -611,8 +613,8 @@ async def test_groups_are_deleted(version):
 
 @versions(apis.FIND_COORDINATOR)
 async def test_the_coordinator_of_a_group_is_found(version):
-    async with node() as it:
-        client = it.connect()
+    async with node() as server:
+        client = server.connect()
         for key, kind, code in (("g", 0, 0), ("", 0, 24), ("tx", 1, 42), ("x" * 5_000, 0, 42)):
             values = {"key": key, "key_type": kind, "coordinator_keys": [key]}
             answer = await client.ask("FindCoordinator", version, **values)
@@ -641,8 +643,8 @@ def guarded():
 
 
 async def test_each_group_of_a_call_is_authorised_by_itself():
-    async with node(guard=guarded()) as it:
-        client = it.connect()
+    async with node(guard=guarded()) as server:
+        client = server.connect()
         client.connection.caller.show = lambda: Credential(principal="cert:etl")
         await committed(client, group="a1")
         described = await client.ask("DescribeGroups", 6, groups=["a1", "b1"])
@@ -663,8 +665,8 @@ async def test_each_group_of_a_call_is_authorised_by_itself():
 
 
 async def test_what_a_caller_may_not_do_is_refused_in_the_place_for_errors_of_each_api():
-    async with node(guard=guarded()) as it:
-        client = it.connect()
+    async with node(guard=guarded()) as server:
+        client = server.connect()
         client.connection.caller.show = lambda: Credential(principal="cert:etl")
         ask = client.ask
         group = {"group_id": "b", "generation_id": 1, "member_id": "m"}
@@ -692,8 +694,8 @@ class Unreachable:
 
 async def test_without_keys_clients_are_told_to_try_again_by_a_code_that_they_know():
     secured = Guard(Authenticator(None, Unreachable()), rules.parse(RULES))
-    async with node(guard=secured) as it:
-        client = it.connect()
+    async with node(guard=secured) as server:
+        client = server.connect()
         client.connection.caller.show = lambda: Credential("token")
         member = {"group_id": "g", "member_id": "m", "generation_id": 1}
         assert (await client.ask("Heartbeat", 4, **member)).error_code == 15
@@ -706,11 +708,11 @@ async def test_without_keys_clients_are_told_to_try_again_by_a_code_that_they_kn
         topics = [{"name": "t", "partitions": [{"partition_index": 0}]}]
         listed = await client.ask("ListOffsets", 5, topics=topics)
         assert listed.topics[0].partitions[0].error_code == 6
-        told = len(client.answers())
+        before = len(client.answers())
         client.send("Produce", 8, acks=0, timeout=1_000, topic_data=[])
         await asyncio.sleep(0.01)
         assert client.is_closed
-        assert len(client.answers()) == told, "nobody waits for one"
+        assert len(client.answers()) == before, "nobody waits for one"
 
 
 # --- Rows ---
@@ -723,13 +725,13 @@ async def test_produced_rows_are_refused_for_good(version):
         "timeout": 1_000,
         "topic_data": [{"name": "t", "partition_data": [{"index": 2, "records": b""}]}],
     }
-    async with node() as it:
-        answer = await it.connect().ask("Produce", version, **rows)
+    async with node() as server:
+        answer = await server.connect().ask("Produce", version, **rows)
         (refused,) = answer.responses[0].partition_responses
         assert (refused.index, refused.error_code, refused.base_offset) == (2, 44, -1)
         if version >= 8:
             assert "stores no rows" in refused.error_message
-        unacknowledged = it.connect()
+        unacknowledged = server.connect()
         unacknowledged.send("Produce", version, **rows | {"acks": 0})
         await asyncio.sleep(0.01)
         assert unacknowledged.is_closed
@@ -740,8 +742,8 @@ async def test_produced_rows_are_refused_for_good(version):
 
 
 async def test_a_request_about_too_many_groups_is_refused_in_each_of_them():
-    async with node(max_groups_per_call=3) as it:
-        client = it.connect()
+    async with node(max_groups_per_call=3) as server:
+        client = server.connect()
         for count, code in ((3, 0), (4, 42)):
             names = [f"g{number}" for number in range(count)]
             found = await client.ask("FindCoordinator", 6, coordinator_keys=names)
@@ -758,8 +760,8 @@ async def test_a_request_about_too_many_groups_is_refused_in_each_of_them():
 
 @pytest.mark.parametrize("version", [2, 9])
 async def test_a_commit_of_too_many_partitions_is_refused_in_each_of_them(version):
-    async with node(max_partitions_per_call=3) as it:
-        client = it.connect()
+    async with node(max_partitions_per_call=3) as server:
+        client = server.connect()
         for count, code in ((3, 0), (4, 42)):
             topics = [topic("t", *((number, 1) for number in range(count)))]
             answer = await client.ask("OffsetCommit", version, group_id="g", topics=topics)
@@ -767,8 +769,8 @@ async def test_a_commit_of_too_many_partitions_is_refused_in_each_of_them(versio
 
 
 async def test_other_limits_map_to_codes_by_whether_it_helps_to_try_again():
-    async with node(max_groups=1, max_member_metadata_bytes=1_024) as it:
-        client = it.connect()
+    async with node(max_groups=1, max_member_metadata_bytes=1_024) as server:
+        client = server.connect()
         long = [{"name": "range", "metadata": b"x" * 2_000}]
         assert (await client.ask("JoinGroup", 3, **joining(protocols=long))).error_code == 81
         assert (await client.ask("JoinGroup", 3, **joining())).error_code == 0
@@ -780,69 +782,69 @@ async def test_other_limits_map_to_codes_by_whether_it_helps_to_try_again():
 # --- The client's library, as operators see it ---
 
 
-async def shown(it, client):
+async def shown(server, client):
     """The only member of group g as our own DescribeGroups shows it."""
     asked = admin.DescribeGroupsRequest(groups=["g"])
     call = KafkaCall(calls.DESCRIBE_GROUPS, client.connection.caller, ("g",), "")
-    replies = await it.pipeline.answer(call, partial(translation, asked, client_host=""))
+    replies = await server.pipeline.answer(call, partial(translation, asked, client_host=""))
     ((member,),) = (group.members for group in response_of(asked, replies).groups)
     return member
 
 
-async def named(it, version, port=5_000):
+async def named(server, version, port=5_000):
     """A client that has said what its library is."""
-    client = it.connect(port=port)
+    client = server.connect(port=port)
     said = {"client_software_name": "librdkafka", "client_software_version": version}
     await client.ask("ApiVersions", 3, **said)
     return client
 
 
 async def test_members_and_explanations_show_what_the_client_said_of_its_library():
-    async with node(group_rebalance_journal=True) as it:
-        client = await named(it, "2.16.1")
+    async with node(group_rebalance_journal=True) as server:
+        client = await named(server, "2.16.1")
         member = await stable(client)
-        found = await shown(it, client)
+        found = await shown(server, client)
         assert (found.client_software, found.client_host) == ("librdkafka 2.16.1", "/10.0.0.1")
-        (record,) = (e.record for e in it.events if isinstance(e, RebalanceJournaled))
+        (record,) = (e.record for e in server.events if isinstance(e, RebalanceJournaled))
         assert "because client (librdkafka 2.16.1, 10.0.0.1) joined." in explain(record)[1]
         other = [{"name": "range", "metadata": b"\0\1\1"}]
-        newer = await named(it, "2.17.0", port=5_001)
+        newer = await named(server, "2.17.0", port=5_001)
         await newer.ask(
             "JoinGroup", 9, **joining(member_id=member.member_id, protocols=other)
         )  # fmt: skip
-        assert (await shown(it, newer)).client_software == "librdkafka 2.17.0"
+        assert (await shown(server, newer)).client_software == "librdkafka 2.17.0"
 
 
 async def test_explanations_name_the_library_of_a_member_that_left():
-    async with node(group_rebalance_journal=True) as it:
-        client = await named(it, "2.16.1")
+    async with node(group_rebalance_journal=True) as server:
+        client = await named(server, "2.16.1")
         member = await stable(client)
         leaving = {"member_id": member.member_id, "reason": "the consumer is being closed"}
         await client.ask("LeaveGroup", 5, group_id="g", members=[leaving])
-        record = [e.record for e in it.events if isinstance(e, RebalanceJournaled)][-1]
+        record = [e.record for e in server.events if isinstance(e, RebalanceJournaled)][-1]
         assert record.removed[0].client_software == "librdkafka 2.16.1"
         assert "because client (librdkafka 2.16.1, 10.0.0.1) left" in explain(record)[1]
 
 
 async def test_a_client_that_did_not_name_its_library_has_none():
-    async with node() as it:
-        client = it.connect()
+    async with node() as server:
+        client = server.connect()
         await client.ask("ApiVersions", 2)
         await stable(client)
-        assert (await shown(it, client)).client_software == ""
+        assert (await shown(server, client)).client_software == ""
 
 
 @pytest.mark.parametrize("instance", [None, "i"])
 async def test_the_library_of_a_member_is_known_after_a_fail_over(instance):
     log = MemoryLog()
-    async with node(log=log) as it:
-        await stable(await named(it, "2.16.1"), group_instance_id=instance)
+    async with node(log=log) as server:
+        await stable(await named(server, "2.16.1"), group_instance_id=instance)
         if instance is not None:  # A process of a newer version takes its place.
-            newer = await named(it, "2.17.0", port=5_001)
+            newer = await named(server, "2.17.0", port=5_001)
             await newer.ask("JoinGroup", 9, **joining(group_instance_id=instance))
-            assert (await shown(it, newer)).client_software == "librdkafka 2.17.0"
-    async with node(log=log) as it:
-        found = await shown(it, it.connect())
+            assert (await shown(server, newer)).client_software == "librdkafka 2.17.0"
+    async with node(log=log) as server:
+        found = await shown(server, server.connect())
         assert found.client_software == f"librdkafka {'2.16.1' if instance is None else '2.17.0'}"
 
 
@@ -865,8 +867,8 @@ class HeldLog(MemoryLog):
 async def test_a_stable_offset_is_waited_for_from_version_7(version):
     # Kafka answers UNSTABLE_OFFSET_COMMIT, upon which clients ask again.
     log = HeldLog()
-    async with node(log=log) as it:
-        first, second = it.connect(port=1), it.connect(port=2)
+    async with node(log=log) as server:
+        first, second = server.connect(port=1), server.connect(port=2)
         first.send("OffsetCommit", 9, group_id="g", topics=[topic("t", (0, 5))])
         await asyncio.sleep(0.01)
         values = fetching(version, [asked("t", 0, 1)], require_stable=True)
@@ -892,8 +894,8 @@ async def test_what_a_caller_may_do_is_told_if_it_asks(operations, bits):
         operations = ["{listed}"]
         groups = "*"
         """
-    async with node(guard=Guard(Authenticator(), rules.parse(text))) as it:
-        client = it.connect()
+    async with node(guard=Guard(Authenticator(), rules.parse(text))) as server:
+        client = server.connect()
         client.connection.caller.show = lambda: Credential(principal="cert:etl")
         answer = await client.ask(
             "DescribeGroups", 6, groups=["g"], include_authorized_operations=True

@@ -51,15 +51,15 @@ class Keys:
 class Listening:
     """A listener beside that of a node, with what it tells."""
 
-    def __init__(self, it, *, guard=None, **settings) -> None:
+    def __init__(self, server, *, guard=None, **settings) -> None:
         self.full: list[tuple[str, str]] = []
         self.listener = KafkaListener(
-            it.pipeline,
+            server.pipeline,
             KafkaConfig(**settings),
-            FixedTopics(it.node, {"t": 4}),
+            FixedTopics(server.node, {"t": 4}),
             guard=guard,
-            on_failure=lambda *what: it.failures.append(what),
-            on_full=lambda *told: self.full.append(told),
+            on_failure=lambda *what: server.failures.append(what),
+            on_full=lambda *notice: self.full.append(notice),
         )
 
     @property
@@ -95,8 +95,8 @@ async def told(client: Client) -> tuple[int, int]:
 
 
 async def test_a_client_too_many_is_told_so_and_closed_and_others_are_served():
-    async with node() as it:
-        side = Listening(it, kafka_max_connections=2)
+    async with node() as server:
+        side = Listening(server, kafka_max_connections=2)
         served = [await side.greeted() for _ in range(2)]
         away = side.connect()
         assert await told(away) == (NO_ROOM, 0)
@@ -117,8 +117,8 @@ async def test_a_client_too_many_is_told_so_and_closed_and_others_are_served():
 
 
 async def test_one_address_cannot_take_the_room_of_others():
-    async with node() as it:
-        side = Listening(it, kafka_max_connections_per_address=2)
+    async with node() as server:
+        side = Listening(server, kafka_max_connections_per_address=2)
         for _ in range(2):
             await side.greeted()
         assert (await told(side.connect()))[0] == NO_ROOM
@@ -128,18 +128,18 @@ async def test_one_address_cannot_take_the_room_of_others():
 
 
 async def test_without_memory_no_connection_is_taken():
-    async with node(max_memory_mib=1) as it:
-        side = Listening(it)
+    async with node(max_memory_mib=1) as server:
+        side = Listening(server)
         first = await side.greeted()
-        it.node.probe.memory_bytes = 2 * 2**20
+        server.node.probe.memory_bytes = 2 * 2**20
         assert (await told(side.connect()))[0] == NO_ROOM
         assert side.ended == {"no_memory": 1}
         assert (await first.ask("ListGroups", 4)).error_code == 0
 
 
 async def test_unfinished_frames_have_a_budget_and_the_one_of_longest_ends():
-    async with node() as it:
-        side = Listening(it, kafka_max_frame_bytes=1_000_000)
+    async with node() as server:
+        side = Listening(server, kafka_max_frame_bytes=1_000_000)
         small, clients = side.connect(), [side.connect() for _ in range(FRAMES + 2)]
         small.receive(struct.pack(">i", 900_000) + bytes(FREE_BYTES - 4))
         for client in clients:
@@ -155,8 +155,8 @@ async def test_unfinished_frames_have_a_budget_and_the_one_of_longest_ends():
 
 
 async def test_a_frame_that_is_finished_frees_the_budget():
-    async with node() as it:
-        side = Listening(it)
+    async with node() as server:
+        side = Listening(server)
         client = side.connect()
         names = [f"group-{number:0100}" for number in range(500)]
         data = client.bytes_of("DescribeGroups", 5, groups=names)
@@ -172,36 +172,36 @@ async def test_a_frame_that_is_finished_frees_the_budget():
 
 
 async def test_who_has_asked_nothing_yet_makes_way():
-    async with node() as it:
-        side = Listening(it, kafka_max_connections=3)
+    async with node() as server:
+        side = Listening(server, kafka_max_connections=3)
         kept = await side.greeted()
         silent = [side.connect(), side.connect()]
         await side.greeted()
-        assert [each.is_closed for each in silent] == [True, False]
+        assert [member.is_closed for member in silent] == [True, False]
         await side.greeted()
-        assert [each.is_closed for each in silent] == [True, True]
+        assert [member.is_closed for member in silent] == [True, True]
         assert not kept.is_closed
         assert (await told(side.connect()))[0] == NO_ROOM
         assert side.ended == {"too_slow": 2, "too_many": 1}
 
 
 async def test_turning_away_is_bounded_and_its_lines_are_too():
-    async with node() as it:
-        side = Listening(it, kafka_max_connections=1)
+    async with node() as server:
+        side = Listening(server, kafka_max_connections=1)
         await side.greeted()
         away = [side.connect() for _ in range(AWAY_MAX + 10)]
         assert len(side.full) == 1
-        assert sum(each.is_closed for each in away) == 10
+        assert sum(member.is_closed for member in away) == 10
         await asyncio.sleep(LIMIT_S + 2)
-        assert all(each.is_closed for each in away)
+        assert all(member.is_closed for member in away)
         await asyncio.sleep(LOG_EVERY_S)
         side.connect()
         assert len(side.full) == 2
 
 
 async def test_who_is_turned_away_is_answered_nothing_else():
-    async with node() as it:
-        side = Listening(it, kafka_max_connections=1)
+    async with node() as server:
+        side = Listening(server, kafka_max_connections=1)
         await side.greeted()
         for name, version, values in (
             ("Heartbeat", 4, {"group_id": "g", "member_id": "m", "generation_id": 1}),
@@ -220,11 +220,11 @@ async def test_who_is_turned_away_is_answered_nothing_else():
 async def test_a_join_for_which_there_is_no_room_is_told_so_in_a_code_that_clients_report(
     settings, code
 ):
-    async with node(**settings) as it:
-        side = Listening(it)
+    async with node(**settings) as server:
+        side = Listening(server)
         member, other = side.connect(), side.connect()
         assert (await member.ask("JoinGroup", 3, **JOIN)).error_code == 0
-        it.node.probe.memory_bytes = 2 * 2**20
+        server.node.probe.memory_bytes = 2 * 2**20
         joined = await other.ask("JoinGroup", 3, **{**JOIN, "group_id": "h"})
         assert joined.error_code == code
 
@@ -233,8 +233,8 @@ async def test_a_join_for_which_there_is_no_room_is_told_so_in_a_code_that_clien
 
 
 async def test_who_says_nothing_is_closed_in_time():
-    async with node() as it:
-        side = Listening(it)
+    async with node() as server:
+        side = Listening(server)
         silent, greeted = side.connect(), await side.greeted()
         beating = side.connect()
         beating.send("Heartbeat", 4, group_id="g", member_id="m", generation_id=1)
@@ -245,24 +245,24 @@ async def test_who_says_nothing_is_closed_in_time():
         assert not greeted.is_closed
         assert not beating.is_closed
         assert side.ended == {"too_slow": 1}
-        assert "did not authenticate" in it.malformed[0][2]
+        assert "did not authenticate" in server.malformed[0][2]
 
 
 async def test_who_owes_a_greeting_and_the_rest_of_it_is_closed_and_counted_once():
-    async with node() as it:
-        side = Listening(it)
+    async with node() as server:
+        side = Listening(server)
         client = side.connect()
         client.receive(client.bytes_of("ApiVersions", 3, **SOFTWARE)[:20])
         await asyncio.sleep(LIMIT_S + 2)
         assert client.is_closed
         assert side.ended == {"too_slow": 1}
-        assert len(it.malformed) == 1
+        assert len(server.malformed) == 1
 
 
 async def test_who_does_not_authenticate_is_closed_in_time_whatever_it_asks():
     secured = guard()
-    async with node(guard=secured) as it:
-        side = Listening(it, guard=secured)
+    async with node(guard=secured) as server:
+        side = Listening(server, guard=secured)
         client = side.connect()
         for _ in range(int(LIMIT_S) + 3):
             if client.is_closed:
@@ -274,8 +274,8 @@ async def test_who_does_not_authenticate_is_closed_in_time_whatever_it_asks():
 
 
 async def test_a_request_that_parks_has_its_time():
-    async with node() as it:
-        side = Listening(it)
+    async with node() as server:
+        side = Listening(server)
         leader = side.connect()
         joined = await leader.ask("JoinGroup", 3, **JOIN)
         client = side.connect()
@@ -291,8 +291,8 @@ async def test_a_request_that_parks_has_its_time():
 
 
 async def test_a_connection_at_rest_is_closed_and_one_that_beats_is_not():
-    async with node() as it:
-        side = Listening(it, kafka_idle_timeout_ms=60_000, kafka_listen="127.0.0.1:0")
+    async with node() as server:
+        side = Listening(server, kafka_idle_timeout_ms=60_000, kafka_listen="127.0.0.1:0")
         side.listener.sweep()
         idle, beating = await side.greeted(), await side.greeted()
         for _ in range(40):
@@ -315,8 +315,8 @@ async def plain(client: Client, name: str) -> None:
 
 async def test_frames_are_short_before_authentication_and_long_after():
     secured = guard()
-    async with node(guard=secured) as it:
-        side = Listening(it, guard=secured)
+    async with node(guard=secured) as server:
+        side = Listening(server, guard=secured)
         client = side.connect()
         client.receive(struct.pack(">i", UNAUTHENTICATED_BYTES + 1))
         assert client.is_closed
@@ -330,8 +330,8 @@ async def test_frames_are_short_before_authentication_and_long_after():
 async def test_a_session_lasts_as_long_as_its_token():
     now_s = [1_000.0]
     secured = guard(lambda: now_s[0])
-    async with node(guard=secured) as it:
-        side = Listening(it, guard=secured)
+    async with node(guard=secured) as server:
+        side = Listening(server, guard=secured)
         client = side.connect()
 
         async def authenticate(token: str):
@@ -356,34 +356,34 @@ async def test_a_session_lasts_as_long_as_its_token():
 
 async def test_who_fails_to_authenticate_is_told_why_and_closed():
     secured = guard()
-    async with node(guard=secured) as it:
-        side = Listening(it, guard=secured)
+    async with node(guard=secured) as server:
+        side = Listening(server, guard=secured)
         client = side.connect()
         await client.ask("SaslHandshake", 1, mechanism="PLAIN")
         client.send("SaslAuthenticate", 2, auth_bytes=b"\0me\0wrong")
         client.send("ListGroups", 4)  # Sent behind it, and never answered.
         await asyncio.sleep(1)
-        ((_, _), (_, told)) = client.answers()
-        assert (int(told.error_code), "not known" in told.error_message) == (58, True)
+        ((_, _), (_, answers)) = client.answers()
+        assert (int(answers.error_code), "not known" in answers.error_message) == (58, True)
         assert client.is_closed
 
 
 @pytest.mark.parametrize("name", ["ListGroups", "Heartbeat"])
 async def test_only_versions_are_told_before_authentication(name):
     secured = guard()
-    async with node(guard=secured) as it:
-        client = Listening(it, guard=secured).connect()
+    async with node(guard=secured) as server:
+        client = Listening(server, guard=secured).connect()
         assert (await client.ask("ApiVersions", 0)).error_code == 0
         client.send(name, 4)
         assert client.is_closed
-        assert it.malformed[-1][2] == f"{name} before authentication"
+        assert server.malformed[-1][2] == f"{name} before authentication"
 
 
 @pytest.mark.parametrize("is_right", [True, False])
 async def test_a_bare_token_is_a_frame_without_a_header(is_right):
     secured = guard()
-    async with node(guard=secured) as it:
-        client = Listening(it, guard=secured).connect()
+    async with node(guard=secured) as server:
+        client = Listening(server, guard=secured).connect()
         await client.ask("SaslHandshake", 0, mechanism="PLAIN")
         client.transport.writes.clear()
         token = b"\0me\0" + (b"a-secret" if is_right else b"wrong")
@@ -391,27 +391,27 @@ async def test_a_bare_token_is_a_frame_without_a_header(is_right):
         await asyncio.sleep(1)
         if is_right:  # An empty frame is the answer that a client takes for success.
             assert client.transport.writes.pop(0) == frame(b"")
-        assert [told.error_code for _, told in client.answers()] == [0] * is_right
+        assert [answer.error_code for _, answer in client.answers()] == [0] * is_right
         assert client.is_closed is not is_right
 
 
 async def test_beats_are_authorised_where_there_are_rules():
     secured = guard()
     secured.replace(rules=rules.parse(RULES.replace('groups = "*"', 'groups = "a"')))
-    async with node(guard=secured) as it:
-        client = Listening(it, guard=secured).connect()
+    async with node(guard=secured) as server:
+        client = Listening(server, guard=secured).connect()
         await plain(client, "a")
         beat = {"generation_id": 1, "member_id": "m"}
         assert (await client.ask("Heartbeat", 4, group_id="b", **beat)).error_code == 30
-        assert it.pipeline.heartbeats == 0
+        assert server.pipeline.heartbeats == 0
         assert (await client.ask("Heartbeat", 4, group_id="a", **beat)).error_code == 25
 
 
 async def test_a_token_of_no_length_or_of_any_is_told_a_lifetime_that_clients_can_count():
     secured = guard(lambda: 1_000.0)
-    async with node(guard=secured) as it:
+    async with node(guard=secured) as server:
         for expires_s, lifetime_s in ((2.0**53, 365 * 86_400), (999.0, 0.001), (1_000.0, 0.001)):
-            client = Listening(it, guard=secured).connect()
+            client = Listening(server, guard=secured).connect()
             await client.ask("SaslHandshake", 1, mechanism="OAUTHBEARER")
             message = f"n,,\x01auth=Bearer a@{expires_s}\x01\x01".encode()
             told = await client.ask("SaslAuthenticate", 2, auth_bytes=message)
@@ -422,8 +422,8 @@ async def test_a_token_of_no_length_or_of_any_is_told_a_lifetime_that_clients_ca
 
 
 async def test_a_caller_that_calls_too_often_is_answered_at_once_and_then_not_heard():
-    async with node(max_requests_per_second=2) as it:
-        side = Listening(it)
+    async with node(max_requests_per_second=2) as server:
+        side = Listening(server)
         await asyncio.sleep(10)
         client = side.connect()
         loop = asyncio.get_running_loop()
@@ -437,8 +437,8 @@ async def test_a_caller_that_calls_too_often_is_answered_at_once_and_then_not_he
 
 
 async def test_no_pause_is_so_long_that_a_session_ends():
-    async with node(max_requests_per_second=1, group_min_session_timeout_ms=6_000) as it:
-        side = Listening(it)
+    async with node(max_requests_per_second=1, group_min_session_timeout_ms=6_000) as server:
+        side = Listening(server)
         clients = [side.connect() for _ in range(20)]
         pauses = [
             (await client.ask("ListGroups", 4)).throttle_time.total_seconds() for client in clients
@@ -450,8 +450,8 @@ async def test_no_pause_is_so_long_that_a_session_ends():
 
 
 async def test_requests_are_counted_by_api_and_library():
-    async with node() as it:
-        side = Listening(it)
+    async with node() as server:
+        side = Listening(server)
         client, unnamed = await side.greeted(), side.connect()
         await client.ask("ListGroups", 4)
         for each in (client, unnamed):

@@ -33,9 +33,9 @@ def beat_of(member, **more):
     } | more
 
 
-async def parked(it):
+async def parked(server):
     """A stable member, and a second one that waits for it in JoinGroup."""
-    first, second = it.connect(port=1), it.connect(port=2)
+    first, second = server.connect(port=1), server.connect(port=2)
     member = await stable(first)
     asked = await second.ask("JoinGroup", 9, **joining())
     second.send("JoinGroup", 9, **joining(member_id=asked.member_id))
@@ -56,8 +56,8 @@ def receive_until_paused(client, data) -> int:
 
 
 async def test_pipelined_beats_are_answered_in_one_write_and_in_their_order():
-    async with node() as it:
-        client = it.connect()
+    async with node() as server:
+        client = server.connect()
         member = await stable(client)
         before = len(client.transport.writes)
         sent = [
@@ -69,15 +69,15 @@ async def test_pipelined_beats_are_answered_in_one_write_and_in_their_order():
         client.receive(b"".join(sent))
         assert len(client.transport.writes) == before + 1
         found = client.answers()[-20:]
-        assert [each for each, _ in found] == [*range(found[0][0], found[0][0] + 20)]
+        assert [item for item, _ in found] == [*range(found[0][0], found[0][0] + 20)]
         assert [int(answer.error_code) for _, answer in found] == [0, 22] * 10
-        assert it.pipeline.heartbeats == 20
+        assert server.pipeline.heartbeats == 20
 
 
 async def test_an_idle_connection_has_no_task():
-    async with node() as it:
+    async with node() as server:
         before = asyncio.all_tasks()
-        client = it.connect()
+        client = server.connect()
         member = await stable(client)
         await client.ask("Heartbeat", 4, **beat_of(member))
         await settle()
@@ -85,8 +85,8 @@ async def test_an_idle_connection_has_no_task():
 
 
 async def test_a_parked_join_holds_back_what_was_sent_behind_it():
-    async with node() as it:
-        first, member, second = await parked(it)
+    async with node() as server:
+        first, member, second = await parked(server)
         answered = len(second.answers())
         second.send("ListGroups", 4)
         second.send("Heartbeat", 4, group_id="g", generation_id=1, member_id="x")
@@ -94,7 +94,7 @@ async def test_a_parked_join_holds_back_what_was_sent_behind_it():
         await settle()
         assert len(second.answers()) == answered
         # Another connection of the same client goes on.
-        assert (await it.connect(port=3).ask("ListGroups", 4)).error_code == 0
+        assert (await server.connect(port=3).ask("ListGroups", 4)).error_code == 0
         await first.ask("JoinGroup", 9, **joining(member_id=member.member_id))
         await settle()
         join, listed, beat, left = (answer for _, answer in second.answers()[answered:])
@@ -103,21 +103,21 @@ async def test_a_parked_join_holds_back_what_was_sent_behind_it():
 
 
 async def test_a_hang_up_takes_a_parked_join_back():
-    async with node() as it:
-        first, member, second = await parked(it)
+    async with node() as server:
+        first, member, second = await parked(server)
         second.send("Heartbeat", 4, group_id="g", generation_id=1, member_id="x")
         second.hang_up()
         await settle()
-        assert it.pipeline.quotas.parked == 0
+        assert server.pipeline.quotas.parked == 0
         # The generation has the first member alone: nobody waits for the other.
         again = await first.ask("JoinGroup", 9, **joining(member_id=member.member_id))
         assert [each.member_id for each in again.members] == [member.member_id]
-        assert it.listener.connections == 1
+        assert server.listener.connections == 1
 
 
 async def test_what_is_sent_ahead_is_kept_up_to_a_bound_and_then_not_read():
-    async with node() as it:
-        first, member, second = await parked(it)
+    async with node() as server:
+        first, member, second = await parked(server)
         beat = {"group_id": "g", "generation_id": 1, "member_id": "x"}
         data = second.bytes_of("Heartbeat", 4, **beat)
         sent = receive_until_paused(second, data)
@@ -130,8 +130,8 @@ async def test_what_is_sent_ahead_is_kept_up_to_a_bound_and_then_not_read():
 
 
 async def test_many_beats_of_one_read_let_others_run_in_between():
-    async with node() as it:
-        client = it.connect()
+    async with node() as server:
+        client = server.connect()
         member = await stable(client)
         before, turns = len(client.answers()), []
         count = 4 * AT_ONCE + 1
@@ -144,8 +144,8 @@ async def test_many_beats_of_one_read_let_others_run_in_between():
 
 
 async def test_beats_that_come_faster_than_they_are_answered_are_not_read():
-    async with node() as it:
-        client = it.connect()
+    async with node() as server:
+        client = server.connect()
         member = await stable(client)
         before = len(client.answers())
         data = b"".join(
@@ -160,8 +160,8 @@ async def test_beats_that_come_faster_than_they_are_answered_are_not_read():
 
 
 async def test_the_rest_of_a_long_frame_is_read():
-    async with node() as it:
-        client = it.connect()
+    async with node() as server:
+        client = server.connect()
         name = "g" * 4 * READ_AHEAD_BYTES
         data = client.bytes_of("FindCoordinator", 4, coordinator_keys=[name], key_type=0)
         for begin in range(0, len(data), READ_AHEAD_BYTES):
@@ -175,27 +175,29 @@ async def test_the_rest_of_a_long_frame_is_read():
 
 
 async def test_a_client_that_does_not_read_is_not_read_and_then_closed():
-    async with node(kafka_request_timeout_ms=5_000) as it:
-        client = it.connect()
+    async with node(kafka_request_timeout_ms=5_000) as server:
+        client = server.connect()
         member = await stable(client)
         client.transport.is_read = False
         data = client.bytes_of("Heartbeat", 4, **beat_of(member))
         while client.transport.unread_bytes <= HIGH_WATER:
             client.receive(data * AT_ONCE)
-        answered = it.pipeline.heartbeats
+        answered = server.pipeline.heartbeats
         receive_until_paused(client, data * AT_ONCE)
         await settle()
-        assert it.pipeline.heartbeats == answered
+        assert server.pipeline.heartbeats == answered
         await asyncio.sleep(4)
         assert not client.is_closed
         await asyncio.sleep(3)
         assert client.is_closed
-        assert it.malformed == [("Frame", "10.0.0.1:5000", "it did not read its answers in time")]
+        assert server.malformed == [
+            ("Frame", "10.0.0.1:5000", "it did not read its answers in time")
+        ]
 
 
 async def test_a_client_that_reads_late_is_answered():
-    async with node(kafka_request_timeout_ms=5_000) as it:
-        client = it.connect()
+    async with node(kafka_request_timeout_ms=5_000) as server:
+        client = server.connect()
         member = await stable(client)
         client.transport.is_read = False
         data = client.bytes_of("Heartbeat", 4, **beat_of(member))
@@ -203,15 +205,15 @@ async def test_a_client_that_reads_late_is_answered():
         await asyncio.sleep(4)
         client.transport.read_all()
         await settle(2 * sent // AT_ONCE)
-        assert it.pipeline.heartbeats == sent
+        assert server.pipeline.heartbeats == sent
         await asyncio.sleep(20)
         assert not client.is_closed
         assert not client.transport.is_paused
 
 
 async def test_a_request_has_to_be_finished_in_time():
-    async with node(kafka_request_timeout_ms=5_000) as it:
-        slow, idle = it.connect(port=1), it.connect(port=2)
+    async with node(kafka_request_timeout_ms=5_000) as server:
+        slow, idle = server.connect(port=1), server.connect(port=2)
         data = slow.bytes_of("ListGroups", 4)
         for client in (slow, idle):
             await client.ask("ListGroups", 4)
@@ -221,12 +223,14 @@ async def test_a_request_has_to_be_finished_in_time():
         await asyncio.sleep(1)
         assert slow.is_closed
         assert not idle.is_closed
-        assert it.malformed == [("Frame", "10.0.0.1:1", "it did not finish its request in time")]
+        assert server.malformed == [
+            ("Frame", "10.0.0.1:1", "it did not finish its request in time")
+        ]
 
 
 async def test_each_request_has_its_own_time():
-    async with node(kafka_request_timeout_ms=5_000) as it:
-        client = it.connect()
+    async with node(kafka_request_timeout_ms=5_000) as server:
+        client = server.connect()
         member = await stable(client)
         data = client.bytes_of("Heartbeat", 4, **beat_of(member))
         # Each read ends in the middle of a beat, for longer than one may take.
@@ -238,35 +242,35 @@ async def test_each_request_has_its_own_time():
         client.receive(data[10:])
         await asyncio.sleep(20)
         assert not client.is_closed
-        assert it.pipeline.heartbeats == 11
+        assert server.pipeline.heartbeats == 11
 
 
 async def test_time_spent_in_a_parked_call_is_not_the_client_s():
-    async with node(kafka_request_timeout_ms=1_000) as it:
-        _, _, second = await parked(it)
+    async with node(kafka_request_timeout_ms=1_000) as server:
+        _, _, second = await parked(server)
         second.receive(second.bytes_of("ListGroups", 4)[:9])
         await asyncio.sleep(5)
         assert not second.is_closed
 
 
 async def test_a_connection_ends_though_its_client_never_reads_the_last_answers():
-    async with node(kafka_request_timeout_ms=5_000) as it:
-        client = it.connect()
+    async with node(kafka_request_timeout_ms=5_000) as server:
+        client = server.connect()
         member = await stable(client)
         client.transport.is_read = False
         client.send("Heartbeat", 4, **beat_of(member))
         client.receive(struct.pack(">i", 5))
         await settle()
         assert client.is_closed
-        assert it.listener.connections == 1
+        assert server.listener.connections == 1
         await asyncio.sleep(7)
-        assert it.listener.connections == 0
+        assert server.listener.connections == 0
 
 
 async def test_a_join_behind_many_beats_owes_nothing():
-    async with node(kafka_request_timeout_ms=1_000) as it:
-        _, member, _ = await parked(it)
-        third = it.connect(port=3)
+    async with node(kafka_request_timeout_ms=1_000) as server:
+        _, member, _ = await parked(server)
+        third = server.connect(port=3)
         beats = [third.bytes_of("Heartbeat", 4, **beat_of(member)) for _ in range(AT_ONCE - 1)]
         asked = await third.ask("JoinGroup", 9, **joining())
         join = third.bytes_of("JoinGroup", 9, **joining(member_id=asked.member_id))
@@ -297,8 +301,8 @@ async def test_a_join_behind_many_beats_owes_nothing():
     ],
 )
 async def test_what_is_no_request_closes_its_connection_with_one_line_and_nothing_else(data, why):
-    async with node() as it:
-        client, other = it.connect(port=1), it.connect(port=2)
+    async with node() as server:
+        client, other = server.connect(port=1), server.connect(port=2)
         member = await stable(client)
         answered = len(client.answers())
         beat = client.bytes_of("Heartbeat", 4, **beat_of(member))
@@ -307,15 +311,15 @@ async def test_what_is_no_request_closes_its_connection_with_one_line_and_nothin
         # The beat before it is answered, the one behind it is not.
         assert len(client.answers()) == answered + 1
         assert client.is_closed
-        ((kind, peer, what),) = it.malformed
+        ((kind, peer, what),) = server.malformed
         assert (kind, peer) == ("Frame", "10.0.0.1:1")
         assert why in what
         assert (await other.ask("ListGroups", 4)).error_code == 0
 
 
 async def test_a_frame_may_be_as_long_as_the_setting_says():
-    async with node(kafka_max_frame_bytes=2_000) as it:
-        client = it.connect()
+    async with node(kafka_max_frame_bytes=2_000) as server:
+        client = server.connect()
         values = {"group_id": "g", "topics": [], "member_id": "m" * 1_900}
         assert len(client.bytes_of("OffsetCommit", 2, **values)) < 2_000
         await client.ask("OffsetCommit", 2, **values)
@@ -329,20 +333,20 @@ async def test_a_bug_of_ours_ends_its_connection_and_is_reported(monkeypatch):
 
     broken = dispatch.ApiHandler(fail)
     monkeypatch.setitem(dispatch.HANDLERS, apis.LIST_GROUPS, broken)
-    async with node() as it:
-        client, other = it.connect(port=1), it.connect(port=2)
+    async with node() as server:
+        client, other = server.connect(port=1), server.connect(port=2)
         client.send("ListGroups", 4)
         await settle()
         assert client.is_closed
-        ((_, error),) = it.failures
+        ((_, error),) = server.failures
         assert isinstance(error, ZeroDivisionError)
-        it.failures.clear()
+        server.failures.clear()
         assert (await other.ask("FindCoordinator", 0, key="g")).error_code == 0
 
 
 async def test_what_a_version_has_no_room_for_is_an_error_of_the_server():
-    async with node(offset_metadata_max_bytes=100_000) as it:
-        client = it.connect()
+    async with node(offset_metadata_max_bytes=100_000) as server:
+        client = server.connect()
         partition = {
             "partition_index": 0,
             "committed_offset": 1,
@@ -355,7 +359,7 @@ async def test_what_a_version_has_no_room_for_is_an_error_of_the_server():
         assert answer.error_code == -1
         answer = await client.ask("OffsetFetch", 6, group_id="g", topics=asked)
         assert len(answer.topics[0].partitions[0].metadata) == 40_000
-        (line,) = it.malformed
+        (line,) = server.malformed
         assert "OffsetFetch 5 cannot say a text of 40000 bytes" in line[2]
 
 
@@ -363,22 +367,22 @@ async def test_what_a_version_has_no_room_for_is_an_error_of_the_server():
 
 
 async def test_a_stopping_node_answers_parked_calls_with_16_and_closes():
-    async with node() as it:
-        first, _, second = await parked(it)
-        idle = it.connect(port=3)
-        it.listener.leave()
-        await it.node.stop()
-        await it.listener.stop(1.0)
+    async with node() as server:
+        first, _, second = await parked(server)
+        idle = server.connect(port=3)
+        server.listener.leave()
+        await server.node.stop()
+        await server.listener.stop(1.0)
         assert second.answers()[-1][1].error_code == 16
         assert all(client.is_closed for client in (first, second, idle))
-        assert it.listener.connections == 0
+        assert server.listener.connections == 0
 
 
 async def test_stopping_waits_for_calls_and_not_for_ever():
-    async with node() as it:
-        first, _, second = await parked(it)
-        idle = it.connect(port=3)
-        stopping = asyncio.create_task(it.listener.stop(3.0))
+    async with node() as server:
+        first, _, second = await parked(server)
+        idle = server.connect(port=3)
+        stopping = asyncio.create_task(server.listener.stop(3.0))
         await settle()
         assert [c.is_closed for c in (first, second, idle)] == [True, False, True]
         began = asyncio.get_running_loop().time()
@@ -388,25 +392,25 @@ async def test_stopping_waits_for_calls_and_not_for_ever():
 
 
 async def test_a_call_that_is_answered_while_the_listener_stops_reaches_its_client():
-    async with node() as it:
-        _, _, second = await parked(it)
-        stopping = asyncio.create_task(it.listener.stop(60.0))
+    async with node() as server:
+        _, _, second = await parked(server)
+        stopping = asyncio.create_task(server.listener.stop(60.0))
         await settle()
         # The first member's session ends, so the second one's join is answered.
         await stopping
         assert second.answers()[-1][1].error_code == 0
-        assert [type(e) for e in it.events].count(RebalanceStarted) == 2
-        assert MemberLeft not in [type(e) for e in it.events]
+        assert [type(e) for e in server.events].count(RebalanceStarted) == 2
+        assert MemberLeft not in [type(e) for e in server.events]
 
 
 async def test_a_stopping_node_waits_for_no_topics():
-    async with node() as it:
-        client = it.connect()
-        it.listener.context.topics.view = TopicView({}, is_complete=False)
+    async with node() as server:
+        client = server.connect()
+        server.listener.context.topics.view = TopicView({}, is_complete=False)
         client.send("Metadata", 9, topics=[{"name": "unknown"}])
         await asyncio.sleep(1)
         assert client.answers() == []
-        it.listener.leave()
+        server.listener.leave()
         await asyncio.sleep(0.5)
         ((_, answer),) = client.answers()
         assert [topic.error_code for topic in answer.topics] == [5]
@@ -421,16 +425,16 @@ async def test_a_throttle_time_is_in_the_answer(monkeypatch):
         return {"error_code": 0}
 
     monkeypatch.setitem(dispatch.HANDLERS, apis.LIST_GROUPS, dispatch.ApiHandler(throttled))
-    async with node() as it:
-        answer = await it.connect().ask("ListGroups", 4)
+    async with node() as server:
+        answer = await server.connect().ask("ListGroups", 4)
         assert answer.throttle_time.total_seconds() == 0.25
 
 
 async def test_calls_are_counted_and_measured_by_kind():
-    async with node() as it:
-        client = it.connect()
+    async with node() as server:
+        client = server.connect()
         await joined(client)
         await client.ask("Metadata", 12, topics=None)
-        assert it.pipeline.calls["JoinGroup", "OK"] == 2
-        assert it.pipeline.calls["Metadata", "OK"] == 1
-        assert sum(it.pipeline.latencies["JoinGroup"].counts) == 2
+        assert server.pipeline.calls["JoinGroup", "OK"] == 2
+        assert server.pipeline.calls["Metadata", "OK"] == 1
+        assert sum(server.pipeline.latencies["JoinGroup"].counts) == 2

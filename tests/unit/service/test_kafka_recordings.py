@@ -19,8 +19,8 @@ async def test_a_group_of_kafka_clients_is_recorded_and_replays(tmp_path):
         "group_id": "g", "session_timeout": 60_000, "rebalance_timeout": 60_000, "member_id": "",
         "protocol_type": "consumer", "protocols": [{"name": "range", "metadata": b""}],
     }  # fmt: skip
-    async with node(record_dir=str(tmp_path)) as it:
-        client = it.connect()
+    async with node(record_dir=str(tmp_path)) as server:
+        client = server.connect()
         joined = await client.ask("JoinGroup", 3, **join)
         me = {"group_id": "g", "member_id": joined.member_id, "generation_id": 1}
         mine = [{"member_id": joined.member_id, "assignment": b"all"}]
@@ -68,24 +68,24 @@ async def commit(client, offset: int) -> int:
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full of Linux")
 async def test_a_full_disk_ends_a_recording_and_nothing_else(tmp_path):
-    async with node(record_dir=str(tmp_path)) as it:
-        client = it.connect()
+    async with node(record_dir=str(tmp_path)) as server:
+        client = server.connect()
         assert await commit(client, 1) == 0
         (path,) = tmp_path.iterdir()
         fill_the_disk_of(path)
         recorded = path.read_text()
         assert [await commit(client, offset) for offset in (2, 3)] == [0, 0]
-        ((told, _),) = it.failures
-        assert told.startswith(f"recordings in {tmp_path} have ended")
-        assert "No space left" in told
+        ((lines, _),) = server.failures
+        assert lines.startswith(f"recordings in {tmp_path} have ended")
+        assert "No space left" in lines
         assert path.read_text() == recorded
-        it.failures.clear()
+        server.failures.clear()
 
 
 async def test_a_folder_that_cannot_be_made_ends_recordings_and_nothing_else(tmp_path):
     (tmp_path / "file").write_text("")
-    async with node(record_dir=str(tmp_path / "file"), shards=2) as it:
-        assert await commit(it.connect(), 1) == 0
-        ((told, _),) = it.failures
-        assert told.startswith(f"recordings in {tmp_path / 'file'} have ended")
-        it.failures.clear()
+    async with node(record_dir=str(tmp_path / "file"), shards=2) as server:
+        assert await commit(server.connect(), 1) == 0
+        ((lines, _),) = server.failures
+        assert lines.startswith(f"recordings in {tmp_path / 'file'} have ended")
+        server.failures.clear()

@@ -18,29 +18,29 @@ from tests.unit.service.kafka_wire import node
 async def test_answers_are_not_held_back_for_acknowledgements(host):
     """Nagle's algorithm holds the second of two pipelined answers for a delayed ACK: 40 ms."""
     settings = {"kafka_listen": f"{host}:0", "kafka_advertise": "here:0"}
-    async with node(**settings) as it:
-        port = await it.listener.listen()
+    async with node(**settings) as server:
+        port = await server.listener.listen()
         _, writer = await asyncio.open_connection("127.0.0.1", port)
-        while not it.listener.connections:  # noqa: ASYNC110  # Nothing tells of it.
+        while not server.listener.connections:  # noqa: ASYNC110  # Nothing tells of it.
             await asyncio.sleep(0)
-        (connection,) = it.listener._connections
+        (connection,) = server.listener._connections
         accepted = connection._transport.get_extra_info("socket")
         assert accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
         assert accepted.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
         writer.close()
-        await it.listener.context.topics.close()
+        await server.listener.context.topics.close()
 
 
 async def test_connections_of_one_address_that_are_turned_away_shut_nobody_else_out():
     settings = {"kafka_listen": "0.0.0.0:0", "kafka_advertise": "here:0"}
-    async with node(**settings, kafka_max_connections_per_address=1) as it:
-        port = await it.listener.listen()
-        ended = it.listener.traffic.ended
+    async with node(**settings, kafka_max_connections_per_address=1) as server:
+        port = await server.listener.listen()
+        ended = server.listener.traffic.ended
         with contextlib.ExitStack() as silent:
             for number in range(AWAY_MAX + 2):
                 one = socket.create_connection(("127.0.0.1", port))
                 silent.enter_context(one)
-                while it.listener.connections + sum(ended.values()) <= number:  # noqa: ASYNC110
+                while server.listener.connections + sum(ended.values()) <= number:  # noqa: ASYNC110
                     await asyncio.sleep(0)
             source = ("127.0.0.2", 0)
             reader, writer = await asyncio.open_connection("127.0.0.1", port, local_addr=source)
@@ -48,4 +48,4 @@ async def test_connections_of_one_address_that_are_turned_away_shut_nobody_else_
             size = int.from_bytes(await reader.readexactly(4), "big")
             assert (await reader.readexactly(size))[:6] == bytes([0, 0, 0, 7, 0, 0])
             writer.close()
-        await it.listener.context.topics.close()
+        await server.listener.context.topics.close()

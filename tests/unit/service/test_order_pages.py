@@ -47,11 +47,11 @@ def read(found: Iterable[pb.Orders]) -> Iterator[tuple[str, int, int, int]]:
     """Topic, partition, token and offset of each."""
     for page in found:
         for topic in page.topics:
-            for each in topic.ranges:
-                first, offsets = each.partitions.first, each.committed_offsets
-                for p in range(first, each.partitions.last + 1):
+            for span in topic.ranges:
+                first, offsets = span.partitions.first, span.committed_offsets
+                for p in range(first, span.partitions.last + 1):
                     offset = offsets[p - first] if offsets else -1
-                    yield topic.name, p, each.partitions.first_token + p - first, offset
+                    yield topic.name, p, span.partitions.first_token + p - first, offset
 
 
 def said(partitions: Iterable[OrderedPartition]) -> list[tuple[str, int, int, int]]:

@@ -153,11 +153,11 @@ class Stream:
 
 @contextlib.asynccontextmanager
 async def node(guard: Guard | None = None, **settings):
-    async with SessionNode(guard, **settings).running() as it:
-        yield it
-        for stream in it.streams:
+    async with SessionNode(guard, **settings).running() as server:
+        yield server
+        for stream in server.streams:
             stream.task.cancel()
-    assert it.pipeline.quotas.streams == 0
+    assert server.pipeline.quotas.streams == 0
 
 
 def guard(text: str = RULES) -> Guard:
@@ -406,16 +406,16 @@ class Pair:
 
 @pytest.fixture
 async def pair():
-    it = Pair()
-    renewing = asyncio.create_task(it.renew())
-    for number, each in it.nodes.items():
-        await each.node.start("host", 7_000 + number)
+    pair = Pair()
+    renewing = asyncio.create_task(pair.renew())
+    for number, node in pair.nodes.items():
+        await node.node.start("host", 7_000 + number)
     await asyncio.sleep(30)
-    yield it
-    for each in it.nodes.values():
-        for stream in each.streams:
+    yield pair
+    for node in pair.nodes.values():
+        for stream in node.streams:
             stream.task.cancel()
-        await each.node.stop()
+        await node.node.stop()
     renewing.cancel()
 
 
@@ -455,8 +455,8 @@ async def test_a_node_whose_session_ends_acknowledges_nothing(pair):
     while (message := await stream.next()) is not END:
         seen.append(message)
     assert seen[-1].go_away.reason == pb.GoAway.MOVED
-    told = [each.heartbeat_ack.number for each in seen if each.HasField("heartbeat_ack")]
-    assert len(told) <= acks + 1
+    numbers = [item.heartbeat_ack.number for item in seen if item.HasField("heartbeat_ack")]
+    assert len(numbers) <= acks + 1
 
 
 def test_every_reason_to_go_has_its_word_in_the_contract():

@@ -81,7 +81,7 @@ class NodeOfMachine(PipelineNode):
 
     async def counts(self) -> dict[str, int]:
         view = await self.topics.refresh()
-        return {name: it.partitions for name, it in view.topics.items()}
+        return {name: topic.partitions for name, topic in view.topics.items()}
 
 
 @contextlib.asynccontextmanager
@@ -194,7 +194,7 @@ async def test_the_reserved_group_is_neither_seen_nor_used_by_clients():
         (listed,) = await node.ask(c.ListGroups(call_id=new()))
         assert (listed.groups, listed.matching) == ((), 0)
         assert node.node.group_stats(lambda _: True) == [], "nor are there series of it"
-        assert [it.groups for it in node.node.stats() if it.groups] == [], "nor is it counted"
+        assert [stat.groups for stat in node.node.stats() if stat.groups] == [], "nor is it counted"
         with pytest.raises(Malformed, match="reserved"):
             await node.commit(TOPICS_GROUP, ("t", 0))
         for kind in (c.FetchOffsets, c.DescribeGroup, c.DeleteGroup, c.ListRebalances):
@@ -220,8 +220,8 @@ async def test_counts_that_are_set_outlive_restarts_and_the_retention_of_offsets
 
 async def test_nodes_tell_each_other_their_topics():
     async with machine(nodes=2) as nodes:
-        leader = next(it for it in nodes if it.node.is_loaded(TOPICS_GROUP))
-        other = next(it for it in nodes if it is not leader)
+        leader = next(one_node for one_node in nodes if one_node.node.is_loaded(TOPICS_GROUP))
+        other = next(one_node for one_node in nodes if one_node is not leader)
         assert (await other.set("t", 3)).error is ErrorCode.NOT_COORDINATOR
         assert (await leader.set("t", 3)).error is NONE
         group = next(f"g{n}" for n in range(99) if other.node.is_loaded(f"g{n}"))
@@ -233,8 +233,8 @@ async def test_nodes_tell_each_other_their_topics():
 
 async def test_what_a_node_told_stays_while_it_cannot_be_asked():
     async with machine(nodes=2) as nodes:
-        leader = next(it for it in nodes if it.node.is_loaded(TOPICS_GROUP))
-        other = next(it for it in nodes if it is not leader)
+        leader = next(node for node in nodes if node.node.is_loaded(TOPICS_GROUP))
+        other = next(node for node in nodes if node is not leader)
         peers = other.topics._peers
         peers.silent = {leader.node.node_id}
         await leader.set("t", 3)
@@ -261,8 +261,8 @@ async def test_a_view_that_is_young_enough_is_not_made_again():
 
 async def test_a_node_that_follows_topics_looks_once_a_second():
     async with machine(nodes=2) as nodes:
-        leader = next(it for it in nodes if it.node.is_loaded(TOPICS_GROUP))
-        other = next(it for it in nodes if it is not leader)
+        leader = next(node for node in nodes if node.node.is_loaded(TOPICS_GROUP))
+        other = next(node for node in nodes if node is not leader)
         other.topics.follow()
         other.topics.follow()
         await asyncio.sleep(0.5)

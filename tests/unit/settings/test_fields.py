@@ -15,7 +15,9 @@ from coordinator.settings import SETTINGS, InvalidSetting, Settings
 from coordinator.settings.parsers import SharedStore
 
 DEPLOY = Path(__file__).parents[3] / "deploy"
-SECTIONS: list[type[Section]] = [type(getattr(Settings(), it.name)) for it in fields(Settings)]
+SECTIONS: list[type[Section]] = [
+    type(getattr(Settings(), field.name)) for field in fields(Settings)
+]
 NO_UNIT = {"advertised_port", "node_id"}
 """Numbers that name something and measure nothing."""
 UNITS_IN_NAMES = {"ms", "bytes", "mib", "minutes", "percent"}
@@ -54,13 +56,13 @@ def test_a_unit_of_measure_is_part_of_the_name(name):
 def test_help_says_all_of_it(command, capsys):
     with pytest.raises(SystemExit):
         main([command, "--help"])
-    told = "".join(capsys.readouterr().out.split())  # Lines may break anywhere in it.
+    text = "".join(capsys.readouterr().out.split())  # Lines may break anywhere in it.
     for name, setting in SETTINGS.items():
         flag = "--" + name.replace("_", "-")
         described = setting.description().removesuffix("]")
         line = f"{described}; COORDINATOR_{name.upper()}]"
-        assert "".join(line.split()) in told
-        assert flag in told
+        assert "".join(line.split()) in text
+        assert flag in text
 
 
 def test_a_description_has_unit_bounds_choices_and_default():
@@ -105,8 +107,8 @@ def test_values_beyond_the_bounds_are_refused_wherever_they_are_given(name):
 
 
 def test_the_smallest_session_timeout_is_at_most_the_largest():
-    told = "group_min_session_timeout_ms is 11, which is larger than .*_max_.*_ms, 10"
-    with pytest.raises(InvalidSetting, match=told):
+    expected = "group_min_session_timeout_ms is 11, which is larger than .*_max_.*_ms, 10"
+    with pytest.raises(InvalidSetting, match=expected):
         Settings.of(group_min_session_timeout_ms=11, group_max_session_timeout_ms=10)
     Settings.of(group_min_session_timeout_ms=10, group_max_session_timeout_ms=10)
 

@@ -19,13 +19,13 @@ def test_a_wildcard_is_listened_at_and_not_told(host):
         Settings.of(kafka_listen=f"{host}:9092")
     with pytest.raises(InvalidSetting, match=r"cannot connect to"):
         Settings.of(kafka_listen=f"{host}:9092", kafka_advertise=f"{host}:9092")
-    told = Settings.of(kafka_listen=f"{host}:9092", kafka_advertise="kafka.example.com:19092")
-    assert told.kafka.kafka_advertised_address == ("kafka.example.com", 19_092)
+    settings = Settings.of(kafka_listen=f"{host}:9092", kafka_advertise="kafka.example.com:19092")
+    assert settings.kafka.kafka_advertised_address == ("kafka.example.com", 19_092)
 
 
 def test_the_address_of_the_listener_is_told_if_no_other_is_given():
-    told = Settings.of(kafka_listen="10.0.0.7:9092").kafka
-    assert told.kafka_advertised_address == told.kafka_address == ("10.0.0.7", 9_092)
+    settings = Settings.of(kafka_listen="10.0.0.7:9092").kafka
+    assert settings.kafka_advertised_address == settings.kafka_address == ("10.0.0.7", 9_092)
 
 
 def test_each_node_of_a_machine_has_ports_of_its_own():

@@ -89,8 +89,8 @@ def test_a_wrong_setting_ends_with_status_2_and_names_its_source(
     source = {"flag": "--shards", "environment": "COORDINATOR_SHARDS", "file": file}[name]
     for command in ("serve", "config"):
         assert main([command, "--config", str(file), *flags]) == 2
-        told = capsys.readouterr().err
-        assert told == f"coordinator: {source}: shards is 'x'; it takes a whole number\n"
+        error = capsys.readouterr().err
+        assert error == f"coordinator: {source}: shards is 'x'; it takes a whole number\n"
 
 
 def test_a_wrong_value_is_refused_even_where_another_source_replaces_it():

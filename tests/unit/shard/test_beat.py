@@ -59,7 +59,7 @@ def act(rng: random.Random, twins: tuple[ClassicScenario, ClassicScenario]) -> l
 def deadlines(s: ClassicScenario) -> dict[str, int]:
     sessions = s.c.shard._sessions
     found = {member: sessions.find(member) for member in (s.members() if s.state else [])}
-    return {member: it.deadline_ms for member, it in found.items() if it is not None}
+    return {member: item.deadline_ms for member, item in found.items() if item is not None}
 
 
 @pytest.mark.parametrize("seed", range(HISTORIES))

@@ -102,7 +102,7 @@ class Bench:
             assert call_id not in self.answers, "a call is answered once"
             self.answers[call_id] = answer
         now_ms = self.clock.now_ms()
-        self.told += [(now_ms, told) for told in effects.notices]
+        self.told += [(now_ms, notice) for notice in effects.notices]
         self.jobs += [(now_ms, job) for job in effects.jobs]
         self.ended += [stream_id for stream_id, _ in effects.ended]
 
@@ -128,7 +128,7 @@ class Bench:
         return CallId(next(self._calls))
 
     def tracebacks(self) -> list[str]:
-        return [str(told.error) for _, told in self.told if getattr(told, "error", None)]
+        return [str(message.error) for _, message in self.told if getattr(message, "error", None)]
 
     def is_well(self, offset: int = 7) -> bool:
         """True if durable offsets are served and commits are accepted."""
@@ -392,23 +392,23 @@ def test_a_later_epoch_does():
 @pytest.mark.parametrize(("stage", "words"), [(TakeOver, "written"), (Load, "read")])
 def test_a_log_that_is_away_while_it_loads_is_asked_again_and_told_once(stage, words):
     driver = ShardDriver(SHARD)
-    now_ms, told = 0, []
+    now_ms, messages = 0, []
     effects = driver.handle(Start(), now_ms)
     for _ in range(3):
         job = only_job(effects)
         if stage is Load:
             job = only_job(driver.handle(Done(job, FENCE), now_ms))
         effects = driver.handle(LogFailed(job, AppendFailure.UNAVAILABLE, reason="away"), now_ms)
-        told += effects.notices
+        messages += effects.notices
         assert effects.wake_at_ms == now_ms + 1_000
         assert driver.is_starting
         now_ms += 1_000
         effects = driver.handle(Tick(), now_ms)
-    assert told == [Problem(f"the log cannot be {words}: away")]
+    assert messages == [Problem(f"the log cannot be {words}: away")]
     load = only_job(driver.handle(Done(only_job(effects), FENCE), now_ms))
     job = only_job(driver.handle(Done(load, NOTHING), now_ms))
     effects = driver.handle(Done(job, build(new_shard(), NOTHING, 0)), now_ms)
-    assert [told.reason for told in effects.notices] == [
+    assert [notice.reason for notice in effects.notices] == [
         f"no longer: the log cannot be {words}: away"
     ]
 
@@ -484,7 +484,7 @@ def test_a_node_that_the_log_refuses_answers_everybody_and_asks_again():
     effects = driver.handle(LogFailed(job, AppendFailure.FENCED, reason="epoch 2"), 0)
     ((_, reply),) = effects.replies
     assert reply.results[0].error is ErrorCode.NOT_COORDINATOR
-    assert [told.reason for told in effects.notices] == ["the log has refused this node"]
+    assert [notice.reason for notice in effects.notices] == ["the log has refused this node"]
     assert answer(driver) is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
     assert isinstance(only_job(driver.handle(Tick(), effects.wake_at_ms)), TakeOver)
 
@@ -522,8 +522,8 @@ def snapshot_due() -> tuple[ShardDriver, WriteSnapshot]:
 def test_a_snapshot_that_fails_is_told_of_and_stops_nobody(ended, words):
     driver, snapshot = snapshot_due()
     assert not driver._policy.is_due(), "one at a time"
-    told = driver.handle(ended(snapshot), 0).notices
-    assert [words in problem.reason for problem in told] == ([] if words is None else [True])
+    lines = driver.handle(ended(snapshot), 0).notices
+    assert [words in problem.reason for problem in lines] == ([] if words is None else [True])
     assert driver.shard is not None
     assert driver._snapshot is None
     assert driver.handle(ended(snapshot), 0).notices == [], "heard once"

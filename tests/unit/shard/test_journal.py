@@ -11,14 +11,14 @@ from tests.kit.hosted_shard import HostedShard
 @pytest.fixture
 def host() -> HostedShard:
     """A shard with a durable assignment, and the record of its rebalance in flight."""
-    it = HostedShard()
-    joined = it.join("one")
-    it.pass_time(3_000)
-    it.store()
-    synced = it.sync(joined)
-    it.store_one()
-    assert it.answers[synced].assignment == b"all", "nobody waits for the journal"
-    return it
+    hosted = HostedShard()
+    joined = hosted.join("one")
+    hosted.pass_time(3_000)
+    hosted.store()
+    synced = hosted.sync(joined)
+    hosted.store_one()
+    assert hosted.answers[synced].assignment == b"all", "nobody waits for the journal"
+    return hosted
 
 
 def told(host: HostedShard) -> list[str]:

@@ -24,7 +24,7 @@ class MemoryDocuments:
     puts: int = 0
 
     def documents(self, prefix: str, after_version: int) -> tuple[list[Document], int]:
-        found = [each for name, each in self.stored.items() if name.startswith(prefix)]
+        found = [item for name, item in self.stored.items() if name.startswith(prefix)]
         newer = sorted((d for d in found if d.version > after_version), key=lambda d: d.version)
         return newer, len(found)
 

@@ -58,10 +58,10 @@ def test_a_coordinator_that_moves_or_is_away_is_asked_again(calls):
 
 
 @pytest.mark.parametrize(
-    ("error", "told"), [(LookupError("it moves"), "it moves"), (Away(), "connection refused")]
+    ("error", "message"), [(LookupError("it moves"), "it moves"), (Away(), "connection refused")]
 )
-def test_after_a_minute_the_error_names_address_and_cause(calls, error, told):
-    told = f"no answer for 60 s from the coordinator of group g at one:7400: {told}"
-    with pytest.raises(Unavailable, match=told):
+def test_after_a_minute_the_error_names_address_and_cause(calls, error, message):
+    message = f"no answer for 60 s from the coordinator of group g at one:7400: {message}"
+    with pytest.raises(Unavailable, match=message):
         retrying.asked("one:7400", "g", None, answers(calls, error))
     assert len(calls) * retrying.PAUSE_S > retrying.GIVE_UP_S

@@ -120,7 +120,7 @@ def test_100_000_files_are_recorded_in_few_calls_of_half_a_mb():
     record = append(reader(documents), entries(0, 100_000, 8))
     assert record == record_of(documents)
     assert documents.puts == 4
-    assert max(len(each.content) for each in documents.stored.values()) < 64_000
+    assert max(len(item.content) for item in documents.stored.values()) < 64_000
 
 
 @pytest.fixture

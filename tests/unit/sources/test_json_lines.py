@@ -88,14 +88,14 @@ def test_types_that_spark_writes_otherwise_are_refused(tmp_path, kind):
 
 
 @pytest.mark.parametrize(
-    ("location", "told"),
+    ("location", "message"),
     [
         ("csv:#header=true", "no setting of a directory; there is filePartitions"),
         ("jsonl:#filepartitions=2", "did you mean filePartitions"),
     ],
 )
-def test_settings_that_cannot_be_are_refused(tmp_path, location, told):
-    with pytest.raises(ValueError, match=told):
+def test_settings_that_cannot_be_are_refused(tmp_path, location, message):
+    with pytest.raises(ValueError, match=message):
         log_of(tmp_path, location)
 
 

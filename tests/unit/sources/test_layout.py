@@ -69,7 +69,8 @@ def test_a_layout_that_would_be_misread_is_refused(tmp_path, names, named):
     message = str(caught.value)
     assert named in message
     assert any(
-        it in message for it in (EXPECTED, "the suffix", "suffix is", "column", "read it with")
+        phrase in message
+        for phrase in (EXPECTED, "the suffix", "suffix is", "column", "read it with")
     )
     assert "\n" not in message
 

@@ -181,16 +181,16 @@ def test_files_are_dealt_out_by_their_rows(tmp_path):
 
 
 def test_each_file_of_a_look_counts_as_progress(tmp_path):
-    log, told = flat(tmp_path, MemoryDocuments(), "2"), []
+    log, messages = flat(tmp_path, MemoryDocuments(), "2"), []
     for name in "abc":
         put(tmp_path / f"{name}.parquet", 1)
-    with reporting_progress_to(lambda: told.append(1)):
+    with reporting_progress_to(lambda: messages.append(1)):
         log.snapshots(log.partitions())
-        assert len(told) == 3
+        assert len(messages) == 3
         log.snapshots(log.partitions())
     put(tmp_path / "d.parquet", 1)
     log.snapshots(log.partitions())
-    assert len(told) == 3
+    assert len(messages) == 3
 
 
 def test_a_group_that_forgot_the_order_of_the_files_refuses_what_it_had_read(tmp_path):

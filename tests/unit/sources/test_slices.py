@@ -46,39 +46,39 @@ def rows(log, begin, end, names=("n",)):
 
 
 def test_small_batches_decode_each_row_once(tmp_path, decoded):
-    it = log(tmp_path, pa.table({"n": range(ROWS)}))
+    server = log(tmp_path, pa.table({"n": range(ROWS)}))
     for begin in range(0, 2_000, 40):
-        assert rows(it, begin, begin + 40)["n"].to_pylist() == list(range(begin, begin + 40))
+        assert rows(server, begin, begin + 40)["n"].to_pylist() == list(range(begin, begin + 40))
     assert sum(decoded) <= 2_000 + parquet.MOST_ROWS
 
 
 def test_whoever_goes_on_elsewhere_decodes_the_row_group_up_to_there(tmp_path, decoded):
-    it = log(tmp_path, pa.table({"n": range(ROWS)}), row_group_size=50_000)
-    rows(it, 0, 40)
-    assert rows(it, 60_000, 60_040)["n"].to_pylist() == list(range(60_000, 60_040))
+    server = log(tmp_path, pa.table({"n": range(ROWS)}), row_group_size=50_000)
+    rows(server, 0, 40)
+    assert rows(server, 60_000, 60_040)["n"].to_pylist() == list(range(60_000, 60_040))
     assert sum(decoded) <= 2 * 50_000
 
 
 def test_a_position_is_of_its_columns(tmp_path, decoded):
-    it = log(tmp_path, pa.table({"n": range(100), "m": range(100, 200)}))
-    rows(it, 0, 40)
-    assert rows(it, 40, 50, ("m", "n")).to_pydict() == {
+    server = log(tmp_path, pa.table({"n": range(100), "m": range(100, 200)}))
+    rows(server, 0, 40)
+    assert rows(server, 40, 50, ("m", "n")).to_pydict() == {
         "m": list(range(140, 150)),
         "n": list(range(40, 50)),
     }
 
 
 def test_a_file_that_was_written_over_is_not_read_on_from_its_old_form(tmp_path, decoded):
-    it = log(tmp_path, pa.table({"n": range(100)}))
-    rows(it, 0, 40)
+    server = log(tmp_path, pa.table({"n": range(100)}))
+    rows(server, 0, 40)
     log(tmp_path, pa.table({"n": range(1_000, 1_200)}))
-    assert rows(it, 40, 50)["n"].to_pylist() == list(range(1_040, 1_050))
+    assert rows(server, 40, 50)["n"].to_pylist() == list(range(1_040, 1_050))
 
 
 def test_two_readers_of_one_row_do_not_share_a_position(tmp_path, decoded):
-    it = log(tmp_path, pa.table({"n": range(100)}))
-    rows(it, 0, 40)
-    one, other = it.read(0, 40, 60), it.read(0, 40, 60)
+    server = log(tmp_path, pa.table({"n": range(100)}))
+    rows(server, 0, 40)
+    one, other = server.read(0, 40, 60), server.read(0, 40, 60)
     assert [next(one), next(other)] == [pa.record_batch({"n": range(40, 60)})] * 2
 
 
@@ -111,18 +111,18 @@ def all_types(tmp_path_factory):
 @settings(deadline=None, max_examples=60)
 @given(data=st.data())
 def test_any_slice_of_any_columns_is_that_of_the_whole(all_types, data):
-    it, table = all_types
+    files, table = all_types
     begin = data.draw(st.integers(0, 1_000))
     end = data.draw(st.integers(begin, 1_000))
     names = data.draw(st.lists(st.sampled_from(table.schema.names), min_size=1, unique=True))
-    found = rows(it, begin, end, names)
+    found = rows(files, begin, end, names)
     # NaN differs from itself, so as text.
     assert str(found.to_pydict()) == str(table.slice(begin, end - begin).select(names).to_pydict())
 
 
 def test_rows_without_a_column_are_counted(all_types):
-    it, _ = all_types
-    batches = it.with_schema(pa.schema([])).read(0, 250, 990)
+    files, _ = all_types
+    batches = files.with_schema(pa.schema([])).read(0, 250, 990)
     assert sum(batch.num_rows for batch in batches) == 740
 
 
@@ -131,12 +131,12 @@ def test_memory_does_not_grow_with_row_groups(tmp_path, monkeypatch, row_group_s
     count = 400_000
     monkeypatch.setattr(parquet, "_positions", ParquetPositions())
     table = pa.table({f"c{i}": pa.array(range(i, count + i), pa.int64()) for i in range(8)})
-    it = log(tmp_path, table, row_group_size=row_group_size, use_dictionary=False)
+    server = log(tmp_path, table, row_group_size=row_group_size, use_dictionary=False)
     bytes_all = table.nbytes
     del table
     before = pa.total_allocated_bytes()
     read, most = 0, 0
-    for batch in it.read(0, 0, count - 1):
+    for batch in server.read(0, 0, count - 1):
         read += batch.num_rows
         most = max(most, pa.total_allocated_bytes() - before)
     assert read == count - 1

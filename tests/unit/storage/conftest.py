@@ -129,8 +129,8 @@ async def log(request, tmp_path):
             opening = opened(tmp_path)
         case _:
             opening = memory_log()
-    async with opening as it:
-        yield it
+    async with opening as opened_log:
+        yield opened_log
 
 
 @contextlib.asynccontextmanager

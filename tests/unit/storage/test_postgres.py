@@ -174,7 +174,7 @@ def test_hosts_and_ports_in_different_numbers_are_refused():
     [("127.0.0.1", None), ("localhost,::1", None), ("db.example", "verify-full")],
 )
 def test_certificates_are_checked_beyond_the_loopback(hosts, mode):
-    names = ",".join(f"[{it}]" if ":" in it else it for it in hosts.split(","))
+    names = ",".join(f"[{host}]" if ":" in host else host for host in hosts.split(","))
     target = Database.of(f"postgresql://{names}/db", "jobs", StoreAccess(()))
     assert target.parameters.get("sslmode") == mode
     plain = Database.of(f"postgresql://{names}/db?sslmode=disable", "jobs", StoreAccess(()))
@@ -210,7 +210,7 @@ async def test_clusters_share_a_database(postgres):
         first, second = await one.fence(S0), await two.fence(S0)
         await one.append(first, entry(1))
         assert (await two.load(second)).entries == []
-        assert [it.sequence for it in (await one.load(first)).entries] == [1]
+        assert [host.sequence for host in (await one.load(first)).entries] == [1]
 
 
 @pytest.mark.integration
@@ -344,7 +344,7 @@ async def test_a_lost_answer_is_ambiguous_and_the_same_entry_can_be_written_agai
                         break
                     except (Ambiguous, LogUnavailable):
                         await asyncio.sleep(0.1)
-            assert [it.sequence for it in (await log.load(fence)).entries] == [1, 2]
+            assert [host.sequence for host in (await log.load(fence)).entries] == [1, 2]
             with pytest.raises(Fenced):
                 await log.append(fence, Entry(2, 1, 1, (b"another",)))
 
@@ -587,7 +587,7 @@ async def test_a_server_without_a_free_connection_still_gives_up_shards_and_thei
         with pytest.raises(psycopg.OperationalError, match="too many connections"):
             by_hand(url.replace("postgres@", "poor@"), "SELECT 1")
         fence = await log.fence(S0)
-        assert [it.sequence for it in (await log.load(fence)).entries] == [1]
+        assert [host.sequence for host in (await log.load(fence)).entries] == [1]
         await log.append(fence, entry(2, fence.fence_epoch))
         assert (await log.read(S0)).sequence == 2
 
@@ -677,7 +677,7 @@ async def test_a_promoted_standby_that_lost_commits_begins_a_lineage(own):
         again = await log.fence(S0, leader_epoch=2 + raised)
         assert again.fence_epoch > fence.fence_epoch
         loaded = await log.load(again)
-        assert ([it.sequence for it in loaded.entries], loaded.raised) == ([1], raised)
+        assert ([host.sequence for host in loaded.entries], loaded.raised) == ([1], raised)
         await log.append(again, entry(2, again.fence_epoch))
         assert (await log.load(again)).raised == 0
         unknown = await log.fence(ShardId(1), leader_epoch=2 + raised)
@@ -800,7 +800,7 @@ async def test_an_owner_that_finds_less_than_it_has_had_begins_one_lineage(
         assert lineage.number == 2
         again = await log.fence(S0, leader_epoch=1 + lineage.raised)
         loaded = await log.load(again)
-        assert ([it.sequence for it in loaded.entries], loaded.raised) == ([1], lineage.raised)
+        assert ([host.sequence for host in loaded.entries], loaded.raised) == ([1], lineage.raised)
         with pytest.raises(Fenced):  # One of the lineage before, which proves nothing now.
             await log.append(fences[1], entry(3, fences[1].fence_epoch))
         assert log._store.lineage.number == 2

@@ -62,9 +62,9 @@ def stray(folder: Path) -> None:
 def test_a_stray_store_does_not_lock_the_shares_out(tmp_path):
     divide(tmp_path, 2)
     stray(tmp_path)
-    (told,) = check_folder(tmp_path, nodes=2)
-    assert f"{tmp_path / DATABASE} is another store, which --nodes 2 does not serve" in told
-    assert "move coordinator.sqlite3* and coordinator.store to another folder" in told
+    (message,) = check_folder(tmp_path, nodes=2)
+    assert f"{tmp_path / DATABASE} is another store, which --nodes 2 does not serve" in message
+    assert "move coordinator.sqlite3* and coordinator.store to another folder" in message
     words = refused(tmp_path, 1)
     assert "start with --nodes 2" in words
     assert "move coordinator.sqlite3* and coordinator.store to another folder" in words
@@ -74,10 +74,10 @@ def test_a_stray_store_does_not_lock_the_shares_out(tmp_path):
 def test_stray_shares_do_not_lock_out_the_others(tmp_path):
     divide(tmp_path, 2)
     divide(tmp_path, 3)
-    (told,) = check_folder(tmp_path, nodes=2)
-    assert "share-1-of-3 and its like are other stores" in told
-    (told,) = check_folder(tmp_path, nodes=3)
-    assert "share-1-of-2 and its like are other stores" in told
+    (message,) = check_folder(tmp_path, nodes=2)
+    assert "share-1-of-3 and its like are other stores" in message
+    (message,) = check_folder(tmp_path, nodes=3)
+    assert "share-1-of-2 and its like are other stores" in message
     assert "--nodes" in refused(tmp_path, 1)
 
 

@@ -66,7 +66,7 @@ def looks_at_all_files_each_time(monkeypatch):
 
 
 @pytest.fixture
-def told():
+def failures():
     return []
 
 
@@ -87,9 +87,9 @@ async def used(log, folder, copy):
 
 
 @pytest.mark.parametrize("what", FOLDER)
-async def test_nothing_is_acknowledged_any_more(tmp_path, told, what):
+async def test_nothing_is_acknowledged_any_more(tmp_path, failures, what):
     folder, copy = tmp_path / "data", tmp_path / "copy"
-    async with opened(folder, on_failure=lambda *trouble: told.append(trouble)) as log:
+    async with opened(folder, on_failure=lambda *trouble: failures.append(trouble)) as log:
         fence = await used(log, folder, copy)
         FOLDER[what](folder, copy)
         for _ in range(3):
@@ -100,18 +100,18 @@ async def test_nothing_is_acknowledged_any_more(tmp_path, told, what):
             await log.fence(S0)
         with pytest.raises(LogUnavailable):
             await log.load(fence)
-    ((event, words),) = told
+    ((event, words),) = failures
     assert event == "store_gone"
     assert str(folder) in words
 
 
-async def test_an_idle_log_notices_it_too(tmp_path, told):
+async def test_an_idle_log_notices_it_too(tmp_path, failures):
     folder = tmp_path / "data"
-    async with opened(folder, on_failure=lambda *trouble: told.append(trouble)) as log:
+    async with opened(folder, on_failure=lambda *trouble: failures.append(trouble)) as log:
         await used(log, folder, tmp_path / "copy")
         shutil.rmtree(folder)
         log._writer._rest(False)  # Its thread does so five times a second.
-    assert [event for event, _ in told] == ["store_gone"]
+    assert [event for event, _ in failures] == ["store_gone"]
 
 
 async def test_what_was_synced_to_a_file_that_is_gone_is_not_trusted(tmp_path, monkeypatch):
@@ -130,9 +130,9 @@ async def test_what_was_synced_to_a_file_that_is_gone_is_not_trusted(tmp_path, m
             await log.append(fence, entry(3, fence))
 
 
-async def test_it_goes_on_when_the_same_folder_is_back(tmp_path, told):
+async def test_it_goes_on_when_the_same_folder_is_back(tmp_path, failures):
     folder, away = tmp_path / "data", tmp_path / "away"
-    async with opened(folder, on_failure=lambda *trouble: told.append(trouble)) as log:
+    async with opened(folder, on_failure=lambda *trouble: failures.append(trouble)) as log:
         fence = await used(log, folder, tmp_path / "copy")
         folder.rename(away)
         with pytest.raises(LogUnavailable):
@@ -140,29 +140,29 @@ async def test_it_goes_on_when_the_same_folder_is_back(tmp_path, told):
         away.rename(folder)
         await log.append(fence, entry(3, fence))
         assert (await log.load(fence)).sequence == 3
-    assert [event for event, _ in told] == ["store_gone", "store_back"]
+    assert [event for event, _ in failures] == ["store_gone", "store_back"]
 
 
-async def test_a_checkpoint_by_a_tool_is_no_trouble(tmp_path, told):
+async def test_a_checkpoint_by_a_tool_is_no_trouble(tmp_path, failures):
     folder = tmp_path / "data"
-    async with opened(folder, on_failure=lambda *trouble: told.append(trouble)) as log:
+    async with opened(folder, on_failure=lambda *trouble: failures.append(trouble)) as log:
         fence = await used(log, folder, tmp_path / "copy")
         before = os.stat(folder / DATABASE).st_mtime_ns
         checkpoint(folder)
         assert os.stat(folder / DATABASE).st_mtime_ns != before
         await log.append(fence, entry(3, fence))
         assert (await log.load(fence)).sequence == 3
-    assert told == []
+    assert failures == []
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root may mount")
-async def test_a_volume_that_is_unmounted(tmp_path, told):
+async def test_a_volume_that_is_unmounted(tmp_path, failures):
     folder = tmp_path / "volume"
     folder.mkdir()
     if not mount("mount", "-t", "tmpfs", "-o", "size=8m", "none", str(folder)):
         pytest.skip("no file system can be mounted here")
     try:
-        async with opened(folder, on_failure=lambda *trouble: told.append(trouble)) as log:
+        async with opened(folder, on_failure=lambda *trouble: failures.append(trouble)) as log:
             fence = await used(log, folder, tmp_path / "copy")
             assert mount("umount", "-l", str(folder))
             with pytest.raises(LogUnavailable, match="volume"):

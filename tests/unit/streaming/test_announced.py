@@ -33,9 +33,9 @@ def batch(end: int, id: str) -> dict:
 
 
 def announce(offset: dict, group: str = "g") -> Announcement:
-    it = Announcement("host:1", group, "t", java=JAVA)
-    it.put(offset)
-    return it
+    announcement = Announcement("host:1", group, "t", java=JAVA)
+    announcement.put(offset)
+    return announcement
 
 
 def found(batch_id: int = 0, offsets: str | None = None) -> int:
@@ -43,8 +43,8 @@ def found(batch_id: int = 0, offsets: str | None = None) -> int:
 
 
 def test_the_newest_batch_of_the_only_query_is_found():
-    it = announce(batch(3, "one"))
-    it.put(batch(5, "two"))
+    announcement = announce(batch(3, "one"))
+    announcement.put(batch(5, "two"))
     ranges = BatchRanges.from_offset(batch(5, "two"))
     assert announced_batch(JAVA, 0) == GroupBatch("host:1", "g", "t", ranges)
 
@@ -88,8 +88,8 @@ def test_an_announcement_of_a_dead_process_does_not_count_though_its_number_is_t
 
 def test_what_died_with_its_java_process_is_deleted_and_what_lives_elsewhere_is_left():
     dead, lives = (Announcement("host:1", "g", "t", java=java) for java in (JAVA + 1, JAVA + 2))
-    for it in (dead, lives):
-        it.put(batch(3, "one"))
+    for announcement in (dead, lives):
+        announcement.put(batch(3, "one"))
     os.close(dead._lock)
     announce(batch(4, "two"))
     assert not dead._path.parent.exists()
@@ -157,21 +157,21 @@ def test_a_folder_in_which_others_may_write_is_refused(folder, how):
 
 
 def test_a_batch_that_cannot_be_announced_leaves_no_earlier_one(monkeypatch):
-    it = announce(batch(3, "one"))
+    announcement = announce(batch(3, "one"))
 
     def full(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(announced.Path, "write_text", full)
     with pytest.raises(OSError, match="No space"):
-        it.put(batch(5, "two"))
+        announcement.put(batch(5, "two"))
     with pytest.raises(SinkRefused, match="no group's stream that has announced"):
         found()
     monkeypatch.undo()
 
 
 def test_a_batch_is_not_read_while_an_earlier_announcement_cannot_be_withdrawn(monkeypatch):
-    it = announce(batch(3, "one"))
+    announcement = announce(batch(3, "one"))
 
     def read_only(*_: object, **__: object) -> None:
         raise OSError(30, "Read-only file system")
@@ -179,4 +179,4 @@ def test_a_batch_is_not_read_while_an_earlier_announcement_cannot_be_withdrawn(m
     monkeypatch.setattr(announced.Path, "write_text", read_only)
     monkeypatch.setattr(announced.Path, "unlink", read_only)
     with pytest.raises(RuntimeError, match="is old and cannot be deleted"):
-        it.put(batch(5, "two"))
+        announcement.put(batch(5, "two"))

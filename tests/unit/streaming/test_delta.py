@@ -63,7 +63,7 @@ NESTED = {"type": "struct", "fields": [
 
 
 @pytest.mark.parametrize(
-    ("made", "told"),
+    ("made", "message"),
     [
         ({"features": ["rowTracking", "domainMetadata"]}, "asks its writers for rowTracking"),
         ({"features": ["fromTheFuture"]}, "asks its writers for fromTheFuture"),
@@ -84,21 +84,21 @@ NESTED = {"type": "struct", "fields": [
         ({"may_be_null": False}, "only Spark can ask rows for column a, which may not be null"),
     ],
 )
-def test_what_the_sink_cannot_keep_is_refused_by_its_name(tmp_path, made, told):
-    with pytest.raises(SinkRefused, match=told):
+def test_what_the_sink_cannot_keep_is_refused_by_its_name(tmp_path, made, message):
+    with pytest.raises(SinkRefused, match=message):
         table(tmp_path / "t", **made).stage(ROWS, "s")
     assert not list(tmp_path.rglob("*.parquet"))
 
 
 @pytest.mark.parametrize(
-    ("made", "told"),
+    ("made", "message"),
     [
         ({"may_be_null": False}, "column a may not be null, and the rows do not have it"),
         ({"a": {"CURRENT_DEFAULT": "7"}}, "column a has a default, and the rows do not have it"),
     ],
 )
-def test_rows_without_a_column_that_has_to_have_a_value_are_refused(tmp_path, made, told):
-    with pytest.raises(SinkRefused, match=told):
+def test_rows_without_a_column_that_has_to_have_a_value_are_refused(tmp_path, made, message):
+    with pytest.raises(SinkRefused, match=message):
         table(tmp_path / "t", **made).stage(ROWS.select(["b"]), "s")
 
 

@@ -25,12 +25,12 @@ def test_lag_counts_the_batch_and_the_backlog_does_not():
 
 
 def test_a_share_comes_back_from_spark_and_other_sources_have_none():
-    told = json.dumps(SHARE.to_offset())
+    document = json.dumps(SHARE.to_offset())
     kafka = '{"flights": {"0": 12}}'
-    (found,) = shares_of(progress(kafka, told, None, "", "12", "no JSON"))
+    (found,) = shares_of(progress(kafka, document, None, "", "12", "no JSON"))
     assert (found.owned, found.lag, found.backlog) == (SHARE.owned, SHARE.lag, SHARE.backlog)
     assert (found.group, found.topic, found.member, found.partitions) == ("g", "t", "m-1", 3)
-    assert json.loads(told)["offsets"]["2"] == {"committed": 0, "planned": 0, "end": 5}
+    assert json.loads(document)["offsets"]["2"] == {"committed": 0, "planned": 0, "end": 5}
 
 
 @pytest.mark.parametrize("is_spark", [True, False])
@@ -47,5 +47,5 @@ def test_warnings_have_time_and_level_in_sparks_processes_alone(
     logs.log_like_spark()
     logs.log_like_spark()
     logging.getLogger("coordinator.spark.x").warning("unreachable at 127.0.0.1:1")
-    told = " WARNING coordinator.spark.x: unreachable at 127.0.0.1:1"
-    assert capsys.readouterr().err.count(told) == (is_spark and not is_configured)
+    expected = " WARNING coordinator.spark.x: unreachable at 127.0.0.1:1"
+    assert capsys.readouterr().err.count(expected) == (is_spark and not is_configured)

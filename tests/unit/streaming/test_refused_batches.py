@@ -23,9 +23,9 @@ class Session:
 
 @pytest.fixture
 def session(monkeypatch):
-    it = Session()
-    monkeypatch.setattr(refused_batches, "_connect_session", lambda: it)
-    return it
+    session = Session()
+    monkeypatch.setattr(refused_batches, "_connect_session", lambda: session)
+    return session
 
 
 def sent(counter: RefusedBatches) -> RefusedBatches:

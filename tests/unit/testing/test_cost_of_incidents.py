@@ -311,9 +311,9 @@ async def test_an_outage_of_a_classic_group(group, assignor):
     stops = [move for record in records for move in record.moves]
     assert {move.known_by for move in stops} == {"said_by_member"}
     assert max(spans(stops)) <= INTERVAL_MS, "the members say when they stopped"
-    told = " ".join(explain(records[-1]))
-    assert "The group had no coordinator before, for up to 1" in told
-    assert "garbage" not in told
+    text = " ".join(explain(records[-1]))
+    assert "The group had no coordinator before, for up to 1" in text
+    assert "garbage" not in text
 
 
 async def test_an_outage_in_which_no_member_of_a_classic_group_is_lost(group):
@@ -327,21 +327,25 @@ async def test_an_outage_in_which_no_member_of_a_classic_group_is_lost(group):
     await group.advance(18)
     group.coordinator.start()
     await group.advance(15)
-    told, *others = journal(group)
+    records, *others = journal(group)
     assert tuple(others) == earlier
-    assert (told.cause, told.outcome, told.unowned_partitions) == (OUTAGE_ENDED, "completed", 4)
+    assert (records.cause, records.outcome, records.unowned_partitions) == (
+        OUTAGE_ENDED,
+        "completed",
+        4,
+    )
     felt = {}
     for number, written in notes.of.items():
         times = [at for at, _ in written]
         felt[number] = max(b - a for a, b in pairwise(times))
-    for move in told.moves:
+    for move in records.moves:
         for some in move.partitions:
             for number in range(some.first, some.last + 1):
                 assert 15_000 < felt[number] <= move.unowned_ms_max + TOLERANCE_MS
                 assert move.unowned_ms_min - TOLERANCE_MS <= felt[number]
-    assert {move.known_by for move in told.moves} == {"said_by_member"}
-    assert max(spans(list(told.moves))) <= INTERVAL_MS, "the members say when they stopped"
-    assert "The group had no coordinator before, for up to 1" in " ".join(explain(told))
+    assert {move.known_by for move in records.moves} == {"said_by_member"}
+    assert max(spans(list(records.moves))) <= INTERVAL_MS, "the members say when they stopped"
+    assert "The group had no coordinator before, for up to 1" in " ".join(explain(records))
 
 
 @pytest.mark.parametrize("assignor", ["range", "cooperative-sticky"])
@@ -413,11 +417,11 @@ async def test_an_outage_of_a_session_group(group):
     await group.advance(25)
     group.coordinator.start()
     await group.advance(15)
-    told = [plan for plan in plans(group) if plan.unowned.partitions]
-    felt = [each for plan in told for each in check_plan(notes, plan)]
+    recorded = [plan for plan in plans(group) if plan.unowned.partitions]
+    felt = [each for plan in recorded for each in check_plan(notes, plan)]
     assert len(felt) == 4
     assert max(felt) > 15_000
-    assert max(plan.unowned.ms_max for plan in told) >= max(felt) - TOLERANCE_MS
+    assert max(plan.unowned.ms_max for plan in recorded) >= max(felt) - TOLERANCE_MS
 
 
 async def test_a_rolling_restart_of_a_session_group_with_names(group):
@@ -434,7 +438,7 @@ async def test_a_rolling_restart_of_a_session_group_with_names(group):
     await group.advance(2)
     start("a", "a2")
     await group.advance(5)
-    (told,) = [plan for plan in plans(group) if plan.unowned.partitions]
-    felt = check_plan(notes, told)
+    (record,) = [plan for plan in plans(group) if plan.unowned.partitions]
+    felt = check_plan(notes, record)
     assert len(felt) == 2
     assert max(felt) > 2_000

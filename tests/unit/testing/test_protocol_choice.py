@@ -13,13 +13,13 @@ TOPICS = {"t": 4}
 
 
 def worker(**settings) -> Worker:
-    it = Worker("anywhere:1", "g", topics=TOPICS, **settings)
+    worker = Worker("anywhere:1", "g", topics=TOPICS, **settings)
 
-    @it.handler
+    @worker.handler
     async def handle(p: Partition) -> None:
         await p.commit(p.position + 1)
 
-    return it
+    return worker
 
 
 @pytest.fixture
@@ -75,8 +75,8 @@ async def test_a_group_with_classic_members_gets_one_more(group, caplog):
     await runs(group, first)
     await runs(group, worker(name="two"))
     assert kind(group) == "classic"
-    told = [line for line in caplog.messages if "the group is one of classic members" in line]
-    assert len(told) == 1
+    lines = [line for line in caplog.messages if "the group is one of classic members" in line]
+    assert len(lines) == 1
 
 
 async def test_a_group_that_classic_members_have_used_last_stays_classic(group):

@@ -207,13 +207,13 @@ async def test_until_waits_no_longer_than_it_must(two, virtual_group):
 
 
 @pytest.mark.parametrize(
-    ("protocol", "told"),
+    ("protocol", "lines"),
     [
         ("classic", "JoinGroup to coordinator:7400: NONE, generation 2"),
         ("session", "cause=<EndCause.LEASE_EXPIRED"),
     ],
 )
-def test_a_run_is_the_same_each_time(protocol, told):
+def test_a_run_is_the_same_each_time(protocol, lines):
     async def killed(test):
         group = test()
         for _ in range(3):
@@ -232,7 +232,7 @@ def test_a_run_is_the_same_each_time(protocol, told):
 
     first = transcript()
     assert first == transcript()
-    assert told in first
+    assert lines in first
     assert "times more" in first
 
 

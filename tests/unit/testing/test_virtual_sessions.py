@@ -139,10 +139,10 @@ def test_a_version_of_an_earlier_epoch_says_nothing_of_what_was_told_in_this_one
     c.restart()
     held = [pb.HeldTopic(name="t", partitions=[pb.PartitionRange(first=0, last=3, first_token=1)])]
     a = attach(c, number=2, held=held)
-    told = len(a.received)
+    before = len(a.received)
     nothing = pb.SessionHeartbeat.Held()
     beat(a, 1, applied_epoch=1, applied_version=99, held=nothing)
-    assert a.received[told:] == [answer(1, epoch=2)]
+    assert a.received[before:] == [answer(1, epoch=2)]
     beat(a, 2, applied_epoch=2, applied_version=99, held=nothing)
     assert last(a).topics  # Granted anew.
 

@@ -33,14 +33,14 @@ async def resume_keeps_tokens(group: GroupTrial) -> None:
     """A member that comes back on a new stream keeps its session, partitions and tokens; nobody
     else hears of it."""
     a, b = await group.pair()
-    before, session, told = dict(a.held), a.session_id, len(b.all_orders)
+    before, session, earlier = dict(a.held), a.session_id, len(b.all_orders)
     a.cut()
     await group.until(lambda: a.last.has_ended, "the stream has ended")
     a.beats = True
     attached = await a.attached()
     group.check(attached.session_id == session, "the session is the same")
     group.check({p: a.orders[p].token for p in a.active} == before, "the tokens are the same")
-    group.check(len(b.all_orders) == told, "the other member is told nothing")
+    group.check(len(b.all_orders) == earlier, "the other member is told nothing")
 
 
 @cases("3")
@@ -58,17 +58,17 @@ async def resume_without_session_id(group: GroupTrial) -> None:
 async def resume_claims_too_much(group: GroupTrial) -> None:
     """Claims of what a member does not hold are LOST; the one who holds it hears nothing."""
     a, b = await group.pair()
-    mine, (theirs,), told = a.active, b.active, len(b.all_orders)
+    mine, (theirs,), before = a.active, b.active, len(b.all_orders)
     attached = await a.attached(held=held_topics({**a.held, theirs: 99}))
     group.check(a.active == mine, "what it holds is ACTIVE")
     lost = [
-        each.order
+        span.order
         for topic in attached.orders.topics
-        for each in topic.ranges
-        if each.partitions.first <= theirs <= each.partitions.last
+        for span in topic.ranges
+        if span.partitions.first <= theirs <= span.partitions.last
     ]
     group.check(lost == [pb.Orders.LOST], "what it claimed and does not hold is named LOST")
-    group.check(len(b.all_orders) == told, "the holder is told nothing")
+    group.check(len(b.all_orders) == before, "the holder is told nothing")
 
 
 @cases("5")
@@ -138,9 +138,9 @@ async def unknown_session(group: GroupTrial) -> None:
     a = group.member("w-a")
     attached = await a.attached(session_id="f" * 32, held=held_topics({0: 7}))
     group.check(attached.session_id not in ("", "f" * 32), "it gets another session")
-    ranges = [each for topic in attached.orders.topics for each in topic.ranges]
+    ranges = [span for topic in attached.orders.topics for span in topic.ranges]
     group.check(
-        all(each.order == pb.Orders.LOST for each in ranges), "nothing that it claims is granted"
+        all(span.order == pb.Orders.LOST for span in ranges), "nothing that it claims is granted"
     )
     await group.until(lambda: len(a.active) == 3, "the plan gives it partitions")
     group.check(all(token > 7 for token in a.held.values()), "tokens are above the one claimed")
@@ -172,10 +172,10 @@ async def higher_epoch(group: GroupTrial) -> None:
     attached = await a.attached(coordinator_epoch=a.epoch + 1_000)
     group.check(attached.session_id != session, "it gets a new session")
     active = [
-        each
+        span
         for topic in attached.orders.topics
-        for each in topic.ranges
-        if each.order == pb.Orders.ACTIVE
+        for span in topic.ranges
+        if span.order == pb.Orders.ACTIVE
     ]
     group.check(not active, "what it claims is not confirmed")
     await group.until(lambda: len(a.active) == 2, "it is granted partitions anew")

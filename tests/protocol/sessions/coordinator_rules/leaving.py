@@ -76,18 +76,18 @@ async def leave_and_return(group: GroupTrial) -> None:
     """Leave(RETURN): partitions are reserved for the name; its next process has them back, under
     new tokens, and nobody else moves."""
     a, b = await group.pair()
-    mine, old, told = a.active, dict(a.held), len(b.all_orders)
+    mine, old, before = a.active, dict(a.held), len(b.all_orders)
     await a.send_leave("RETURN", FOREVER_MS)
     await group.until(lambda: a.go_away == pb.GoAway.LEFT, "the leaver gets GoAway(LEFT)")
     await asyncio.sleep(0.5)
     await b.beat_and_hear()
-    group.check(len(b.all_orders) == told, "nobody gets what is kept")
+    group.check(len(b.all_orders) == before, "nobody gets what is kept")
     again = _next(group, a)
     await again.attached()
     await group.until(lambda: again.active == mine, "the next process has the same partitions")
     group.check(all(again.held[p] > old[p] for p in mine), "under new tokens")
     await b.beat_and_hear()
-    group.check(len(b.all_orders) == told, "the other member hears nothing")
+    group.check(len(b.all_orders) == before, "the other member hears nothing")
 
 
 @cases("5")
@@ -128,7 +128,7 @@ async def name_in_use(group: GroupTrial) -> None:
     """A second process under a name waits while the first one may be alive, holds nothing, and
     inherits everything when that one says NOW; nobody else moves."""
     a, b = await group.pair()
-    mine, old, told = a.active, dict(a.held), len(b.all_orders)
+    mine, old, before = a.active, dict(a.held), len(b.all_orders)
     heir = _next(group, a)
     attached = await heir.attached()
     group.check(attached.standing == pb.Attached.WAITING, "the second process is WAITING")
@@ -142,7 +142,7 @@ async def name_in_use(group: GroupTrial) -> None:
     await group.until(lambda: heir.active == mine, "the second process inherits")
     group.check(all(heir.held[p] > old[p] for p in mine), "under new tokens")
     await b.beat_and_hear()
-    group.check(len(b.all_orders) == told, "the other member hears nothing")
+    group.check(len(b.all_orders) == before, "the other member hears nothing")
 
 
 @cases("5")

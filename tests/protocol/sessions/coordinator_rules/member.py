@@ -244,6 +244,6 @@ class TrialMember(ScriptedMember):
 
     def _note_orders(self, orders: pb.Orders) -> None:
         self.all_orders.append(orders)
-        told = orders_of(orders)
-        self.history += told.items()
-        self.ordered_s |= dict.fromkeys(told, now_s())
+        message = orders_of(orders)
+        self.history += message.items()
+        self.ordered_s |= dict.fromkeys(message, now_s())

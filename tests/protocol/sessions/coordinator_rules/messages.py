@@ -27,14 +27,14 @@ class Stream:
 
     def first(self, kind: str) -> Any:  # Any: one of the five messages.
         """The first message of a kind; None: there is none."""
-        for each in self.said:
-            if each.WhichOneof("message") == kind:
-                return getattr(each, kind)
+        for message in self.said:
+            if message.WhichOneof("message") == kind:
+                return getattr(message, kind)
         return None
 
     def count(self, kind: str) -> int:
         """Number of messages of a kind."""
-        return sum(each.WhichOneof("message") == kind for each in self.said)
+        return sum(message.WhichOneof("message") == kind for message in self.said)
 
 
 def held_set(held: dict[int, int]) -> pb.SessionHeartbeat.Held:
@@ -45,7 +45,7 @@ def held_set(held: dict[int, int]) -> pb.SessionHeartbeat.Held:
 def listed(ack: pb.SessionHeartbeatAck) -> list[int]:
     """Partitions that an acknowledgement does not renew."""
     ranges = [partition for topic in ack.expiring for partition in topic.partitions]
-    return sorted(p for each in ranges for p in range(each.first, each.last + 1))
+    return sorted(p for span in ranges for p in range(span.first, span.last + 1))
 
 
 def text_of(refused: pb.SessionRefused | None) -> str:

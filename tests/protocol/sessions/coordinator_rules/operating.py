@@ -102,7 +102,7 @@ async def evicted_heir(group: GroupTrial) -> None:
     """A process waits for the name of a member that is evicted as gone: it inherits everything at
     once, under new tokens, and nobody else moves."""
     a, b = await group.pair()
-    mine, old, told = a.active, dict(a.held), len(b.all_orders)
+    mine, old, before = a.active, dict(a.held), len(b.all_orders)
     heir = group.member(a.name, a.partitions)
     heir.started_at_ms = a.started_at_ms + 1_000
     attached = await heir.attached()
@@ -111,4 +111,4 @@ async def evicted_heir(group: GroupTrial) -> None:
     await group.until(lambda: heir.active == mine, "it inherits")
     group.check(all(heir.held[p] > old[p] for p in mine), "under new tokens")
     await b.beat_and_hear()
-    group.check(len(b.all_orders) == told, "the other member hears nothing")
+    group.check(len(b.all_orders) == before, "the other member hears nothing")

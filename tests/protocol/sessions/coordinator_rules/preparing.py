@@ -89,7 +89,7 @@ async def refusal_backs_off(group: GroupTrial) -> None:
     await b.send_ack(partition, "REFUSED", reason="no room")
     await asyncio.sleep(1.5)
     await b.beat_and_hear()
-    orders = [each for _, each in b.history if each.order == WARM]
+    orders = [event for _, event in b.history if event.order == WARM]
     group.check(len(orders) <= 2, f"each partition is offered once: {len(orders)} offers")
     group.check(a.held == tokens and not a.with_order(DRAIN), "the holder keeps everything")
 
@@ -102,7 +102,7 @@ async def refused_while_held(group: GroupTrial) -> None:
     await a.send_ack(0, "REFUSED", reason="cannot open it")
     await asyncio.sleep(1.0)
     await a.beat_and_hear()
-    granted = [each for _, each in a.history if each.order == pb.Orders.ACTIVE]
+    granted = [event for _, event in a.history if event.order == pb.Orders.ACTIVE]
     group.check(len(granted) == 1, "it is not granted again at once")
     group.check(await a.commit(0, 1, token=token) == "FENCED_TOKEN", "its token has ended")
 
@@ -114,7 +114,7 @@ async def free_in_warm_mode(group: GroupTrial) -> None:
     a, b, _ = await _both_attached(group)
     await a.send_leave("NOW")
     await group.until(lambda: b.active == [0, 1], "the other one has both")
-    warmed = [partition for partition, each in b.history if each.order == WARM]
+    warmed = [partition for partition, event in b.history if event.order == WARM]
     group.check(len(set(warmed)) <= 1, "what became free was not warmed first")
 
 

@@ -29,11 +29,11 @@ async def restart_keeps_holdings(group: GroupTrial) -> None:
     partition = a.active[0]
     group.check(a.orders[partition].offset == 7, "the committed offset is there")
     group.check(await a.commit(partition, 8) == "NONE", "it commits under the old token")
-    told = len(a.all_orders), len(b.all_orders)
+    earlier = len(a.all_orders), len(b.all_orders)
     for _ in range(4):
         await a.beat_and_hear()
         await b.beat_and_hear()
-    group.check((len(a.all_orders), len(b.all_orders)) == told, "nobody is told anything else")
+    group.check((len(a.all_orders), len(b.all_orders)) == earlier, "nobody is told anything else")
 
 
 @cases("9")

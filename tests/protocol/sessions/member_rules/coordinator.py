@@ -178,7 +178,7 @@ class MemberTrial(Trial):
             self.check(granted.get("token") == token, f"it says the token {token}: {granted}")
         return stream
 
-    def answer(self, stream: MemberStream, told: list[Told], **fields: Any) -> None:
+    def answer(self, stream: MemberStream, orders: list[Told], **fields: Any) -> None:
         """Answer an Attach with the whole."""
         self.version += 1
         stream.renewed_s = stream.heard[0].at_s
@@ -188,20 +188,20 @@ class MemberTrial(Trial):
             "coordinator_epoch": self.epoch,
             "lease_ms": self.lease_ms,
             "heartbeat_interval_ms": self.lease_ms // 4,
-            "orders": wanted_of(self.version, told, epoch=self.epoch),
+            "orders": wanted_of(self.version, orders, epoch=self.epoch),
             **fields,
         }
         stream.send(pb.SessionResponse(attached=pb.Attached(**given)))
 
-    def differ(self, stream: MemberStream, told: list[Told]) -> None:
+    def differ(self, stream: MemberStream, orders: list[Told]) -> None:
         """Say a difference."""
         self.version += 1
-        stream.orders(self.version, told, based_on=self.version - 1)
+        stream.orders(self.version, orders, based_on=self.version - 1)
 
-    def whole(self, stream: MemberStream, told: list[Told], answers: int | None = None) -> None:
+    def whole(self, stream: MemberStream, orders: list[Told], answers: int | None = None) -> None:
         """Say the whole."""
         self.version += 1
-        stream.orders(self.version, told, answers=answers)
+        stream.orders(self.version, orders, answers=answers)
 
     # --- The member ---
 

@@ -62,31 +62,37 @@ class MemberStream:
     @property
     def heartbeats(self) -> list[pb.SessionHeartbeat]:
         """Its heartbeats, oldest first."""
-        return [each.request.heartbeat for each in self.heard if each.request.HasField("heartbeat")]
+        return [
+            message.request.heartbeat
+            for message in self.heard
+            if message.request.HasField("heartbeat")
+        ]
 
     @property
     def acked(self) -> list[pb.SessionAck.Partition]:
         """Acks of single partitions, oldest first."""
         return [
             partition
-            for each in self.heard
-            if each.request.HasField("ack")
-            for partition in each.request.ack.partitions
+            for message in self.heard
+            if message.request.HasField("ack")
+            for partition in message.request.ack.partitions
         ]
 
     @property
     def leave(self) -> pb.SessionLeave | None:
         """Its Leave."""
-        found = [each.request.leave for each in self.heard if each.request.HasField("leave")]
+        found = [
+            message.request.leave for message in self.heard if message.request.HasField("leave")
+        ]
         return found[0] if found else None
 
     def count(self, kind: pb.SessionAck.Kind.ValueType, partition: int, **fields: int) -> int:
         """Number of acks of a kind for a partition, with these fields."""
         return sum(
-            each.kind == kind
-            and each.partition == partition
-            and all(getattr(each, name) == value for name, value in fields.items())
-            for each in self.acked
+            ack.kind == kind
+            and ack.partition == partition
+            and all(getattr(ack, name) == value for name, value in fields.items())
+            for ack in self.acked
         )
 
     # --- What is said ---
@@ -103,7 +109,7 @@ class MemberStream:
     def orders(
         self,
         version: int,
-        told: Iterable[Told],
+        orders: Iterable[Told],
         *,
         based_on: int | None = None,
         answers: int | None = None,
@@ -111,7 +117,7 @@ class MemberStream:
         is_part: bool = False,
     ) -> None:
         """Send orders."""
-        message = wanted_of(version, told, epoch=self.epoch if epoch is None else epoch)
+        message = wanted_of(version, orders, epoch=self.epoch if epoch is None else epoch)
         message.is_part = is_part
         if based_on is not None:
             message.based_on = based_on
@@ -168,22 +174,22 @@ class MemberStream:
         return await self._out.get()
 
 
-def wanted_of(version: int, told: Iterable[Told], *, epoch: int) -> pb.Orders:
+def wanted_of(version: int, orders: Iterable[Told], *, epoch: int) -> pb.Orders:
     """Orders in full."""
     message = pb.Orders(coordinator_epoch=epoch, version=version)
     ranges = []
-    for each in told:
+    for event in orders:
         ordered = pb.Orders.Range(
             partitions=pb.PartitionRange(
-                first=each.partition, last=each.partition, first_token=each.token
+                first=event.partition, last=event.partition, first_token=event.token
             ),
-            order=each.order,
-            handoff_id=each.handoff_id,
-            remaining_ms=each.remaining_ms,
-            committed_offsets=[each.offset],
+            order=event.order,
+            handoff_id=event.handoff_id,
+            remaining_ms=event.remaining_ms,
+            committed_offsets=[event.offset],
         )
-        if each.position is not None:
-            ordered.position = each.position
+        if event.position is not None:
+            ordered.position = event.position
         ranges.append(ordered)
     if ranges:
         message.topics.add(name=TOPIC, ranges=ranges)

@@ -118,58 +118,58 @@ class Worked:
 
 
 def test_a_warm_hook_that_raises_refuses_its_hand_off():
-    it = Worked(WARM)
-    it.warm(6, 0)
-    assert it.prepared == []
-    it.ended(WARM, 10, ValueError("no disk"))
-    assert it.prepared == [(6, "ValueError: no disk")]
-    assert any("warm hook failed for t-0" in text for text in it.said)
-    it.granted(9, 20)
-    assert it.running() == [("warm", 9)], "it is prepared again, under the token"
+    worker = Worked(WARM)
+    worker.warm(6, 0)
+    assert worker.prepared == []
+    worker.ended(WARM, 10, ValueError("no disk"))
+    assert worker.prepared == [(6, "ValueError: no disk")]
+    assert any("warm hook failed for t-0" in text for text in worker.said)
+    worker.granted(9, 20)
+    assert worker.running() == [("warm", 9)], "it is prepared again, under the token"
 
 
 def test_a_warm_hook_that_raises_after_the_grant_is_called_again_under_the_token():
-    it = Worked(WARM)
-    it.warm(6, 0)
-    it.granted(9, 10)
-    assert it.running() == [("warm", 0)], "one run of a partition at a time"
-    it.ended(WARM, 20, ValueError("no disk"))
-    assert it.prepared == []
-    assert it.running() == [("warm", 9)]
-    it.ended(WARM, 30)
-    assert it.running() == [("handler", 9)]
+    worker = Worked(WARM)
+    worker.warm(6, 0)
+    worker.granted(9, 10)
+    assert worker.running() == [("warm", 0)], "one run of a partition at a time"
+    worker.ended(WARM, 20, ValueError("no disk"))
+    assert worker.prepared == []
+    assert worker.running() == [("warm", 9)]
+    worker.ended(WARM, 30)
+    assert worker.running() == [("handler", 9)]
 
 
 def test_a_warm_hook_that_raises_again_and_again_under_the_token_refuses_the_partition():
-    it = Worked(WARM, max_attempts=2, retry_backoff_ms=100)
-    it.granted(9, 0)
-    it.ended(WARM, 10, ValueError("no disk"))
-    it.at(110)
-    it.ended(WARM, 120, ValueError("no disk"))
-    assert it.given_back == [(9, "ValueError: no disk")]
+    worker = Worked(WARM, max_attempts=2, retry_backoff_ms=100)
+    worker.granted(9, 0)
+    worker.ended(WARM, 10, ValueError("no disk"))
+    worker.at(110)
+    worker.ended(WARM, 120, ValueError("no disk"))
+    assert worker.given_back == [(9, "ValueError: no disk")]
 
 
 def test_a_drain_hook_that_raises_keeps_nothing_back():
-    it = Worked(DRAIN)
-    it.granted(9, 0)
-    it.receive(Revoking((it.holding,), 30_000), 10)
-    it.ended(DRAIN, 20, ValueError("no disk"))
-    assert it.given_back == [], "its handler runs still"
-    it.ended(HANDLER, 30)
-    assert it.given_back == [(9, "")]
-    assert any("drain hook failed for t-0" in text for text in it.said)
+    worker = Worked(DRAIN)
+    worker.granted(9, 0)
+    worker.receive(Revoking((worker.holding,), 30_000), 10)
+    worker.ended(DRAIN, 20, ValueError("no disk"))
+    assert worker.given_back == [], "its handler runs still"
+    worker.ended(HANDLER, 30)
+    assert worker.given_back == [(9, "")]
+    assert any("drain hook failed for t-0" in text for text in worker.said)
 
 
 def test_a_lost_hook_that_raises_keeps_nothing_back():
-    it = Worked(LOST)
-    it.granted(9, 0)
-    it.lost(10)
-    assert it.given_back == [], "its handler runs still"
-    it.ended(HANDLER, 20)
-    assert it.given_back == [(9, "")]
-    it.ended(LOST, 30, ValueError("no disk"))
-    assert it.given_back == [(9, "")]
-    assert any("the lost of t-0 failed after its holding" in text for text in it.said)
+    worker = Worked(LOST)
+    worker.granted(9, 0)
+    worker.lost(10)
+    assert worker.given_back == [], "its handler runs still"
+    worker.ended(HANDLER, 20)
+    assert worker.given_back == [(9, "")]
+    worker.ended(LOST, 30, ValueError("no disk"))
+    assert worker.given_back == [(9, "")]
+    assert any("the lost of t-0 failed after its holding" in text for text in worker.said)
 
 
 # --- What ends ---
@@ -179,103 +179,103 @@ def test_a_lost_hook_that_raises_keeps_nothing_back():
     "event", [Lost((Holding(P, token=8),), "late"), Revoking((Holding(P),), 5)]
 )
 def test_an_event_of_a_former_holding_changes_nothing(event):
-    it = Worked()
-    it.granted(9, 0)
-    it.receive(event, 10)
-    assert it.running() == [("handler", 9)]
-    (held,) = it.core.held_partitions.values()
+    worker = Worked()
+    worker.granted(9, 0)
+    worker.receive(event, 10)
+    assert worker.running() == [("handler", 9)]
+    (held,) = worker.core.held_partitions.values()
     assert not held.is_revoking
 
 
 def test_a_lost_partition_is_given_back_though_its_handler_does_not_end():
-    it = Worked()
-    it.granted(9, 0)
-    it.lost(10)
-    it.at(1_009)
-    assert it.given_back == []
-    it.at(1_010)
-    assert it.given_back == [(9, "")]
-    it.granted(12, 1_020)
-    assert it.running() == [("handler", 9)], "the partition is blocked here"
-    it.ended(HANDLER, 5_000)
-    assert it.running() == [("handler", 12)]
+    worker = Worked()
+    worker.granted(9, 0)
+    worker.lost(10)
+    worker.at(1_009)
+    assert worker.given_back == []
+    worker.at(1_010)
+    assert worker.given_back == [(9, "")]
+    worker.granted(12, 1_020)
+    assert worker.running() == [("handler", 9)], "the partition is blocked here"
+    worker.ended(HANDLER, 5_000)
+    assert worker.running() == [("handler", 12)]
 
 
 def test_a_partition_that_is_granted_in_doubt_begins_when_the_lease_is_confirmed():
-    it = Worked()
-    it.member.begins = False
-    it.granted(9, 0)
-    assert it.running() == []
-    it.member.begins = True
-    it.at(10)
-    assert it.running() == [("handler", 9)]
+    worker = Worked()
+    worker.member.begins = False
+    worker.granted(9, 0)
+    assert worker.running() == []
+    worker.member.begins = True
+    worker.at(10)
+    assert worker.running() == [("handler", 9)]
 
 
 def test_what_prepares_when_the_worker_stops_is_refused():
-    it = Worked(WARM)
-    it.warm(6, 0)
-    it.core.stop("SIGTERM", 20_000, 10)
-    it.at(10)
-    assert it.prepared == [(6, "the worker stops")]
-    it.warm(7, 20)
-    assert it.prepared == [(6, "the worker stops"), (7, "the worker stops")]
+    worker = Worked(WARM)
+    worker.warm(6, 0)
+    worker.core.stop("SIGTERM", 20_000, 10)
+    worker.at(10)
+    assert worker.prepared == [(6, "the worker stops")]
+    worker.warm(7, 20)
+    assert worker.prepared == [(6, "the worker stops"), (7, "the worker stops")]
 
 
 def test_a_second_stop_leaves_at_once():
-    it = Worked()
-    it.granted(9, 0)
-    it.core.stop("SIGTERM", 20_000, 10)
-    it.at(10)
-    assert [other.within_ms for other in it.others] == [19_990]
-    it.core.stop("SIGTERM", 20, 20)
-    it.at(20)
-    assert it.core.held_partitions == {}, "its handler was told to end"
-    it.ended(HANDLER, 30)
-    assert isinstance(it.others[-1], LeaveMember)
+    worker = Worked()
+    worker.granted(9, 0)
+    worker.core.stop("SIGTERM", 20_000, 10)
+    worker.at(10)
+    assert [other.within_ms for other in worker.others] == [19_990]
+    worker.core.stop("SIGTERM", 20, 20)
+    worker.at(20)
+    assert worker.core.held_partitions == {}, "its handler was told to end"
+    worker.ended(HANDLER, 30)
+    assert isinstance(worker.others[-1], LeaveMember)
 
 
 def test_a_stop_by_order_hands_over_by_itself_after_half_of_the_time():
-    it = Worked()
-    it.granted(9, 0)
-    it.core.stop("SIGTERM", 20_000, 0)
-    it.at(0)
-    it.at(9_999)
-    (held,) = it.core.held_partitions.values()
+    worker = Worked()
+    worker.granted(9, 0)
+    worker.core.stop("SIGTERM", 20_000, 0)
+    worker.at(0)
+    worker.at(9_999)
+    (held,) = worker.core.held_partitions.values()
     assert not held.is_revoking, "the group asks for it"
-    it.at(10_000)
+    worker.at(10_000)
     assert (held.is_revoking, held.ends_ms) == (True, 19_000)
 
 
 def test_a_stop_without_orders_hands_over_at_once():
-    it = Worked()
-    it.member.drains_by_order = False
-    it.granted(9, 0)
-    it.core.stop("SIGTERM", 20_000, 10)
-    it.at(10)
-    (held,) = it.core.held_partitions.values()
+    worker = Worked()
+    worker.member.drains_by_order = False
+    worker.granted(9, 0)
+    worker.core.stop("SIGTERM", 20_000, 10)
+    worker.at(10)
+    (held,) = worker.core.held_partitions.values()
     assert (held.is_revoking, held.ends_ms) == (True, 20_000)
 
 
 def test_an_idle_partition_is_given_back_by_a_stop_without_time():
-    it = Worked(LOST)
-    it.granted(9, 0)
-    it.ended(HANDLER, 10)
-    it.core.stop("SIGTERM", 20, 20)
-    it.at(20)
-    assert it.given_back == [(9, "")]
-    assert it.running() == [], "it was not lost"
+    worker = Worked(LOST)
+    worker.granted(9, 0)
+    worker.ended(HANDLER, 10)
+    worker.core.stop("SIGTERM", 20, 20)
+    worker.at(20)
+    assert worker.given_back == [(9, "")]
+    assert worker.running() == [], "it was not lost"
 
 
 def test_an_answer_for_one_hand_off_is_none_for_the_next():
-    it = Worked(WARM)
-    it.warm(6, 0)
-    first = it.calls[0]
-    it.core.ended(first, None, 10)  # Its answer is on its way, when the next one is ordered.
-    it.core.receive(Warming((Holding(P, handoff_id=7, position=70),)), 10)
-    it.at(10)
-    assert it.prepared == [(6, "")]
-    it.ended(WARM, 20)
-    assert it.prepared == [(6, ""), (7, "")]
+    worker = Worked(WARM)
+    worker.warm(6, 0)
+    first = worker.calls[0]
+    worker.core.ended(first, None, 10)  # Its answer is on its way, when the next one is ordered.
+    worker.core.receive(Warming((Holding(P, handoff_id=7, position=70),)), 10)
+    worker.at(10)
+    assert worker.prepared == [(6, "")]
+    worker.ended(WARM, 20)
+    assert worker.prepared == [(6, ""), (7, "")]
 
 
 # --- The settings of a worker ---
@@ -316,17 +316,17 @@ def test_in_a_classic_group_attempts_have_no_limit_unless_one_is_set():
 
 
 @pytest.mark.parametrize(
-    ("stored", "told"), [(-1, "no offset"), (9, "offset 9"), (10, ""), (11, "")]
+    ("stored", "message"), [(-1, "no offset"), (9, "offset 9"), (10, ""), (11, "")]
 )
-def test_a_committed_offset_below_what_was_committed_here_is_warned_of_once(stored, told):
-    it = Worked()
-    it.granted(1, 0)
-    it.core.committed(it.calls[-1].held, 10, "", 5)
+def test_a_committed_offset_below_what_was_committed_here_is_warned_of_once(stored, message):
+    worker = Worked()
+    worker.granted(1, 0)
+    worker.core.committed(worker.calls[-1].held, 10, "", 5)
     for token in (2, 3):
-        it.lost(10 * token)
-        it.ended(HANDLER, 10 * token + 1)
-        it.stored = stored
-        it.granted(token, 10 * token + 2)
-    warnings = [text for text in it.said if "this process has committed 10" in text]
-    assert len(warnings) == bool(told)
-    assert all(f"the coordinator has {told} of" in text for text in warnings)
+        worker.lost(10 * token)
+        worker.ended(HANDLER, 10 * token + 1)
+        worker.stored = stored
+        worker.granted(token, 10 * token + 2)
+    warnings = [text for text in worker.said if "this process has committed 10" in text]
+    assert len(warnings) == bool(message)
+    assert all(f"the coordinator has {message} of" in text for text in warnings)

@@ -27,65 +27,65 @@ def state(worker, number: int = 0):
 async def test_hooks_are_called_around_the_handler():
     town = Town(1)
     worker = town.worker()
-    told: list[str] = []
+    messages: list[str] = []
 
     @worker.warm
     async def warm(p: Partition) -> None:
         await asyncio.sleep(1)
-        told.append(f"warm {p.position}")
+        messages.append(f"warm {p.position}")
 
     @worker.handler
     async def handle(p: Partition) -> None:
-        told.append("handle")
+        messages.append("handle")
         await p.revoking.wait()
         await asyncio.sleep(1)
-        told.append("handled")
+        messages.append("handled")
 
     @worker.drain
     def drain(p: BlockingPartition) -> None:
-        told.append("drain")
+        messages.append("drain")
         worker.environment.sleep(5)
         assert p.revoking.is_set()
         assert p.valid
-        told.append("drained")
+        messages.append("drained")
 
     @worker.lost
     async def lost(p: Partition) -> None:
-        told.append("lost")
+        messages.append("lost")
 
     async with town.serving(worker):
-        await town.until(lambda: "handle" in told)
-    assert told == ["warm 0", "handle", "drain", "handled", "drained"]
+        await town.until(lambda: "handle" in messages)
+    assert messages == ["warm 0", "handle", "drain", "handled", "drained"]
 
 
 async def test_a_lost_partition_is_told_to_the_lost_hook_alone():
     town = Town(1)
     worker = town.worker(session_timeout_ms=10_000)
-    told: list[str] = []
+    messages: list[str] = []
 
     @worker.handler
     async def handle(p: Partition) -> None:
         try:
             await asyncio.sleep(10_000)
         finally:
-            told.append("ended")
+            messages.append("ended")
 
     @worker.lost
     async def lost(p: Partition) -> None:
         assert not p.valid
         with pytest.raises(StaleMember):
             await p.commit(5)
-        told.append("lost")
+        messages.append("lost")
 
     @worker.drain
     async def drain(p: Partition) -> None:
-        told.append("drain")
+        messages.append("drain")
 
     serving = town.serve(worker)
     await town.until(lambda: worker.state.counts["runs"])
     worker.environment.is_cut = True
-    await town.until(lambda: len(told) == 2)
-    assert sorted(told) == ["ended", "lost"]
+    await town.until(lambda: len(messages) == 2)
+    assert sorted(messages) == ["ended", "lost"]
     worker.stop(grace_ms=0)
     await serving
 
@@ -238,7 +238,7 @@ async def test_a_log_that_was_made_anew_is_told_once_until_it_has_grown(caplog):
         await p.commit(100)
 
     def told() -> list[str]:
-        return [it for it in caplog.messages if "the log of t-0 ends at 40" in it]
+        return [message for message in caplog.messages if "the log of t-0 ends at 40" in message]
 
     async with town.serving(worker):
         await asyncio.sleep(10)
@@ -431,8 +431,8 @@ async def test_a_worker_warns_once_of_commits_that_are_not_awaited(caplog, whose
 
     async with town.serving(worker):
         await town.until(lambda: len(rows) >= 6)
-        [told] = [r.getMessage() for r in caplog.records if "await" in r.getMessage()]
-        assert "makes commits that it does not await: nothing was stored" in told
+        [line] = [r.getMessage() for r in caplog.records if "await" in r.getMessage()]
+        assert "makes commits that it does not await: nothing was stored" in line
         assert town.stored() == -1
 
 
@@ -550,17 +550,17 @@ async def test_the_same_worker_with_threads():
 async def test_a_thread_waits_for_its_revocation_with_a_time_limit():
     town = Town(1)
     worker = town.worker()
-    told = []
+    messages = []
 
     @worker.handler
     def handle(p: BlockingPartition) -> None:
-        told.append(p.revoking.wait(5))
-        told.append(p.revoking.wait())
+        messages.append(p.revoking.wait(5))
+        messages.append(p.revoking.wait())
 
     async with town.serving(worker):
-        await town.until(lambda: told)
-        assert told == [False]
-    assert told == [False, True]
+        await town.until(lambda: messages)
+        assert messages == [False]
+    assert messages == [False, True]
 
 
 # --- Progress, as members of session groups tell it ---

@@ -44,7 +44,7 @@ class Methods:
 
 
 @pytest.mark.parametrize(
-    ("function", "told"),
+    ("function", "message"),
     [
         (none, "takes other parameters than \\(p\\)"),
         (two, "takes other parameters than \\(p\\)"),
@@ -62,9 +62,9 @@ class Methods:
         (lambda: None, "takes other parameters"),
     ],
 )
-def test_what_cannot_be_a_handler_is_refused_with_the_right_form(worker, function, told):
+def test_what_cannot_be_a_handler_is_refused_with_the_right_form(worker, function, message):
     for register in (worker.handler, worker.handler(topic="t"), worker.warm, worker.lost):
-        with pytest.raises(WrongHandler, match=told) as caught:
+        with pytest.raises(WrongHandler, match=message) as caught:
             register(function)
         assert "async def handle(p: Partition) -> None" in str(caught.value)
         assert "\n" not in str(caught.value)
@@ -128,7 +128,7 @@ async def test_a_lambda_of_the_wrong_colour_stops_the_worker_with_the_right_form
 
 
 @pytest.mark.parametrize(
-    ("settings", "told"),
+    ("settings", "message"),
     [
         ({"grace_m": 5}, "a worker has no setting 'grace_m'; did you mean grace_ms?"),
         ({"session_timeout": 5}, "did you mean session_timeout_ms?"),
@@ -158,14 +158,14 @@ async def test_a_lambda_of_the_wrong_colour_stops_the_worker_with_the_right_form
         ({"assignors": ["rang"]}, "range"),
     ],
 )  # fmt: skip
-def test_settings_that_make_no_sense_are_refused_in_a_sentence(settings, told):
+def test_settings_that_make_no_sense_are_refused_in_a_sentence(settings, message):
     with pytest.raises((TypeError, ValueError)) as caught:
         Worker(**{"bootstrap": "a:1", "group_id": "g", "topics": {"t": 1}} | settings)
-    assert told in str(caught.value)
+    assert message in str(caught.value)
 
 
 @pytest.mark.parametrize(
-    ("settings", "told"),
+    ("settings", "message"),
     [
         ({"drain": "hand"}, "drain is 'hand'; it is one of 'commit', 'manual'"),
         ({"topic": 5}, "topic is 5; write a name"),
@@ -173,10 +173,12 @@ def test_settings_that_make_no_sense_are_refused_in_a_sentence(settings, told):
         ({"on_error": "ignore"}, "on_error is 'ignore'; it is one of"),
     ],
 )
-def test_settings_of_a_handler_that_make_no_sense_are_refused_in_a_sentence(worker, settings, told):
+def test_settings_of_a_handler_that_make_no_sense_are_refused_in_a_sentence(
+    worker, settings, message
+):
     with pytest.raises((TypeError, ValueError)) as caught:
         worker.handler(**settings)
-    assert told in str(caught.value)
+    assert message in str(caught.value)
 
 
 def test_rows_need_a_source(worker):

@@ -77,8 +77,8 @@ async def test_async_with_stops_at_its_end():
     town, ended = Town(1), []
     worker = town.worker()
     committing(worker, ended)
-    async with worker as it:
-        assert it is worker
+    async with worker as entered:
+        assert entered is worker
         await town.until(lambda: town.stored() == 2)
     assert ended == [(0, 3)]
     assert members(town) == 0

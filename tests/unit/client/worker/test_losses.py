@@ -40,8 +40,8 @@ async def lose_coordinator(*, calls_every_s: float, commits: bool) -> None:
 
 
 def warnings(caplog, text: str) -> list[str]:
-    told = (r.getMessage() for r in caplog.records if r.levelno >= logging.WARNING)
-    return [line for line in told if text in line]
+    lines = (r.getMessage() for r in caplog.records if r.levelno >= logging.WARNING)
+    return [line for line in lines if text in line]
 
 
 async def test_threads_that_end_soon_after_a_loss_are_not_named(caplog):

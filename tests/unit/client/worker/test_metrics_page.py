@@ -34,7 +34,7 @@ def test_the_table_is_the_metrics():
     rows = []
     for family in prometheus_client.REGISTRY.collect():
         if family.name.startswith("coordinator_worker_"):
-            samples = [it for it in family.samples if not it.name.endswith("_created")]
+            samples = [stage for stage in family.samples if not stage.name.endswith("_created")]
             labels = sorted({label for sample in samples for label in sample.labels})
             shown = ", ".join(f"`{label}`" for label in labels)
             name = family.name + "_total" * (family.type == "counter")
@@ -56,4 +56,4 @@ def test_the_events_are_those_that_workers_count():
 
 
 def test_the_stages_are_those_of_partitions():
-    assert column("`stage`") == [it.name.lower() for it in Stage if it is not Stage.ENDED]
+    assert column("`stage`") == [stage.name.lower() for stage in Stage if stage is not Stage.ENDED]

@@ -141,42 +141,42 @@ async def test_an_async_handler_takes_cursors_of_both_kinds(virtual_group, datab
 async def test_a_thread_is_ended_by_a_later_owner_and_told_of_a_wrong_cursor(
     virtual_group, tmp_path, database
 ):
-    group, told = virtual_group(), []
+    group, messages = virtual_group(), []
     worker = Worker("anywhere:1", "g", topics={"t": 1}, max_attempts=1, after_max_attempts="stop")
 
     @worker.handler
     def handle(p: BlockingPartition) -> None:
         with sqlite3.connect(tmp_path / "results.db", isolation_level=None) as connection:
             begin = p.position_in(connection.cursor())
-            if not told:
-                told.append(begin)
+            if not messages:
+                messages.append(begin)
                 connection.execute("UPDATE partition_offset SET token = token + 1")
                 try:
                     p.commit_in(connection.cursor(), begin + 1)
                 except Exception:  # noqa: BLE001  # As users have it: it must not swallow the end.
-                    told.append("swallowed")
+                    messages.append("swallowed")
             with pytest.raises(TypeError, match="declare the handler `async def`"):
                 p.commit_in(AwaitedCursor(connection), 1)
-            told.append("wrong")
+            messages.append("wrong")
 
     group.start(worker)
     await group.advance(20)
-    assert told == [0], "it is called again, and has not heard of a later owner"
+    assert messages == [0], "it is called again, and has not heard of a later owner"
     database.execute("UPDATE partition_offset SET token = 1")
-    await group.until(lambda: "wrong" in told)
-    assert "swallowed" not in told
+    await group.until(lambda: "wrong" in messages)
+    assert "swallowed" not in messages
 
 
 async def test_a_classic_group_has_no_tokens_to_tell_owners_apart(virtual_group, database):
-    group, told = virtual_group(), []
+    group, messages = virtual_group(), []
     worker = Worker("anywhere:1", "g", topics={"t": 1}, protocol="classic")
 
     @worker.handler
     async def handle(p: Partition) -> None:
         with pytest.raises(RuntimeError, match="tokens, which partitions have in session groups"):
             await p.commit_in(database.cursor(), 1)
-        told.append(p.number)
+        messages.append(p.number)
         await p.done()
 
     group.start(worker)
-    await group.until(lambda: told == [0])
+    await group.until(lambda: messages == [0])

@@ -28,8 +28,8 @@ class Shop:
         self._serving: dict[Worker, asyncio.Task] = {}
 
     def open(self, name: str, *, every_s: float = 1.0, **settings) -> Worker:
-        told = {"client_id": name, **self._settings, **settings}
-        worker = self.town.worker(name, **told)
+        options = {"client_id": name, **self._settings, **settings}
+        worker = self.town.worker(name, **options)
 
         @worker.handler
         async def handle(p: Partition) -> None:

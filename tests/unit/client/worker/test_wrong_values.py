@@ -15,27 +15,27 @@ LATEST = {"start": "latest"}
 
 async def refused(town: Town, call) -> str:
     """Words that a handler hears which makes a wrong call."""
-    worker, told = town.worker(), []
+    worker, messages = town.worker(), []
 
     @worker.handler
     async def handle(p: Partition) -> None:
         try:
             await call(worker, p)
         except (TypeError, ValueError, CommitFailed) as error:
-            told.append(f"{type(error).__name__}: {error}")
+            messages.append(f"{type(error).__name__}: {error}")
         else:
-            told.append("it was accepted")
+            messages.append("it was accepted")
         await p.done()
 
     town.serve(worker)
-    await town.until(lambda: told)
+    await town.until(lambda: messages)
     await town.stop(worker)
     assert town.commits == []
-    return told[0]
+    return messages[0]
 
 
 @pytest.mark.parametrize(
-    ("call", "told"),
+    ("call", "message"),
     [
         (lambda w, p: p.commit("12"), "TypeError: the offset of t-0 is '12'; write the next"),
         (lambda w, p: p.commit(None), "a whole number: p.commit(1)"),
@@ -50,12 +50,12 @@ async def refused(town: Town, call) -> str:
         (lambda w, p: p.log_end(-3), "ValueError: the log end is -3"),
     ],
 )
-async def test_what_is_no_offset_is_refused_by_the_call_and_nothing_is_sent(call, told):
-    assert told in await refused(Town(1), call)
+async def test_what_is_no_offset_is_refused_by_the_call_and_nothing_is_sent(call, message):
+    assert message in await refused(Town(1), call)
 
 
 @pytest.mark.parametrize(
-    ("settings", "told"),
+    ("settings", "message"),
     [
         ({"start": lambda key: None}, "the offset that start for t-0 returned is None"),
         ({"start": lambda key: "5"}, "the offset that start for t-0 returned is '5'"),
@@ -66,7 +66,9 @@ async def test_what_is_no_offset_is_refused_by_the_call_and_nothing_is_sent(call
         (LATEST | {"log_ends": lambda keys: [3]}, "log_ends returned [3]; return offsets by"),
     ],
 )
-async def test_a_start_that_is_no_offset_is_a_failure_and_the_partition_is_not_dead(settings, told):
+async def test_a_start_that_is_no_offset_is_a_failure_and_the_partition_is_not_dead(
+    settings, message
+):
     town, started = Town(1), []
     worker = town.worker(**settings)
 
@@ -77,7 +79,7 @@ async def test_a_start_that_is_no_offset_is_a_failure_and_the_partition_is_not_d
     town.serve(worker)
     await town.until(lambda: worker.state.counts["retry"] >= 2)
     (partition,) = worker.state.partitions.values()
-    assert told in partition.last_error
+    assert message in partition.last_error
     assert partition.stage in {"backing off", "starting"}
     assert started == []
     await town.stop(worker)

@@ -60,8 +60,8 @@ def test_a_plan_in_slices_ends_as_one_that_is_taken_at_once(slices: Slices, size
     at_once = story(three())
     slices(size)
     scenario = story(three())
-    assert {each: holders for each, (holders, _) in holdings(scenario).items()} == {
-        each: holders for each, (holders, _) in holdings(at_once).items()
+    assert {holding: holders for holding, (holders, _) in holdings(scenario).items()} == {
+        holding: holders for holding, (holders, _) in holdings(at_once).items()
     }
     assert [plan.counts for plan in scenario.group.journal.plans] == [
         plan.counts for plan in at_once.group.journal.plans

@@ -118,7 +118,7 @@ def test_after_force_nobody_waits_for_the_delay_if_sinks_check_tokens():
 
 def test_kept_is_what_no_drain_takes_away():
     scenario, a, b, partition = handing_over()
-    other = next(each for each in a.active)
+    other = next(held for held in a.active)
     a.leave("return", 60_000)
     assert partition in b.active, "what was being drained goes on"
     assert scenario.group.topics["t"].reserved.keys() == {other[1]}
@@ -151,7 +151,7 @@ def test_a_switch_in_flight_and_the_end_of_its_holder_give_one_token():
 
 def test_a_switch_in_flight_is_not_inherited_by_another_process_of_the_name():
     scenario, a, b, partition = handing_over(WARM)
-    other = next(each for each in a.active if each != partition)
+    other = next(held for held in a.active if held != partition)
     heir = scenario.member(a.name, {"t": 3}, "i-2").attach()
     scenario.hold()
     a.ack(partition)

@@ -50,7 +50,7 @@ def test_partitions_that_lose_their_successor_at_once_know_of_each_other(mode):
     d = scenario.member("w-d", {"t": 12}).attach()
     scenario.to(7_010)
     b.leave("now")
-    successors = [each.successor for _, each in scenario.group.open_handoffs()]
+    successors = [open_handoff.successor for _, open_handoff in scenario.group.open_handoffs()]
     assert sorted(map(successors.count, (c.member_id, d.member_id))) == [3, 9]
     a.releases = c.releases = d.releases = True
     for partition in draining(a):
@@ -73,11 +73,15 @@ def test_of_many_that_lose_their_successor_the_plan_decides():
     others = [scenario.member(f"w-{x}", {"t": 200}).attach() for x in "cd"]
     scenario.to(6_010)
     b.leave("now")
-    chosen = [each.successor for _, each in scenario.group.open_handoffs() if each.successor]
+    chosen = [
+        open_handoff.successor
+        for _, open_handoff in scenario.group.open_handoffs()
+        if open_handoff.successor
+    ]
     assert len(chosen) == MOST_CHOICES
     assert len(draining(a)) == 200, "a drain that was ordered goes on"
     scenario.to(6_600)
-    named = [each.successor for _, each in scenario.group.open_handoffs()]
+    named = [open_handoff.successor for _, open_handoff in scenario.group.open_handoffs()]
     assert [named.count(member.member_id) for member in others] == [100, 100]
     for partition in draining(a):
         a.ack(partition)

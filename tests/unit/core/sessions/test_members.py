@@ -94,7 +94,7 @@ def test_a_stream_that_ends_during_the_admission_leaves_a_suspect():
 def test_a_claim_under_another_token_is_lost_and_granted_anew_under_a_new_one(token):
     scenario, a, b = g2()
     partition, other = a.active
-    before = {each: a.orders[each].token for each in a.active}
+    before = {held: a.orders[held].token for held in a.active}
     highest = scenario.shard.machine.numbers.last_token
     claims = ((*partition, token), (*other, before[other]))
     a.attach(held=claims)
@@ -386,5 +386,5 @@ def test_a_claim_under_another_token_is_told_the_one_that_counts() -> None:
     claims[1][2] += 7
     member.beat(applied=99, held=tuple(map(tuple, claims)))
     _, orders = member.received[-1]
-    [told] = orders.partitions
-    assert (told.partition, told.order, told.token) == (1, Order.ACTIVE, member.held[1][2])
+    [message] = orders.partitions
+    assert (message.partition, message.order, message.token) == (1, Order.ACTIVE, member.held[1][2])

@@ -185,7 +185,7 @@ def test_a_process_that_comes_while_the_end_is_written_is_a_member_when_it_is():
 
 def test_what_is_drained_goes_on_and_the_rest_is_inherited():
     scenario, a, b, partition = handing_over()
-    rest = [each for each in a.active if each != partition]
+    rest = [held for held in a.active if held != partition]
     heir = scenario.member(a.name, {"t": 3}, "i-2").attach()
     a.leave("now")
     assert partition in b.active
@@ -212,7 +212,7 @@ def test_what_the_old_one_prepared_is_ordered_anew():
 
 def test_a_return_keeps_what_is_held_and_passes_on_what_is_drained():
     scenario, a, b, partition = handing_over()
-    kept = [each for each in a.active if each != partition]
+    kept = [held for held in a.active if held != partition]
     a.leave("return", 60_000)
     assert partition in b.active
     scenario.to(20_000)

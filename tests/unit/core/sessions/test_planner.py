@@ -364,7 +364,7 @@ def grown(sizes: list[int], *numbers: int) -> tuple[list[list[int]], list[tuple[
     at, moves = [[FREE] * size for size in sizes], 0
     for number in numbers:
         at = [[holder if holder < number else FREE for holder in holders] for holders in at]
-        topics = tuple(PlanTopic(f"t{n}", len(it), it) for n, it in enumerate(at))
+        topics = tuple(PlanTopic(f"t{n}", len(count), count) for n, count in enumerate(at))
         members = tuple(PlanMember(f"w-{n}", tuple(sizes)) for n in range(number))
         state = PlanInput(members, topics)
         made = plan(state)

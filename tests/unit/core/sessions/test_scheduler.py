@@ -343,8 +343,8 @@ def test_a_member_prepares_two_at_a_time_and_what_is_ready_counts_no_more():
     assert (len(warming(b)), len(warming(c))) == (2, 2)
     b.ack(warming(b)[0], "ready")
     preparing = [scenario.group.handoff(partition) for partition in warming(b)]
-    assert [each.phase for each in preparing].count(Phase.PREPARE) == 2
-    assert not any(each.is_ready for each in preparing if each.phase is Phase.PREPARE)
+    assert [handoff.phase for handoff in preparing].count(Phase.PREPARE) == 2
+    assert not any(handoff.is_ready for handoff in preparing if handoff.phase is Phase.PREPARE)
 
 
 def test_not_more_are_drained_than_the_budget_allows_however_many_are_ready():
@@ -357,7 +357,11 @@ def test_not_more_are_drained_than_the_budget_allows_however_many_are_ready():
         for partition in warming(b):
             b.ack(partition, "ready")
     assert len(draining(a)) == 2, "a tenth of twenty"
-    ready = [p for p, each in scenario.group.open_handoffs() if each.phase is Phase.PREPARE]
+    ready = [
+        p
+        for p, open_handoff in scenario.group.open_handoffs()
+        if open_handoff.phase is Phase.PREPARE
+    ]
     assert len(ready) > 2
     a.ack(draining(a)[0])
     assert len(draining(a)) == 2

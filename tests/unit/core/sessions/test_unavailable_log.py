@@ -78,12 +78,12 @@ def test_a_member_that_stays_silent_ends_when_the_log_is_back(begin_outage, back
 def test_members_that_heartbeat_through_an_outage_notice_nothing(begin_outage):
     scenario, a, b = g2()
     begin_outage(scenario)
-    told = len(a.received), len(b.received)
+    before = len(a.received), len(b.received)
     scenario.to(120_000)
     assert (a.acks[-1][0], b.acks[-1][0]) == (120_000, 120_000)
     end_outage(scenario)
     scenario.to(180_000)
-    assert (len(a.received), len(b.received)) == told
+    assert (len(a.received), len(b.received)) == before
     assert scenario.state == "Stable"
 
 
