@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from coordinator.client.codes import code_name
 from coordinator.observe.journal_rows import BarRow, Blocking, Client, Explained, LaneRow
-from coordinator.observe.timeline import Bar, lanes, phases, rests
+from coordinator.observe.timeline import Bar, idle_lanes, lanes, phases
 from coordinator.operator.admin import Phase, Rebalance, RefusedJoin
 
 
@@ -56,7 +56,7 @@ def lane_rows(rebalance: Rebalance) -> list[LaneRow]:
             note=note or None,
         )
 
-    drawn = (*lanes(rebalance), *rests(rebalance))
+    drawn = (*lanes(rebalance), *idle_lanes(rebalance))
     return [
         row("phases", phases(rebalance)),
         *(row(lane.name, lane.bars, lane.note) for lane in drawn),

@@ -13,9 +13,9 @@ from coordinator.operator.session_admin import SessionHandoff
 def timeline(
     group: str, handoffs: Sequence[SessionHandoff], plans: Sequence[Rebalance]
 ) -> str | None:
-    """Hand-offs as text, a lane each, the first that was opened on top, after what rested before
+    """Hand-offs as text, a lane each, the first that was opened on top, after what was idle before
     plans; None: there is neither."""
-    lanes = [*_rests(plans)]
+    lanes = [*_idle_lanes(plans)]
     lanes += [
         PartitionLane(
             f"{move.topic}-{move.partition}",
@@ -36,7 +36,7 @@ def timeline(
     return as_text(group, lanes) if lanes else None
 
 
-def _rests(plans: Sequence[Rebalance]) -> Iterator[PartitionLane]:
+def _idle_lanes(plans: Sequence[Rebalance]) -> Iterator[PartitionLane]:
     """Lanes of partitions on which nobody worked, the longest time that is known of each."""
     for plan in plans:
         ended_ms = plan.ended_at_ms

@@ -117,7 +117,7 @@ def settings_of(policy: GroupPolicy) -> dict[str, int | str | bool]:
 
 
 def sentences(seen: SessionView) -> Iterator[str]:
-    """Sentences about what is open in a group, and who is waited for; none if it rests."""
+    """Sentences about what is open in a group, and who is waited for; none if it is at rest."""
     described = seen.described
     head = f"Consumer group {quoted(described.group_id)}"
     if described.next_plan_ms >= 0 and described.group_state == "Assigning":

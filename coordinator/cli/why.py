@@ -123,7 +123,7 @@ def _handoffs(options: argparse.Namespace, journal: Any, chosen: list[Any]) -> O
     handoffs = [handoff for handoff in journal.session_handoffs if handoff.opened_at_ms >= since_ms]
     rows = [handoff_row(options.group, handoff) for handoff in handoffs]
     text = timeline(options.group, handoffs, chosen)
-    empty = "Nothing rested and no hand-off has ended since: give --last N for older plans."
+    empty = "Nothing stood idle and no hand-off has ended since: give --last N for older plans."
     return Output(HandoffLineRow, rows, text=text, empty=empty)
 
 

@@ -70,8 +70,8 @@ def plan_line(record: Rebalance) -> str:
     more = plan.trigger_count - 1
     others = f" and {count_of(more, 'more event')}" if more > 0 else ""
     moved = f"{record.partitions_moved} of {count_of(plan.partitions, 'partition')} moved"
-    rest = ""
+    unowned = ""
     if record.unowned_partitions:
         longest = spell_between(record.unowned_ms_max_at_least, record.unowned_ms_max)
-        rest = f"; {record.unowned_partitions} not worked on for {longest}"
-    return f"{why}{others}; {moved}{rest}."
+        unowned = f"; {record.unowned_partitions} not worked on for {longest}"
+    return f"{why}{others}; {moved}{unowned}."

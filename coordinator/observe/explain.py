@@ -51,7 +51,7 @@ def explain(record: RebalanceRecord, before: Sequence[RebalanceRecord] = ()) -> 
         _cause(record),
         *_outage(record),
         *_join_phase(record),
-        *_rest(record),
+        *_sync_phase(record),
         *_cost(record),
         *_moves(record),
         *_protocol(record, before),
@@ -121,7 +121,7 @@ def _return(record: RebalanceRecord) -> Iterator[str]:
     for move in record.moves[:NAMED_MAX]:
         where = partitions_of(move.topic, move.partitions, move.partition_count)
         whom = name_of(move.to_member_id, move.to_client_id) if is_outage else "it"
-        how_long = "" if _have_equal_times(record) else _rested(move)
+        how_long = "" if _have_equal_times(record) else _idle_time(move)
         yield f"{where} stayed with {whom}{how_long}."
     yield from dict.fromkeys(filter(None, map(_evidence, record.moves[:NAMED_MAX])))
 
@@ -244,7 +244,7 @@ _GONE = (
 )
 
 
-def _rest(record: RebalanceRecord) -> Iterator[str]:
+def _sync_phase(record: RebalanceRecord) -> Iterator[str]:
     if record.synced_at_ms < 0:
         return
     leader = next((m for m in record.members if m.member_id == record.leader), None)
@@ -289,7 +289,7 @@ def _moves(record: RebalanceRecord) -> Iterator[str]:
         where = partitions_of(move.topic, move.partitions, move.partition_count)
         former = name_of(move.from_member_id, move.from_client_id)
         new = name_of(move.to_member_id, move.to_client_id)
-        how_long = "" if are_equal else _rested(move)
+        how_long = "" if are_equal else _idle_time(move)
         waits = "" if move.is_fetched else f"; {new} had not fetched its assignment yet"
         changes.setdefault(f"went from {former} to {new}{how_long}{waits}.", []).append(where)
     yield from (f"{', '.join(some)} {went}" for went, some in changes.items())
@@ -304,7 +304,7 @@ def _moves(record: RebalanceRecord) -> Iterator[str]:
         longest_ms = max(move.unowned_ms_max for move in stayed)
         moved, owners = count_of(count, "partition"), "its owner" if count == 1 else "their owners"
         yield (
-            f"{moved} stayed with {owners}, and rested while the group gathered, for up to "
+            f"{moved} stayed with {owners}, and stood idle while the group gathered, for up to "
             f"{spell(max(shortest_ms, longest_ms))}."
         )
 
@@ -313,7 +313,7 @@ def _named_moves(record: RebalanceRecord) -> list[PartitionMove]:
     return [move for move in record.moves if move.has_moved][:NAMED_MAX]
 
 
-def _rested(move: PartitionMove) -> str:
+def _idle_time(move: PartitionMove) -> str:
     if not move.unowned_ms_max and not move.unowned_ms_min:
         return ""
     return f", not worked on for {spell_between(move.unowned_ms_min, move.unowned_ms_max)}"
@@ -321,7 +321,7 @@ def _rested(move: PartitionMove) -> str:
 
 def _evidence(move: PartitionMove) -> str:
     """Sentence that says how it is known when the former owner stopped; empty if it did not."""
-    how = _KNOWN_BY.get(move.known_by, "") if _rested(move) else ""
+    how = _KNOWN_BY.get(move.known_by, "") if _idle_time(move) else ""
     if how and move.stopped_latest_ms < 0:
         how = _STILL_HELD
     earliest, latest = (

@@ -61,13 +61,13 @@ def explain_handoff(event: HandoffJournaled) -> str:
     partition = printable(f"{record.topic}-{record.partition}")
     took = spell(max(0, line.ended_at_ms - line.opened_at_ms))
     how = _OUTCOMES[line.outcome].format(who=_holder(line.source))
-    rest = ""
+    unowned = ""
     if line.stop is not None:
         worked = spell_between(*line.stop.idle_ms(line.ended_at_ms))
-        rest = f"; nobody worked on it for {worked}"
+        unowned = f"; nobody worked on it for {worked}"
     return (
         f"{partition} of group {quoted(event.group_id)} went {_from_to(event)} in {took}: {how}"
-        f"{_phases(line)}{rest}{_offsets(line)}."
+        f"{_phases(line)}{unowned}{_offsets(line)}."
     )
 
 
@@ -246,9 +246,9 @@ def _returned(plan: PlanRecord) -> Iterator[str]:
     moves = [move for move in plan.moves if move.reason == RETURNED and move.stop is not None]
     for move in moves[:NAMED_MAX]:
         assert move.stop is not None
-        rested = spell_between(*move.stop.idle_ms(move.resumed_by(plan.made_at_ms)))
+        idle = spell_between(*move.stop.idle_ms(move.resumed_by(plan.made_at_ms)))
         why = _CAME_BACK[move.stop.known_by]
-        yield f"{_partitions([move])} of {member_of(move.target)} rested for {rested}: {why}."
+        yield f"{_partitions([move])} of {member_of(move.target)} stood idle for {idle}: {why}."
     if len(moves) > NAMED_MAX:
         yield "So did others."
 
@@ -314,9 +314,9 @@ def _handoffs(handoffs: Sequence[HandoffJournaled]) -> Iterator[str]:
     )
     for event in named:
         yield explain_handoff(event)
-    rested = [(rest, e) for e in lines if (rest := _idle_ms(e)) is not None]
-    if rested:
-        longest_ms, event = max(rested, key=lambda journaled: journaled[0])
+    idle = [(idle_ms, e) for e in lines if (idle_ms := _idle_ms(e)) is not None]
+    if idle:
+        longest_ms, event = max(idle, key=lambda journaled: journaled[0])
         partition = printable(f"{event.record.topic}-{event.record.partition}")
         yield f"Nobody worked on {partition} for {spell(longest_ms)}, the longest of them."
 

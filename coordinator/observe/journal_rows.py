@@ -169,7 +169,7 @@ class Explained:
     removed_count: int = column("Number of them.", None)
     partitions_moved: int | None = column("Partitions that changed owners; null: unknown.", "MOVED")
     not_worked_on: NotWorkedOn | None = column(
-        "Partitions that rested; null: unknown. A table has the longest time.",
+        "Partitions that stood idle; null: unknown. A table has the longest time.",
         text=lambda message: ABSENT if message is None else _spelled(message.longest_ms_max),
     )
     moves: tuple[MoveRow, ...] = column("Who had what before and since; of many some.", None)

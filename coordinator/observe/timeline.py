@@ -6,7 +6,7 @@ etl-2      ▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓
 orders-0…3 ·····×××××××××××××××××××××××××××××××××××××××××××××××××   etl-3 → etl-1
 
 Partitions that nobody worked on follow the members, a lane for those with the same owners and
-times. They may have rested since long before the rebalance began: then the axis begins earlier.
+times. They may have stood idle since long before the rebalance began: then the axis begins earlier.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ MEANINGS = {
     PERHAPS: "partitions whose owner may have worked on",
 }
 SIGNS = {LATE: "▓", JOINED: "═", ASSIGNING: "░", SYNCED: "─", IDLE: "×", PERHAPS: "·"}
-REST_LANES_MAX = 8
+IDLE_LANES_MAX = 8
 BEFORE_MAX_MS = 600_000
 """Longest time before the rebalance that is drawn."""
 WAITED_FOR = ("join_timed_out", "sync_timed_out", "new_member_timed_out")
@@ -155,12 +155,12 @@ def lanes(rebalance: Rebalance) -> list[Lane]:
     return lanes
 
 
-def rests(rebalance: Rebalance) -> list[Lane]:
+def idle_lanes(rebalance: Rebalance) -> list[Lane]:
     """Lanes of partitions that nobody worked on, the longest first; bars may begin before 0."""
     start = rebalance.started_at_ms
     lanes = []
-    rested = [move for move in rebalance.moves if move.unowned_ms_min or move.unowned_ms_max]
-    for move in rested[:REST_LANES_MAX]:
+    idle = [move for move in rebalance.moves if move.unowned_ms_min or move.unowned_ms_max]
+    for move in idle[:IDLE_LANES_MAX]:
         end = move.resumed_at_ms - start
         earliest, latest = (
             max(end - idle_ms, -BEFORE_MAX_MS) if idle_ms >= 0 else -BEFORE_MAX_MS
@@ -173,7 +173,7 @@ def rests(rebalance: Rebalance) -> list[Lane]:
         note = f"{who}, {_between(move.unowned_ms_min, move.unowned_ms_max)}"
         name = partitions_of(move.topic, move.partitions, move.partition_count)
         lanes.append(Lane(name[:24], tuple(b for b in bars if b.end_ms > b.begin_ms), note))
-    left = len(rested) - REST_LANES_MAX
+    left = len(idle) - IDLE_LANES_MAX
     return [*lanes, Lane("", (), f"and {left} more")] if left > 0 else lanes
 
 
@@ -191,7 +191,7 @@ def begin_of(everyone: Sequence[Lane]) -> int:
 
 def as_text(rebalance: Rebalance, width: int = 60) -> str:
     """The timeline for a terminal; bars are `width` characters, plus names and notes."""
-    everyone = lanes(rebalance) + rests(rebalance)
+    everyone = lanes(rebalance) + idle_lanes(rebalance)
     end, begin = max(rebalance.ended_at_ms - rebalance.started_at_ms, 1), begin_of(everyone)
     margin = max([len(lane.name) for lane in everyone] + [len("phases")]) + 2
 

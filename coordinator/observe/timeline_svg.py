@@ -17,9 +17,9 @@ from coordinator.observe.timeline import (
     Lane,
     Rebalance,
     begin_of,
+    idle_lanes,
     lanes,
     phases,
-    rests,
     title_of,
 )
 
@@ -97,7 +97,7 @@ def as_svg(rebalance: Rebalance, *, dark: bool = False, layout: Layout = WIDE) -
     """
     paper, quiet = ("#0f141a", "#a3afbd") if dark else ("white", "#555")
     ink = ' fill="#e2e8ef"' if dark else ""
-    everyone = lanes(rebalance) + rests(rebalance)
+    everyone = lanes(rebalance) + idle_lanes(rebalance)
     end, begin = max(rebalance.ended_at_ms - rebalance.started_at_ms, 1), begin_of(everyone)
     bottom = layout.top + len(everyone) * layout.lane - layout.above
     title = title_of(rebalance)

@@ -1401,7 +1401,7 @@ class Advice(_message.Message):
     duration_ms: _builtins.int
     """slow_to_join: how long the others waited for it. short_session: the session timeout.
     static_membership: time between its leave and its return. cooperative_protocol: time for which
-    partitions rested. Else 0.
+    partitions stood idle. Else 0.
     """
     count: _builtins.int
     """unstable_member: how often it has gone. Else 0."""

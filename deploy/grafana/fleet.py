@@ -129,7 +129,7 @@ REBALANCES = Row(
         ),
         Panel(
             "Partitions that nobody works on, average",
-            "Number of partitions that rest at any time because of rebalances.",
+            "Number of partitions that stand idle at any time because of rebalances.",
             {"partitions": rate("coordinator_partitions_unowned_seconds_total")},
         ),
         Panel(

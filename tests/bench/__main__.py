@@ -151,7 +151,7 @@ BENCHMARKS: dict[str, tuple[str, Callable[[Options], Figures]]] = {
         ),
     ),
     "protocols": (
-        "how long partitions rest in classic and in session groups, on virtual time",
+        "how long partitions stand idle in classic and in session groups, on virtual time",
         lambda options: bench_protocols(quick=options.quick),
     ),
     "cluster": ("hand-overs, killed nodes and take-overs on a shared store (--store)", _cluster),

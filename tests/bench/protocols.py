@@ -1,4 +1,4 @@
-"""How long partitions rest in groups of either protocol, with the defaults of workers.
+"""How long partitions stand idle in groups of either protocol, with the defaults of workers.
 
 On virtual time, with a millisecond for each message: the figures are those of the protocols, and
 the same in every run.
@@ -41,7 +41,7 @@ class _Rows:
 
         return worker
 
-    def rests(self, since_s: float, until_s: float) -> list[float]:
+    def idle_times(self, since_s: float, until_s: float) -> list[float]:
         """The longest time of each partition between two rows."""
         found = []
         for times in self.at.values():
@@ -105,11 +105,11 @@ def _measured(protocol: GroupProtocol, event: Event) -> str:
         since_s, before = group.now_s, group.owners()
         await event(group, rows, protocol)
         await group.advance(60)
-        rests = rows.rests(since_s, group.now_s)
-        resting = sum(rest_s > 2 * ROW_S for rest_s in rests)
+        idle_times = rows.idle_times(since_s, group.now_s)
+        idle = sum(idle_s > 2 * ROW_S for idle_s in idle_times)
         moved = sum(before[p] != owner for p, owner in group.owners().items())
-        longest_ms = max(rests) * 1000
-        found = f"{resting} of {PARTITIONS} rest, {longest_ms:,.0f} ms at most; {moved} moved"
+        longest_ms = max(idle_times) * 1000
+        found = f"{idle} of {PARTITIONS} stand idle, {longest_ms:,.0f} ms at most; {moved} moved"
 
     test = VirtualTest()
     try:

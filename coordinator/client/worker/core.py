@@ -97,7 +97,7 @@ class WorkerCore:
         """True if a member that would keep its place leaves as well."""
         self.counts: Counter[str] = Counter()
         """Since the start: runs, failures, retries, releases, stalls, overdue runs; by handlers."""
-        self._rests: dict[TopicPartition, tuple[int, int, str]] = {}
+        self._pauses: dict[TopicPartition, tuple[int, int, str]] = {}
         self._unwanted: dict[TopicPartition, int] = {}
         """Until when somebody else had better have a partition that was released."""
         self._owed: dict[HeldPartition, str] = {}
@@ -166,10 +166,10 @@ class WorkerCore:
         if prepared is not None:
             held.is_warm = prepared.is_warm
             self._leave_over(prepared, now_ms)
-        attempts, until_ms, last_error = self._rests.pop(key, (0, 0, ""))
+        attempts, until_ms, last_error = self._pauses.pop(key, (0, 0, ""))
         held.attempts, held.last_error = attempts, last_error
         if now_ms < until_ms:
-            self._wait_until(held, Stage.RESTING, until_ms, now_ms)
+            self._wait_until(held, Stage.PAUSING, until_ms, now_ms)
         else:
             self._begin(held, now_ms)
         if self.stopping_because is not None:
@@ -692,9 +692,9 @@ class WorkerCore:
                 self._wait_until(held, Stage.BACKING_OFF, now_ms + pause_ms, now_ms)
             case "release" if nobody_else:
                 held.is_located = False
-                self._wait_until(held, Stage.RESTING, now_ms + pause_ms, now_ms)
+                self._wait_until(held, Stage.PAUSING, now_ms + pause_ms, now_ms)
             case "release":
-                self._rests[held.key] = (held.attempts, now_ms + pause_ms, held.last_error)
+                self._pauses[held.key] = (held.attempts, now_ms + pause_ms, held.last_error)
                 self._unwanted[held.key] = now_ms + UNWANTED_PAUSES * pause_ms
                 self._lose(held, "it was released after a failure", now_ms)
                 self._give_back(held, held.last_error)

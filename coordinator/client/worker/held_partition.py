@@ -29,7 +29,7 @@ class Stage(StrEnum):
     """It made no progress and was told to end."""
     IDLE = "idle"
     BACKING_OFF = "backing off"
-    RESTING = "resting after a release"
+    PAUSING = "pausing after a release"
     DONE = "done"
     ENDED = "ended"
 

@@ -54,7 +54,7 @@ export class GenerationView {
     };
     const after = (ms) => (ms === null ? NONE : `after ${spell(ms - r.started_at_ms)}`);
     const moves = tableOf(
-      "Partitions that moved or rested",
+      "Partitions that moved or stood idle",
       {
         keyOf: (m) => m.partitions,
         columns: [
@@ -108,7 +108,7 @@ export class GenerationView {
 
 function update(part, r, nowMs) {
   const { facts, sentences, moves, members, removed } = part.parts;
-  const rest = r.not_worked_on;
+  const idle = r.not_worked_on;
   const phase = (ms) => (ms === null ? "not reached" : spell(ms));
   const rows = [
     ["Cause", r.cause],
@@ -123,7 +123,7 @@ function update(part, r, nowMs) {
     ["Assignor", r.protocol],
     ["Round", r.cooperative_round ? `${r.cooperative_round} of a cooperative rebalance` : ""],
     ["Partitions moved", r.partitions_moved === null ? "" : String(r.partitions_moved)],
-    ["Not worked on", rest ? `${count(rest.partitions, "partition")}, ${rest.longest}` : ""],
+    ["Not worked on", idle ? `${count(idle.partitions, "partition")}, ${idle.longest}` : ""],
   ].filter(([, value]) => value);
   keyed(
     facts,

@@ -62,7 +62,7 @@ def cost_of(group: ClassicGroup, trace: Trace, now_ms: int, read: PayloadReader)
     resumed = list(last_work.resumed(group, trace, now_ms, after))
     left = group.account.idle_spans
     left.round = round_ if left.are_being_given_back else 0
-    straight = list(_without_rest(trace, now_ms, before, after, resumed))
+    straight = list(_without_idle_time(trace, now_ms, before, after, resumed))
     return replace(
         _sum_of(group, resumed, straight),
         round=round_,
@@ -114,7 +114,7 @@ def _sum_of(
     )
 
 
-def _without_rest(
+def _without_idle_time(
     trace: Trace, now_ms: int, before: _Owners, after: _Owners, idle: Sequence[ResumedPartition]
 ) -> Iterable[ResumedPartition]:
     """Partitions that went straight from one member to another, so that nothing was idle."""

@@ -58,7 +58,7 @@ class Draft:
         """Add partitions without a holder, idle until now. `idle_spans`: of the topic."""
         self._counts[FREE] += size_of(ranges)
         if idle_spans:
-            self._add(self._rested(idle_spans, topic, target, ranges, now_ms))
+            self._add(self._idle(idle_spans, topic, target, ranges, now_ms))
         else:  # The first plan of many partitions: nobody has ever worked on them.
             self._append((topic, "", target, FREE, None), ranges)
 
@@ -117,7 +117,7 @@ class Draft:
             self._count(idle_span.stop.idle_ms(now_ms))
             yield (topic, idle_span.holder, target, RETURNED, idle_span.stop), partition
 
-    def _rested(
+    def _idle(
         self,
         idle_spans: Mapping[int, IdleSpan],
         topic: str,

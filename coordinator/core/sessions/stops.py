@@ -47,7 +47,7 @@ def stop_by_force(group: SessionGroup, partition: TopicPartition, now_ms: int) -
 def force(group: SessionGroup, partition: TopicPartition, stop: WorkStop) -> None:
     """Note that a holder's time is up: its token counts no more."""
     group.state_to_change(partition).release = Release(group.token(partition))
-    _rest(group, partition, stop)
+    _note_stop(group, partition, stop)
 
 
 def end(group: SessionGroup, member: SessionMember, cause: EndCause, now_ms: int) -> None:
@@ -69,7 +69,7 @@ def end(group: SessionGroup, member: SessionMember, cause: EndCause, now_ms: int
         committed_ms = _committed_ms(group, partition)
         is_drained = now_ms - DRAIN_MAX_MS <= committed_ms < newest_ms
         own = replace(stop, earliest_ms=committed_ms) if is_drained else stop
-        _rest(group, partition, own)
+        _note_stop(group, partition, own)
 
 
 def come_back(
@@ -90,12 +90,12 @@ def come_back(
         seen_ms = _last_sign_ms(group, member)
     latest_ms = now_ms if unknown else min(now_ms, seen_ms + member.lease_ms)
     stop = WorkStop(StoppedBy.LOST, seen_ms, latest_ms)
-    idle_spans = {partition: _rest_of(group, partition, stop) for partition in lost}
+    idle_spans = {partition: _idle_span(group, partition, stop) for partition in lost}
     if not unknown and now_ms - seen_ms >= -(-2 * member.lease_ms // 3):
         stop = replace(stop, known_by=StoppedBy.SUSPENDED)
         for partition in group.partitions_of(member.member_id):
             if group.partition_state(partition).release is None:
-                idle_spans[partition] = _rest_of(group, partition, stop)
+                idle_spans[partition] = _idle_span(group, partition, stop)
     group.planning.draft.add_returns(idle_spans, member.member_id, now_ms)
 
 
@@ -160,17 +160,17 @@ def _ordered_ms(group: SessionGroup, partition: TopicPartition, now_ms: int) -> 
 
 
 def _note(group: SessionGroup, partition: TopicPartition, stop: WorkStop) -> None:
-    group.topics[partition[0]].note_idle_span(partition[1], _rest_of(group, partition, stop))
+    group.topics[partition[0]].note_idle_span(partition[1], _idle_span(group, partition, stop))
 
 
-def _rest(group: SessionGroup, partition: TopicPartition, stop: WorkStop) -> None:
+def _note_stop(group: SessionGroup, partition: TopicPartition, stop: WorkStop) -> None:
     holder = group.members[group.holder(partition)]
     group.topics[partition[0]].note_idle_span(
         partition[1], IdleSpan(holder.member_id, holder.name, stop)
     )
 
 
-def _rest_of(group: SessionGroup, partition: TopicPartition, stop: WorkStop) -> IdleSpan:
+def _idle_span(group: SessionGroup, partition: TopicPartition, stop: WorkStop) -> IdleSpan:
     holder = group.members[group.holder(partition)]
     return IdleSpan(holder.member_id, holder.name, _until_its_commit(group, partition, stop))
 

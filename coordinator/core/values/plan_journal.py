@@ -156,8 +156,8 @@ class PlannedMove:
 
     partitions: ranges, first and last, both included. source: the holder, or the last one of
     partitions that were free, if it is known. target: empty: they are given up. reason: code of the
-    planner's reason; `free` for partitions without a holder, whose rest `stop` tells; `returned`
-    for those that a member or a name got again at `resumed_at_ms`, before the plan.
+    planner's reason; `free` for partitions without a holder, idle since `stop`; `returned` for
+    those that a member or a name got again at `resumed_at_ms`, before the plan.
     """
 
     topic: str

@@ -142,9 +142,9 @@ def main() -> int:
     history = watch.history()
     draw(folder / "owners.svg", TITLE, {"session group": history}, watch.steps)
     print(f"\n{TITLE}: {folder / 'owners.svg'}")
-    killed = [rest for rest in history.rests if rest.strike is not None]
-    others = [rest for rest in history.rests if rest.strike is None]
-    print(f"How long partitions rested, in seconds: of a killed worker {lengths(killed)};")
+    killed = [span for span in history.idle_spans if span.strike is not None]
+    others = [span for span in history.idle_spans if span.strike is None]
+    print(f"How long partitions stood idle, in seconds: of a killed worker {lengths(killed)};")
     print(f"of one that left, or shared with another, {lengths(others)}.")
     return _verdict(counted, history)
 
@@ -194,7 +194,7 @@ def _watch(watch: Watch, job: SparkJob, start_helper: Callable[[], Any]) -> None
 def _verdict(counted: dict[tuple[str, int], tuple[int, int]], history: History) -> int:
     truth = judge.counted()
     flights = sum(n for n, _ in counted.values())
-    taken = [rest for rest in history.rests if rest.strike is not None]
+    taken = [span for span in history.idle_spans if span.strike is not None]
     checks = {
         f"every flight counted once: {flights:,} of {dataset.FLIGHTS:,}": (
             flights == dataset.FLIGHTS

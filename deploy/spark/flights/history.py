@@ -1,7 +1,7 @@
-"""History of a group: who worked on which partition, and how long each rested between two owners.
+"""History of a group: who worked on which partition, and how long it was idle between two owners.
 
 It is made of the workers' own notes and of the signals that the demo sent. A stint lasts from the
-first to the last note of one owner about one partition, if it did anything; the partition rests
+first to the last note of one owner about one partition, if it did anything; the partition is idle
 until the first note of the next owner, from the signal on if there was one. All times are seconds
 since the demo began.
 """
@@ -36,7 +36,7 @@ class Stint:
 
 
 @dataclass(frozen=True, slots=True)
-class Rest:
+class IdleSpan:
     """Time in which nobody worked on a partition; `strike`: what ended its former owner."""
 
     partition: int
@@ -54,7 +54,7 @@ class Rest:
 @dataclass(frozen=True, slots=True)
 class History:
     stints: tuple[Stint, ...]
-    rests: tuple[Rest, ...]
+    idle_spans: tuple[IdleSpan, ...]
     refusals: tuple[Note, ...]
 
     @property
@@ -103,8 +103,8 @@ def history_of(notes: Iterable[Note], strikes: Sequence[Strike]) -> History:
     stints = {
         p: [stint for stint in mine if stint.end_s > stint.begin_s] for p, mine in stints.items()
     }
-    rests = [
-        _rest(former, stint, strikes)
+    idle_spans = [
+        _idle_span(former, stint, strikes)
         for mine in stints.values()
         for former, stint in pairwise(mine)
         if former.owner != stint.owner
@@ -112,16 +112,18 @@ def history_of(notes: Iterable[Note], strikes: Sequence[Strike]) -> History:
     ordered = sorted(
         (stint for mine in stints.values() for stint in mine), key=attrgetter("begin_s")
     )
-    return History(tuple(ordered), tuple(sorted(rests, key=attrgetter("begin_s"))), tuple(refusals))
+    return History(
+        tuple(ordered), tuple(sorted(idle_spans, key=attrgetter("begin_s"))), tuple(refusals)
+    )
 
 
-def _rest(former: Stint, stint: Stint, strikes: Iterable[Strike]) -> Rest:
-    """The rest between two stints; whoever is struck had its partitions until then."""
+def _idle_span(former: Stint, stint: Stint, strikes: Iterable[Strike]) -> IdleSpan:
+    """The idle time between two stints; whoever is struck had its partitions until then."""
     name = member_of(former.owner)
     own = [s for s in strikes if s.member == name and former.begin_s <= s.at_s <= stint.begin_s]
     strike = own[-1] if own else None
     begin_s = former.end_s if strike is None else max(former.end_s, strike.at_s)
-    return Rest(
+    return IdleSpan(
         stint.partition,
         former.owner,
         stint.owner,

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from flights.history import History, Rest
+from flights.history import History, IdleSpan
 
 PALETTE = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#F0E442", "#999999")
 ALARM = "#A83200"
@@ -27,11 +27,11 @@ NAMED_S = 0.07
 HEIGHT = 0.8
 
 
-def lengths(rests: Sequence[Rest]) -> str:
-    """How long partitions rested, in seconds: the shortest and the longest."""
-    if not rests:
+def lengths(idle_spans: Sequence[IdleSpan]) -> str:
+    """How long partitions stood idle, in seconds: the shortest and the longest."""
+    if not idle_spans:
         return "none"
-    found = sorted(rest.length_s for rest in rests)
+    found = sorted(span.length_s for span in idle_spans)
     what = "1 partition" if len(found) == 1 else f"{len(found)} partitions"
     return f"{what}: {found[0]:.1f} to {found[-1]:.1f}"
 
@@ -80,11 +80,11 @@ def _panel(axes: Any, history: History, colours: Mapping[str, str], end_s: float
             ink = "white" if colours[stint.owner] == PALETTE[0] else "black"
             at_s = stint.begin_s + 0.005 * end_s
             axes.text(at_s, stint.partition, stint.owner, va="center", fontsize=7, color=ink)
-    for rest in history.rests:
-        edge = ALARM if rest.strike else "#767676"
-        _bar(axes, rest.partition, rest.begin_s, rest.length_s, facecolor="white", edgecolor=edge,
+    for span in history.idle_spans:
+        edge = ALARM if span.strike else "#767676"
+        _bar(axes, span.partition, span.begin_s, span.length_s, facecolor="white", edgecolor=edge,
              hatch="////", linewidth=0.5)  # fmt: skip
-    for at_s, signal in _signals(history.rests):
+    for at_s, signal in _signals(history.idle_spans):
         axes.axvline(at_s, color=ALARM, linewidth=1.5)
         axes.annotate(signal, (at_s, 1), xycoords=("data", "axes fraction"), color=ALARM,
                       ha="right", va="bottom", fontsize=7, xytext=(-2, 9),
@@ -100,8 +100,10 @@ def _bar(axes: Any, partition: int, begin_s: float, length_s: float, **paint: An
     axes.broken_barh([(begin_s, length_s)], (partition - HEIGHT / 2, HEIGHT), **paint)
 
 
-def _signals(rests: Iterable[Rest]) -> set[tuple[float, str]]:
-    return {(rest.strike.at_s, rest.strike.signal) for rest in rests if rest.strike is not None}
+def _signals(idle_spans: Iterable[IdleSpan]) -> set[tuple[float, str]]:
+    return {
+        (span.strike.at_s, span.strike.signal) for span in idle_spans if span.strike is not None
+    }
 
 
 def _numbers(axes: Any, times: Iterable[float]) -> None:

@@ -3,7 +3,7 @@
 A feed replays the flights of 2013. Version 1 of a query works on them; version 2 is started beside
 it, with a Spark driver of its own, and both share the flights as members of a group. Version 2 is
 killed with a batch in hand and loses its checkpoint; version 1 is frozen with a batch in hand, and
-is refused when it wakes up; then version 1 is shut down, and version 2 does the rest.
+is refused when it wakes up; then version 1 is shut down, and version 2 does the span.
 
 Each driver runs the query twice, in a classic group and in a session group, so that the two
 protocols are seen side by side. Every row and column of both results must be the one that pandas
@@ -28,7 +28,7 @@ from coordinator.operator import GroupAdmin
 from coordinator.spark.exactly_once import committed_files
 from flights import dataset, judge
 from flights.feed import Feed
-from flights.history import SIGKILL, SIGSTOP, History, Rest, Strike, history_of, member_of
+from flights.history import SIGKILL, SIGSTOP, History, IdleSpan, Strike, history_of, member_of
 from flights.notes import REFUSED, STAGED, WORKS, Note, read_notes
 from flights.picture import draw, lengths
 from flights.processes import check, kill, send, start_coordinator, start_program
@@ -104,7 +104,7 @@ class Story:
         self._step("version 1's batch is refused")
         old.process.terminate()
         self._until(lambda _: old.process.poll() is not None)
-        self._step("version 1 is shut down, and the rest of the year comes at once")
+        self._step("version 1 is shut down, and the span of the year comes at once")
         self.feed.finish()
         self._until(lambda p: sum(self._offsets(p).values()) == dataset.FLIGHTS)
         self._step("all flights are enriched")
@@ -201,8 +201,8 @@ def main() -> int:
         }
     histories = {f"{protocol} group": story.history(protocol) for protocol in PROTOCOLS}
     draw(folder / "owners.svg", TITLE, histories, story.steps)
-    print(f"\n{TITLE}: {folder / 'owners.svg'}\n\nHow long partitions rested, in seconds:")
-    print("\n".join(rested(histories)))
+    print(f"\n{TITLE}: {folder / 'owners.svg'}\n\nHow long partitions stood idle, in seconds:")
+    print("\n".join(idle_table(histories)))
     print(f"What the coordinator says of it: {folder}/explain-*.txt (`coordinator explain`)")
     true = judge.enriched(flights, dataset.read_tables())
     checks, details = [], []
@@ -238,22 +238,22 @@ def explained(address: str, protocol: str) -> str:
     ).stdout  # fmt: skip
 
 
-def rested(histories: dict[str, History]) -> list[str]:
-    """A table: for each kind of hand-over, partitions and the shortest and longest rest."""
+def idle_table(histories: dict[str, History]) -> list[str]:
+    """A table: for each kind of hand-over, partitions and the shortest and longest time."""
     kinds = {
-        "a version joins, or is shut down": lambda rest: rest.strike is None,
-        "a version is killed": lambda rest: _signal(rest) == SIGKILL,
-        "a version is frozen": lambda rest: _signal(rest) == SIGSTOP,
+        "a version joins, or is shut down": lambda span: span.strike is None,
+        "a version is killed": lambda span: _signal(span) == SIGKILL,
+        "a version is frozen": lambda span: _signal(span) == SIGSTOP,
     }
     rows = [["", *histories]]
     for kind, is_of in kinds.items():
-        found = [[r for r in history.rests if is_of(r)] for history in histories.values()]
+        found = [[r for r in history.idle_spans if is_of(r)] for history in histories.values()]
         rows.append([kind, *map(lengths, found)])
     return ["  ".join(f"{cell:34}" for cell in row).rstrip() for row in rows]
 
 
-def _signal(rest: Rest) -> str | None:
-    return None if rest.strike is None else rest.strike.signal
+def _signal(span: IdleSpan) -> str | None:
+    return None if span.strike is None else span.strike.signal
 
 
 if __name__ == "__main__":

@@ -124,7 +124,7 @@ def longest_rest_s(notes: Iterable[Note], since_s: float, partitions: int) -> fl
     """Longest time for which a partition was not worked on; None: one has not been worked on yet.
 
     Args:
-        since_s: rests count from here.
+        since_s: idle times count from here.
     """
     last: dict[int, float] = {}
     longest_s = 0.0

@@ -44,7 +44,7 @@ from tests.kit.proxy import Tunnel
 
 GROUP = "sessions"
 WORKERS, PARTITIONS, LEASE_MS = 4, 12, 2_000
-REST_S = LEASE_MS / 1_000 + 1
+IDLE_S = LEASE_MS / 1_000 + 1
 """Longest time after the end of a fault for which a partition is not worked on."""
 OFTEN = {
     "worker kills": 4,
@@ -71,7 +71,7 @@ OFTEN_ALONE = {
 class Campaign:
     """Workers, and how long each fault has kept partitions from being held.
 
-    rests: longest time for which a partition was not worked on after each fault's end, in seconds.
+    idle_times: longest idle time of a partition after each fault's end, in seconds.
     stopped: numbers of the processes that stood still for a while.
     """
 
@@ -80,7 +80,7 @@ class Campaign:
     dice: random.Random
     workers: list[subprocess.Popen[bytes]] = field(default_factory=list)
     wires: dict[int, Tunnel] = field(default_factory=dict)
-    rests: list[tuple[str, float]] = field(default_factory=list)
+    idle_times: list[tuple[str, float]] = field(default_factory=list)
     stopped: set[int] = field(default_factory=set)
     _notes: list[Note] = field(default_factory=list)
     _read_bytes: int = 0
@@ -164,7 +164,7 @@ class Campaign:
         return f"worker {worker.pid}"
 
     async def held_again(self, fail_over_s: float = 0.0) -> float:
-        """Wait until every partition is worked on; returns the longest rest in seconds.
+        """Wait until every partition is worked on; returns the longest idle time in seconds.
 
         Args:
             fail_over_s: a fail-over that the fault has called for may begin so late. Until then
@@ -198,7 +198,7 @@ async def run(folder: Path, store: str, plan: Sequence[str], seed: int) -> Campa
                 lasted_s = time.monotonic() - began_s
                 fail_over_s = 0.0 if kind.startswith("worker") else deployment.fail_over_s
                 rest_s = await campaign.held_again(fail_over_s)
-                campaign.rests.append((kind, rest_s))
+                campaign.idle_times.append((kind, rest_s))
                 assert not campaign.ended(), campaign.ended()
                 expected = (
                     f"{kind} ({what}) at {began_s:.1f} for {lasted_s:.1f} s, then {rest_s:.1f} s"
@@ -226,14 +226,14 @@ def verdict(campaign: Campaign) -> list[str]:
 
 
 def late(campaign: Campaign) -> list[str]:
-    """Sentences about faults after which a partition rested for too long.
+    """Sentences about faults after which a partition stood idle for too long.
 
     On a machine that is busy with other work they say nothing about the coordinator.
     """
     return [
-        f"a partition rested for {rest_s:.1f} s after {kind}, not for {REST_S:g} s at most"
-        for kind, rest_s in campaign.rests
-        if rest_s > REST_S
+        f"a partition stood idle for {rest_s:.1f} s after {kind}, not for {IDLE_S:g} s at most"
+        for kind, rest_s in campaign.idle_times
+        if rest_s > IDLE_S
     ]
 
 
@@ -246,8 +246,8 @@ def planned(faults: int, store: str, dice: random.Random) -> list[str]:
 def report(campaign: Campaign) -> str:
     """Result of a campaign, as a table."""
     notes = campaign.notes()
-    seconds = [rest_s for _, rest_s in campaign.rests]
-    kinds = Counter(kind for kind, _ in campaign.rests)
+    seconds = [rest_s for _, rest_s in campaign.idle_times]
+    kinds = Counter(kind for kind, _ in campaign.idle_times)
     rows: list[tuple[str, float]] = [
         ("faults", len(seconds)),
         *((f"  {kind}", count) for kind, count in kinds.most_common()),
@@ -257,13 +257,13 @@ def report(campaign: Campaign) -> str:
         ("effects that the other sink has taken too late", overlaps_in_time(notes)),
         ("  of workers that never stood still", overlaps_in_time(notes, campaign.stopped)),
         ("commits acknowledged", sum(note["op"] == "committed" for note in notes)),
-        ("longest rest after a fault, median, s", percentile(seconds, 50)),
-        ("longest rest after a fault, longest, s", max(seconds, default=0.0)),
-        (f"faults after which it was longer than {REST_S:g} s", len(late(campaign))),
+        ("longest idle time after a fault, median, s", percentile(seconds, 50)),
+        ("longest idle time after a fault, longest, s", max(seconds, default=0.0)),
+        (f"faults after which it was longer than {IDLE_S:g} s", len(late(campaign))),
         ("longest rest at any time, s", longest_rest_s(notes, notes[0]["at"], PARTITIONS) or 0.0),
     ]  # fmt: skip
     lines = [f"{name:52}{value:>12,.2f}" for name, value in rows]
-    longest = sorted(campaign.rests, key=lambda each: -each[1])[:5]
+    longest = sorted(campaign.idle_times, key=lambda each: -each[1])[:5]
     return "\n".join([*lines, *(f"{rest_s:8.1f} s after {kind}" for kind, rest_s in longest)])
 
 

@@ -19,6 +19,6 @@ async def test_every_kind_of_fault_once(tmp_path):
     assert verdict(campaign) == []
     # Otherwise the claims would hold for want of anything happening.
     notes = campaign.notes()
-    assert len(campaign.rests) == len(OFTEN) + 1
+    assert len(campaign.idle_times) == len(OFTEN) + 1
     assert {note["p"] for note in notes if note["op"] == "committed"} == set(range(PARTITIONS))
     assert moves(notes) > 0, "a worker was killed, and another one has its partitions"

@@ -147,8 +147,8 @@ def test_a_generation_shows_where_partitions_went(page, busy):
     left = page.locator("#rebalances details").filter(has_text="member left").first
     left.locator("summary").click()
     left.get_by_role("link", name="All about generation").click()
-    expect(page.get_by_text("Partitions that moved or rested (12)")).to_be_visible()
-    moves = page.get_by_role("table", name="Partitions that moved or rested")
+    expect(page.get_by_text("Partitions that moved or stood idle (12)")).to_be_visible()
+    moves = page.get_by_role("table", name="Partitions that moved or stood idle")
     gone = moves.get_by_role("row").filter(has_text="it left")
     assert gone.count() == 2
     assert "mover-03" in gone.first.inner_text()

@@ -21,10 +21,10 @@ def test_a_run_of_the_readmes_worker_shows_who_went_on(tmp_path: Path, monkeypat
     ((_, _, histories, steps),) = drawn
     (history,) = histories.values()
     assert history.owners == ["worker 1", "worker 2", "worker 3"]
-    taken = [rest for rest in history.rests if rest.strike is not None]
+    taken = [span for span in history.idle_spans if span.strike is not None]
     assert len(taken) == PARTITIONS // 2
-    assert {(rest.former, rest.owner) for rest in taken} == {("worker 2", "worker 1")}
-    assert all(rest.length_s > 5 for rest in taken), "nobody can go on before its lease ends"
+    assert {(span.former, span.owner) for span in taken} == {("worker 2", "worker 1")}
+    assert all(span.length_s > 5 for span in taken), "nobody can go on before its lease ends"
     came = [stint for stint in history.stints if stint.owner == "worker 3"]
     assert len(came) == PARTITIONS // 2
     assert all(stint.begin_s > steps[-1][0] for stint in came)

@@ -380,7 +380,7 @@ def test_one_that_commits_all_at_once_works_until_it_leaves(eager):
     assert move.stopped_earliest_ms == move.stopped_latest_ms == eager.now
 
 
-def test_a_partition_without_rows_for_long_is_not_said_to_have_rested(eager):
+def test_a_partition_without_rows_for_long_is_not_said_to_have_stood_idle(eager):
     eager.rejoin(eager.a), eager.rejoin(eager.b)
     eager.share(a=parts(0), b=parts(1, 2))
     eager.advance(10)
@@ -556,7 +556,7 @@ def test_a_member_that_gives_back_part_goes_on_with_the_rest(cooperative):
     assert (move.stopped_latest_ms, move.has_moved, move.known_by) == (stopped, True, "gave_up")
 
 
-def test_a_cooperative_member_that_works_on_is_not_said_to_rest(cooperative):
+def test_a_cooperative_member_that_works_on_is_not_said_to_stand_idle(cooperative):
     cooperative.beats(1)
     cooperative.rejoin(cooperative.a, 0)
     cooperative.advance(5_000)

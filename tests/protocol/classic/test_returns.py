@@ -76,7 +76,7 @@ def test_a_return_is_counted_from_the_last_sign_to_the_assignment_of_the_new_pro
     assert "1 partition was not worked on for between" in " ".join(words)
 
 
-def test_each_return_is_an_entry_that_ends_what_its_own_partitions_rested(g):
+def test_each_return_is_an_entry_that_ends_the_idle_time_of_its_own_partitions(g):
     g.advance(400)
     new_x, new_y = g.returns("x"), g.returns("y")
     g.fetches("x", new_x)

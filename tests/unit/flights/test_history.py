@@ -1,8 +1,8 @@
-"""History of a group, from workers' notes: stints, signals and the rests between owners."""
+"""History of a group, from workers' notes: stints, signals and the idle times between owners."""
 
 import pytest
 
-from flights.history import SIGKILL, SIGSTOP, Rest, Strike, history_of, label
+from flights.history import SIGKILL, SIGSTOP, IdleSpan, Strike, history_of, label
 from flights.notes import REFUSED, STAGED, TAKES, WORKS, Note, Notebook, read_notes
 
 A_TAKES_AND_WORKS = [(1.0, "a", TAKES, 0), (2.0, "a", WORKS, 0), (3.0, "a", WORKS, 0)]
@@ -14,9 +14,9 @@ def notes(*lines):
 
 
 def made(noted, *strikes):
-    """Stints as tuples, and rests."""
+    """Stints as tuples, and idle times."""
     history = history_of(notes(*sorted(noted)), strikes)
-    return [(s.owner, s.partition, s.begin_s, s.end_s) for s in history.stints], history.rests
+    return [(s.owner, s.partition, s.begin_s, s.end_s) for s in history.stints], history.idle_spans
 
 
 @pytest.mark.parametrize(
@@ -42,27 +42,29 @@ def test_a_stint_lasts_from_the_first_to_the_last_note_of_an_owner(noted, expect
 
 def test_a_partition_rests_between_the_last_note_of_one_and_the_first_of_the_next():
     noted = [*A_TAKES_AND_WORKS, (5.0, "b", TAKES, 0), (6.0, "b", WORKS, 0)]
-    stints, rests = made(noted)
+    stints, idle_spans = made(noted)
     assert stints == [("a", 0, 1.0, 3.0), ("b", 0, 5.0, 6.0)]
-    assert rests == (Rest(0, "a", "b", 3.0, 5.0, None),)
-    assert rests[0].length_s == 2.0
+    assert idle_spans == (IdleSpan(0, "a", "b", 3.0, 5.0, None),)
+    assert idle_spans[0].length_s == 2.0
 
 
 def test_whoever_is_killed_had_its_partitions_until_then():
     noted = [*A_TAKES_AND_WORKS, (7.0, "b", WORKS, 0), (8.0, "b", WORKS, 0)]
     others = [(1.0, "b", WORKS, 1), (9.0, "b", WORKS, 1)]
-    assert made([*noted, *others], KILLED)[1] == (Rest(0, "a", "b", 4.0, 7.0, KILLED),)
+    assert made([*noted, *others], KILLED)[1] == (IdleSpan(0, "a", "b", 4.0, 7.0, KILLED),)
 
 
 def test_a_partition_that_was_given_away_before_the_kill_does_not_rest_for_it():
     noted = [*A_TAKES_AND_WORKS, (3.5, "b", TAKES, 0), (6.0, "b", WORKS, 0)]
-    assert made(noted, KILLED)[1] == (Rest(0, "a", "b", 3.0, 3.5, None),)
+    assert made(noted, KILLED)[1] == (IdleSpan(0, "a", "b", 3.0, 3.5, None),)
 
 
 def test_the_successor_of_one_that_was_killed_is_another_owner():
-    stints, rests = made([*A_TAKES_AND_WORKS, (6.0, "a", TAKES, 0), (7.0, "a", WORKS, 0)], KILLED)
+    stints, idle_spans = made(
+        [*A_TAKES_AND_WORKS, (6.0, "a", TAKES, 0), (7.0, "a", WORKS, 0)], KILLED
+    )
     assert stints == [("a", 0, 1.0, 3.0), ("a (restarted)", 0, 6.0, 7.0)]
-    assert rests == (Rest(0, "a", "a (restarted)", 4.0, 6.0, KILLED),)
+    assert idle_spans == (IdleSpan(0, "a", "a (restarted)", 4.0, 6.0, KILLED),)
     assert label("a", 2) == "a (restarted 2 times)"
 
 
@@ -71,7 +73,7 @@ def test_one_that_was_stopped_keeps_its_name_and_what_is_refused_is_kept():
     history = history_of(notes(*noted), [STOPPED])
     assert history.owners == ["a", "b"]
     assert history.latest() == {0: "b"}
-    assert [rest.strike for rest in history.rests] == [STOPPED]
+    assert [span.strike for span in history.idle_spans] == [STOPPED]
     assert history.refusals == (Note(8.0, "a", REFUSED, 0),)
 
 

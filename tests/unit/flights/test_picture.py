@@ -1,4 +1,4 @@
-"""The picture says who worked on what, and the table how long partitions rested."""
+"""The picture says who worked on what, and the table how long partitions stood idle."""
 
 from xml.etree import ElementTree as ET
 
@@ -10,7 +10,7 @@ pytest.importorskip("pyspark", reason="the flights need the extra `demo`")
 from flights.history import SIGKILL, Strike, history_of
 from flights.notes import WORKS, Note
 from flights.picture import draw, lengths
-from flights.upgrade import rested
+from flights.upgrade import idle_table
 
 LINES = [(0, "a", 0), (9, "a", 0), (0, "a", 1), (20, "a", 1), (14, "b & c", 0), (30, "b & c", 0)]
 
@@ -40,8 +40,8 @@ def test_the_same_history_gives_the_same_bytes(histories, tmp_path):
 
 
 def test_rests_are_told_for_each_kind_of_hand_over_and_group(histories):
-    assert lengths(histories["one"].rests) == "1 partition: 4.0 to 4.0"
-    head, joined, killed, frozen = (line.split("  ") for line in rested(histories))
+    assert lengths(histories["one"].idle_spans) == "1 partition: 4.0 to 4.0"
+    head, joined, killed, frozen = (line.split("  ") for line in idle_table(histories))
     cells = [[cell.strip() for cell in row if cell.strip()] for row in (joined, killed, frozen)]
     assert [cell.strip() for cell in head if cell.strip()] == ["one", "other"]
     assert cells == [

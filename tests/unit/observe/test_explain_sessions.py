@@ -55,7 +55,7 @@ OUTAGE = """\
 Return in group 'g', 1970-01-01 00:00:21 UTC: \
 2 partitions of 4 went on where they had been, without a plan; 2 members.
 It began because the group had no coordinator until this node took it over.
-t-0…1 of 'm-a' rested for between 9.0 s and 19.0 s: its lease could not be renewed until then.
+t-0…1 of 'm-a' stood idle for between 9.0 s and 19.0 s: its lease could not be renewed until then.
 Nobody had worked on 2 partitions: on one of them for between 9.0 s and 19.0 s, \
 on all for between 18.0 s and 38.0 s in sum."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from xml.etree import ElementTree as ET
 
-from coordinator.observe.timeline import IDLE, LATE, PERHAPS, as_text, lanes, rests
+from coordinator.observe.timeline import IDLE, LATE, PERHAPS, as_text, idle_lanes, lanes
 from coordinator.observe.timeline_svg import as_svg
 from coordinator.v1 import admin_pb2 as pb
 
@@ -73,7 +73,7 @@ def test_others_are_said_to_have_waited_for_those_alone_that_did_not_join_in_tim
 
 def test_the_time_without_work_is_drawn_from_before_the_rebalance():
     told = rebalance(moves=[move()])
-    (lane,) = rests(told)
+    (lane,) = idle_lanes(told)
     assert (lane.name, lane.note) == ("t-0…3", "dead → one, 4.0 s to 6.0 s")
     assert [(bar.kind, bar.begin_ms, bar.end_ms) for bar in lane.bars] == [
         (PERHAPS, -5_000, -3_000),
@@ -90,19 +90,19 @@ def test_the_time_without_work_is_drawn_from_before_the_rebalance():
 def test_a_rest_of_a_night_leaves_room_for_the_rebalance():
     night = move()
     night.unowned_ms_max = night.unowned_ms_min = 8 * 3_600_000
-    (lane,) = rests(rebalance(moves=[night]))
+    (lane,) = idle_lanes(rebalance(moves=[night]))
     assert lane.bars[0].begin_ms == -600_000
 
 
 def test_of_many_rests_the_first_are_drawn():
-    drawn = rests(rebalance(moves=[move() for _ in range(11)]))
+    drawn = idle_lanes(rebalance(moves=[move() for _ in range(11)]))
     assert (len(drawn), drawn[-1].note) == (9, "and 3 more")
 
 
 def test_partitions_that_did_not_rest_have_no_lane():
     straight = move()
     straight.unowned_ms_min = straight.unowned_ms_max = 0
-    assert rests(rebalance(moves=[straight])) == []
+    assert idle_lanes(rebalance(moves=[straight])) == []
 
 
 def drawn(shown: pb.Rebalance) -> tuple[float, list[ET.Element]]:

@@ -44,7 +44,7 @@ class Notes:
         now_ms = EPOCH_NS // 1_000_000 + round(self.group.now_s * 1_000)
         self.of.setdefault(partition, []).append((now_ms, who))
 
-    def rest(self, partition: int, resumed_ms: int) -> int:
+    def idle_ms(self, partition: int, resumed_ms: int) -> int:
         """Time in which nobody worked on a partition, until somebody did from `resumed_ms` on."""
         after = [at for at, _ in self.of[partition] if at >= resumed_ms]
         before = [at for at, _ in self.of[partition] if at < resumed_ms]
@@ -103,7 +103,7 @@ def check(group, notes: Notes, record: RebalanceRecord) -> list[PartitionMove]:
     for move in record.moves:
         for some in move.partitions:
             for number in range(some.first, some.last + 1):
-                truth_ms = notes.rest(number, move.resumed_at_ms)
+                truth_ms = notes.idle_ms(number, move.resumed_at_ms)
                 assert move.unowned_ms_min - TOLERANCE_MS <= truth_ms, (move, truth_ms)
                 assert truth_ms <= move.unowned_ms_max + TOLERANCE_MS, (move, truth_ms)
     return [move for move in record.moves if move.has_moved]
@@ -135,7 +135,7 @@ def plans(group) -> tuple[PlanRecord, ...]:
 
 
 def check_plan(notes: Notes, plan: PlanRecord, tolerance_ms: int = TOLERANCE_MS) -> list[int]:
-    """Compare what rested before a plan with the notes; returns how long it was felt."""
+    """Compare what stood idle before a plan with the notes; returns how long it was felt."""
     felt = []
     for move in plan.moves:
         if move.stop is None:
@@ -144,7 +144,7 @@ def check_plan(notes: Notes, plan: PlanRecord, tolerance_ms: int = TOLERANCE_MS)
         shortest_ms, longest_ms = move.stop.idle_ms(resumed_ms)
         for first, last in move.partitions:
             for number in range(first, last + 1):
-                felt.append(notes.rest(number, resumed_ms))
+                felt.append(notes.idle_ms(number, resumed_ms))
                 assert shortest_ms - tolerance_ms <= felt[-1], (move, felt)
                 assert felt[-1] <= longest_ms + tolerance_ms, (move, felt)
     return felt
@@ -305,7 +305,7 @@ async def test_an_outage_of_a_classic_group(group, assignor):
         check(group, notes, record)
         for move in record.moves:
             for some in move.partitions:
-                felt = max(felt, notes.rest(some.first, move.resumed_at_ms))
+                felt = max(felt, notes.idle_ms(some.first, move.resumed_at_ms))
     assert felt > 10_000
     assert max(record.unowned_ms_max for record in records) >= felt - TOLERANCE_MS
     stops = [move for record in records for move in record.moves]
@@ -401,7 +401,7 @@ async def test_a_rolling_restart_of_a_classic_group_with_names(group, assignor):
         assert told.generation_before == told.generation_after == earlier[0].generation_after
         assert (told.unowned_partitions, told.partitions_moved) == (2, 0)
         assert check(group, notes, told) == []
-        felt = [notes.rest(n, told.ended_at_ms) for n in numbers_of(told)]
+        felt = [notes.idle_ms(n, told.ended_at_ms) for n in numbers_of(told)]
         assert len(felt) == 2
         assert min(felt) >= least_ms
         assert told.unowned_ms_max >= max(felt) - TOLERANCE_MS

@@ -44,7 +44,7 @@ def plan_message(plan: PlanRecord, handoffs: Sequence[HandoffJournaled] = ()) ->
             "partitions": plan.partition_count,
             "moved": [{"reason": why, "partitions": count} for why, count in plan.counts],
             "moves": [
-                _move(move) | _rest(move.stop, move.resumed_by(plan.made_at_ms))
+                _move(move) | _idle_time(move.stop, move.resumed_by(plan.made_at_ms))
                 for move in plan.moves
             ],
         },
@@ -63,7 +63,7 @@ def handoff_message(event: HandoffJournaled) -> pb.SessionHandoff:
         partition=record.partition,
         to_member_id=to_of(event),
         explanation=explain_handoff(event),
-        **_rest(line.stop, line.ended_at_ms),
+        **_idle_time(line.stop, line.ended_at_ms),
     )
 
 
@@ -113,7 +113,9 @@ def _is_since(event: HandoffJournaled, plan: PlanRecord) -> bool:
     return line.opened_at_ms >= (plan.made_at_ms if line.reason else plan.called_at_ms)
 
 
-def _rest(stop: WorkStop | None, resumed_at_ms: int) -> dict[str, Any]:  # Any: numbers, a code.
+def _idle_time(
+    stop: WorkStop | None, resumed_at_ms: int
+) -> dict[str, Any]:  # Any: numbers, a code.
     if stop is None:
         return {"unowned_ms_min": NO_TIME, "unowned_ms_max": NO_TIME}
     shortest_ms, longest_ms = stop.idle_ms(resumed_at_ms)

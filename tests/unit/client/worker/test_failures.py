@@ -174,7 +174,7 @@ async def test_a_released_partition_goes_to_another_or_rests_for_the_back_off():
     async with town.serving(worker):
         await town.until(lambda: len(calls) == 1)
         await town.until(lambda: worker.state.partitions and state(worker).stage != "starting")
-        assert state(worker).stage == "resting after a release"
+        assert state(worker).stage == "pausing after a release"
         assert state(worker).due_ms - state(worker).since_ms <= 1_000
         assert state(worker).last_error == "ValueError: poison"
         await town.until(lambda: len(calls) == 3)

@@ -100,7 +100,7 @@ async def test_a_partition_stays_away_from_a_worker_whose_handler_of_it_hangs(po
 
 
 async def test_a_poison_row_that_fails_everywhere_costs_few_rebalances():
-    """A partition that comes back rests, until the group is asked again whether somebody has it."""
+    """A partition that comes back waits until the group is asked again whether somebody has it."""
     pair = Pair(both=True, on_error="release")
     await pair.settle()
     before = pair.generation

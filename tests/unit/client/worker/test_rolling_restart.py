@@ -1,9 +1,9 @@
 """A rolling restart under workers whose handlers never look at `revoking`.
 
-A partition rests while nobody works on it who may commit: from one commit that the coordinator has
-accepted to the next one, less the time that the work before the second one took. So a handler that
-does not run, one whose commit waits, and work that is done in vain are all rest. It may rest for a
-heartbeat interval, in which the others hear of the rebalance, and a second.
+A partition is idle while nobody works on it who may commit: from one commit that the coordinator
+has accepted to the next one, less the time that the work before the second one took. So a handler
+that does not run, one whose commit waits, and work that is done in vain are all idle time. It may
+last a heartbeat interval, in which the others hear of the rebalance, and a second.
 """
 
 from __future__ import annotations
@@ -70,8 +70,8 @@ class Fleet:
         """Numbers of partitions of the workers."""
         return [len(worker.state.partitions) for worker, _ in self._serving.values()]
 
-    def rests_s(self, since_s: float) -> list[float]:
-        """The longest rest of each partition; one that has not been committed of late rests now."""
+    def idle_s(self, since_s: float) -> list[float]:
+        """The longest idle time of each partition; one not committed of late is idle now."""
         accepted = defaultdict(list)
         for at_s, _, number, offset in self.town.commits:
             if at_s >= since_s:
@@ -116,8 +116,8 @@ class Fleet:
         return self.worked_s[number, offset]
 
 
-async def longest_rest_s(fleet: Fleet) -> float:
-    """Restart all, one after the other; the longest rest of a partition."""
+async def longest_idle_s(fleet: Fleet) -> float:
+    """Restart all, one after the other; the longest idle time of a partition."""
     began_s = fleet.town.loop.time() - 12
     for number in range(WORKERS):
         await fleet.restart(f"w{number}")
@@ -125,19 +125,19 @@ async def longest_rest_s(fleet: Fleet) -> float:
     await fleet.until_all_work()
     assert len(fleet.owner) == PARTITIONS
     assert max(fleet.shares()) - min(fleet.shares()) <= 1
-    rests_s = fleet.rests_s(began_s)
-    assert len(rests_s) == PARTITIONS
-    return max(rests_s)
+    idle_s = fleet.idle_s(began_s)
+    assert len(idle_s) == PARTITIONS
+    return max(idle_s)
 
 
 @pytest.mark.parametrize("work_s", [2.0, 7.0])
 @pytest.mark.parametrize("colour", ["async def", "def"])
 async def test_no_partition_rests_longer_than_a_heartbeat_interval_and_a_second(colour, work_s):
     async with Fleet(colour, work_s) as fleet:
-        assert await longest_rest_s(fleet) <= ALLOWED_S
+        assert await longest_idle_s(fleet) <= ALLOWED_S
 
 
 async def test_with_range_partitions_rest_until_the_slowest_work_is_done():
     """Eager members give everything back before they join; the coordinator waits for the last."""
     async with Fleet("async def", 7.0, assignors=("range",)) as fleet:
-        assert await longest_rest_s(fleet) > 2 * ALLOWED_S
+        assert await longest_idle_s(fleet) > 2 * ALLOWED_S
