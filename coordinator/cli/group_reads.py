@@ -51,14 +51,14 @@ def describe(admin: GroupAdmin, options: argparse.Namespace) -> Output:
         return state(admin, options)
     selected = _selected(admin, options)
     logs = log_offsets.read_file(options.log_offsets)
-    seen = [GroupView.of(admin, group) for group in selected.groups]
-    listed = [row for view in seen for row in partition_rows(admin, view, logs)]
-    notes = [note for view in seen for note in sentences(view)]
+    views = [GroupView.of(admin, group) for group in selected.groups]
+    listed = [row for view in views for row in partition_rows(admin, view, logs)]
+    notes = [note for view in views for note in sentences(view)]
     notes += short_logs(listed)
     if listed and [group.group_state for group in selected.groups] == ["Empty"]:
         notes.append(f"Consumer group {quoted(listed[0].group)} has no active members.")
     return Output(
-        _showing(rows.PartitionRow, rows.SessionPartitionRow, seen, listed),
+        _showing(rows.PartitionRow, rows.SessionPartitionRow, views, listed),
         listed,
         empty=selected.words("has no members and no committed offsets"),
         notes=notes,
@@ -70,9 +70,9 @@ def state(admin: GroupAdmin, options: argparse.Namespace) -> Output:
     """A row for each group: state, assignor, members, lag."""
     selected = _selected(admin, options)
     logs = log_offsets.read_file(getattr(options, "log_offsets", None))
-    seen = [GroupView.of(admin, group) for group in selected.groups]
-    listed = [summary_row(admin, view, logs) for view in seen]
-    notes = [note for view in seen for note in sentences(view)]
+    views = [GroupView.of(admin, group) for group in selected.groups]
+    listed = [summary_row(admin, view, logs) for view in views]
+    notes = [note for view in views for note in sentences(view)]
     unknown = sum(row.partitions_without_lag for row in listed)
     if unknown:
         notes.append(f"TOTAL-LAG leaves out {unknown} partitions: no end of their logs is known.")
@@ -84,14 +84,14 @@ def state(admin: GroupAdmin, options: argparse.Namespace) -> Output:
 def members(admin: GroupAdmin, options: argparse.Namespace) -> Output:
     """Members, and the ids of those that are about to join."""
     selected = _selected(admin, options)
-    seen = [GroupView.of(admin, group) for group in selected.groups]
-    listed = [row for view in seen for row in member_rows(view)]
+    views = [GroupView.of(admin, group) for group in selected.groups]
+    listed = [row for view in views for row in member_rows(view)]
     shown = ["assignment"] if options.verbose else []
     return Output(
-        _showing(rows.MemberRow, rows.SessionMemberRow, seen, listed, *shown),
+        _showing(rows.MemberRow, rows.SessionMemberRow, views, listed, *shown),
         listed,
         empty=selected.words("has no members"),
-        notes=[note for view in seen for note in sentences(view)],
+        notes=[note for view in views for note in sentences(view)],
         has_failed=selected.is_partial,
     )
 
@@ -99,25 +99,25 @@ def members(admin: GroupAdmin, options: argparse.Namespace) -> Output:
 def _showing(
     kind: type,
     session_kind: type,
-    seen: Sequence[GroupView],
+    views: Sequence[GroupView],
     listed: Sequence[rows.PartitionRow | rows.MemberRow],
     *shown: str,
 ) -> type:
     """The kind of rows, with the further columns that the groups call for."""
-    further = [*shown, *_further(seen, listed)]
-    if any(view.session for view in seen):
+    further = [*shown, *_further(views, listed)]
+    if any(view.session for view in views):
         kind = session_kind
         further += SESSION_COLUMNS[kind]
     return rows.showing(kind, *further)
 
 
 def _further(
-    seen: Sequence[GroupView], listed: Sequence[rows.PartitionRow | rows.MemberRow]
+    views: Sequence[GroupView], listed: Sequence[rows.PartitionRow | rows.MemberRow]
 ) -> Iterator[str]:
     """Columns that Kafka's tool does not have, where they say something."""
     if any(row.client_software for row in listed):
         yield "client_software"
-    if any(view.phase for view in seen):
+    if any(view.phase for view in views):
         yield from ("state", "waited_for")
 
 

@@ -86,9 +86,9 @@ def _phase(admin: GroupAdmin, group_id: str) -> Phase | None:
 # --- Rows ---------------------------------------------------------------------------------------
 
 
-def partition_rows(admin: GroupAdmin, seen: GroupView, logs: LogOffsets) -> list[rows.PartitionRow]:
+def partition_rows(admin: GroupAdmin, view: GroupView, logs: LogOffsets) -> list[rows.PartitionRow]:
     """Partitions with an owner or an offset, then members without partitions."""
-    group = seen.group
+    group = view.group
     ends = admin.log_ends(group.group_id)
     ends |= {
         # One row alone does not tell where the log begins.
@@ -109,8 +109,8 @@ def partition_rows(admin: GroupAdmin, seen: GroupView, logs: LogOffsets) -> list
     def row(key: TopicPartition | None, member: MemberDescription) -> rows.PartitionRow:
         current = committed.get(key) if key is not None else None
         end = ends.get(key) if key is not None else None
-        awaited = seen.awaited.get(member.member_id)
-        kind = rows.PartitionRow if seen.session is None else rows.SessionPartitionRow
+        awaited = view.awaited.get(member.member_id)
+        kind = rows.PartitionRow if view.session is None else rows.SessionPartitionRow
         return kind(
             group=group.group_id,
             topic=key.topic if key is not None else None,
@@ -125,24 +125,24 @@ def partition_rows(admin: GroupAdmin, seen: GroupView, logs: LogOffsets) -> list
             client_software=member.client_software or None,
             group_instance_id=_instance(member),
             state=group.group_state,
-            rebalancing_since_ms=seen.since_ms,
+            rebalancing_since_ms=view.since_ms,
             waited_for=awaited is not None,
             last_seen_ms=_last_seen(awaited),
             **(known.get(key, {}) if key is not None else {}),
         )
 
     nobody = MemberDescription()
-    known = seen.session.columns if seen.session is not None else {}
+    known = view.session.columns if view.session is not None else {}
     keys = sorted(owners.keys() | committed.keys() | known.keys())
     return [
         *(row(key, owners.get(key, nobody)) for key in keys),
-        *(row(None, member) for member in (*idle, *seen.pending)),
+        *(row(None, member) for member in (*idle, *view.pending)),
     ]
 
 
-def summary_row(admin: GroupAdmin, seen: GroupView, logs: LogOffsets) -> rows.GroupSummaryRow:
-    group, phase = seen.group, seen.phase
-    partitions = [row for row in partition_rows(admin, seen, logs) if row.topic is not None]
+def summary_row(admin: GroupAdmin, view: GroupView, logs: LogOffsets) -> rows.GroupSummaryRow:
+    group, phase = view.group, view.phase
+    partitions = [row for row in partition_rows(admin, view, logs) if row.topic is not None]
     lags = [row.lag for row in partitions if row.lag is not None]
     return rows.GroupSummaryRow(
         group=group.group_id,
@@ -154,7 +154,7 @@ def summary_row(admin: GroupAdmin, seen: GroupView, logs: LogOffsets) -> rows.Gr
         partitions=len(partitions),
         total_lag=sum(lags) if lags else None,
         partitions_without_lag=len(partitions) - len(lags),
-        rebalancing_since_ms=seen.since_ms,
+        rebalancing_since_ms=view.since_ms,
         waits_until_ms=None if phase is None else phase.deadline_ms,
         waits_for=tuple(
             rows.AwaitedMemberRow(
@@ -163,22 +163,22 @@ def summary_row(admin: GroupAdmin, seen: GroupView, logs: LogOffsets) -> rows.Gr
                 host=member.client_host or None,
                 last_seen_ms=_last_seen(member),
             )
-            for member in seen.awaited.values()
+            for member in view.awaited.values()
         ),
     )
 
 
-def member_rows(seen: GroupView) -> Iterator[rows.MemberRow]:
+def member_rows(view: GroupView) -> Iterator[rows.MemberRow]:
     """Members, then ids that were handed out and have not joined yet, or processes that wait."""
-    group = seen.group
-    if seen.session is not None:
-        yield from _session_members(seen, seen.session)
+    group = view.group
+    if view.session is not None:
+        yield from _session_members(view, view.session)
         return
-    for member in (*group.members, *seen.pending):
+    for member in (*group.members, *view.pending):
         owned = None
         if group.group_state not in REBALANCING:
             owned = partitions_in(member.member_assignment)
-        awaited = seen.awaited.get(member.member_id)
+        awaited = view.awaited.get(member.member_id)
         yield rows.MemberRow(
             group=group.group_id,
             consumer_id=member.member_id,
@@ -190,18 +190,18 @@ def member_rows(seen: GroupView) -> Iterator[rows.MemberRow]:
             client_software=member.client_software or None,
             leader=member.member_id == group.leader,
             state=group.group_state,
-            rebalancing_since_ms=seen.since_ms,
+            rebalancing_since_ms=view.since_ms,
             waited_for=awaited is not None,
             last_seen_ms=_last_seen(awaited),
         )
 
 
-def _session_members(seen: GroupView, session: SessionView) -> Iterator[rows.MemberRow]:
-    held = {m.member_id: partitions_in(m.member_assignment) or () for m in seen.group.members}
+def _session_members(view: GroupView, session: SessionView) -> Iterator[rows.MemberRow]:
+    held = {m.member_id: partitions_in(m.member_assignment) or () for m in view.group.members}
     for member in session.described.members:
         owned = held.get(member.member_id, ())
         yield rows.SessionMemberRow(
-            group=seen.group.group_id,
+            group=view.group.group_id,
             consumer_id=member.member_id,
             group_instance_id=member.member_name or None,
             host=member.client_host or None,
@@ -242,18 +242,18 @@ def _last_seen(awaited: Phase.Member | None) -> int | None:
 # --- Sentences ----------------------------------------------------------------------------------
 
 
-def sentences(seen: GroupView) -> Iterator[str]:
+def sentences(view: GroupView) -> Iterator[str]:
     """Differences between members, and since when the group rebalances and whom it waits for."""
-    group, phase = seen.group, seen.phase
-    if seen.session is not None:
-        yield from session_views.sentences(seen.session)
+    group, phase = view.group, view.phase
+    if view.session is not None:
+        yield from session_views.sentences(view.session)
     else:
         yield from _declared_differently(group)
         yield from unassigned_topics(group)
     if phase is None:
         return
     now_ms = round(time.time() * 1_000)
-    count, all_members = len(phase.awaited), len(group.members) + len(seen.pending)
+    count, all_members = len(phase.awaited), len(group.members) + len(view.pending)
     if phase.is_initial_delay:
         whom = "more first members (the initial delay)"
     elif not count:

@@ -93,7 +93,7 @@ def execute(
     admin: GroupAdmin,
     group: str,
     new: Mapping[TopicPartition, int],
-    seen: Mapping[TopicPartition, int],
+    committed: Mapping[TopicPartition, int],
 ) -> None:
     """Commit the plan if no offset has changed since it was made.
 
@@ -108,7 +108,7 @@ def execute(
     refused = admin.commit(
         group,
         new,
-        expected={p: seen.get(p, -1) for p in new},
+        expected={p: committed.get(p, -1) for p in new},
         metadata=resets,
         requires_empty=True,
     )

@@ -43,9 +43,9 @@ class SessionView:
             if isinstance(error, GroupNotFound) or "classic" in str(error):
                 return None
             raise
-        seen = cls(described, {member.member_id: member for member in described.members})
-        seen.columns.update(_columns(described))
-        return seen
+        view = cls(described, {member.member_id: member for member in described.members})
+        view.columns.update(_columns(described))
+        return view
 
     def name(self, member_id: str) -> str:
         """Name of a member, or a short form of its id, quoted."""
@@ -116,17 +116,17 @@ def settings_of(policy: GroupPolicy) -> dict[str, int | str | bool]:
 # --- Sentences ----------------------------------------------------------------------------------
 
 
-def sentences(seen: SessionView) -> Iterator[str]:
+def sentences(view: SessionView) -> Iterator[str]:
     """Sentences about what is open in a group, and who is waited for; none if it is at rest."""
-    described = seen.described
+    described = view.described
     head = f"Consumer group {quoted(described.group_id)}"
     if described.next_plan_ms >= 0 and described.group_state == "Assigning":
         left_ms = max(0, described.next_plan_ms - described.now_ms)
         yield f"{head} is Assigning: the next plan is due in {spell(left_ms)}."
     if described.handoffs:
-        open_ = _some([_handoff(seen, handoff) for handoff in described.handoffs])
+        open_ = _some([_handoff(view, handoff) for handoff in described.handoffs])
         yield f"{head} has {count_of(len(described.handoffs), 'open hand-off')}: {open_}."
-    yield from _of_members(seen, head)
+    yield from _of_members(view, head)
     for why, count in sorted(free_of(described).items()):
         yield f"{head} has {count_of(count, 'partition')} that nobody holds: {_WHY.get(why, why)}."
     for reservation in described.reservations:
@@ -135,16 +135,16 @@ def sentences(seen: SessionView) -> Iterator[str]:
         yield f"{head} reserves partitions for {name}, for {left} at most."
 
 
-def _of_members(seen: SessionView, head: str) -> Iterator[str]:
-    now_ms = seen.described.now_ms
-    suspects = [m for m in seen.described.members if status(m) == "suspect"]
+def _of_members(view: SessionView, head: str) -> Iterator[str]:
+    now_ms = view.described.now_ms
+    suspects = [m for m in view.described.members if status(m) == "suspect"]
     if suspects:
         named = _some(
             f"{name_of_member(m)} (lease ends in {spell(max(0, m.lease_ends_ms - now_ms))})"
             for m in suspects
         )
         yield f"{head} has {count_of(len(suspects), 'member')} without a stream: {named}."
-    for member in seen.described.members:
+    for member in view.described.members:
         if member.standing == WAITING:
             left = spell(max(0, member.lease_ends_ms - now_ms))
             yield (
@@ -152,7 +152,7 @@ def _of_members(seen: SessionView, head: str) -> Iterator[str]:
                 f"{quoted(member.member_name)}, which is member {quoted(member.waits_for)}; it "
                 f"inherits in {left} unless that one is heard."
             )
-    yield from _wishes(seen.described, head)
+    yield from _wishes(view.described, head)
 
 
 def _wishes(described: SessionGroup, head: str) -> Iterator[str]:
@@ -177,12 +177,12 @@ _WHY = {
 }
 
 
-def _handoff(seen: SessionView, handoff: SessionGroup.Handoff) -> str:
-    now_ms = seen.described.now_ms
+def _handoff(view: SessionView, handoff: SessionGroup.Handoff) -> str:
+    now_ms = view.described.now_ms
     topic_partition = printable(f"{handoff.topic}-{handoff.partition}")
-    source = seen.name(handoff.source_member_id) if handoff.source_member_id else "nobody"
-    to = seen.name(handoff.successor_member_id) if handoff.successor_member_id else "nobody yet"
-    waits = f"waits for {seen.name(handoff.waits_for)}" if handoff.waits_for else "is written"
+    source = view.name(handoff.source_member_id) if handoff.source_member_id else "nobody"
+    to = view.name(handoff.successor_member_id) if handoff.successor_member_id else "nobody yet"
+    waits = f"waits for {view.name(handoff.waits_for)}" if handoff.waits_for else "is written"
     since = ""
     if handoff.phase_since_ms >= 0:
         since = f" for {spell(max(0, now_ms - handoff.phase_since_ms))}"

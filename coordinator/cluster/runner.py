@@ -356,7 +356,7 @@ class ClusterRunner:
     def _give_up(self, shard: ShardId) -> None:
         del self._mine[shard]
         self._followers.pop(shard, None)
-        kept = tuple(said for said in self.node.in_sync if said[0] != shard)
+        kept = tuple(reported for reported in self.node.in_sync if reported[0] != shard)
         self.node = replace(self.node, in_sync=kept)
         self._callbacks.release(shard)
 

@@ -69,12 +69,12 @@ class Console:
         except (LookupError, ValueError) as error:
             return text(HTTPStatus.NOT_FOUND, printable(str(error.args[-1])))
         except grpc.RpcError as error:
-            said = printable(error.details() or "")
+            detail = printable(error.details() or "")
             if error.code() is grpc.StatusCode.UNAUTHENTICATED:
-                return unauthorized(said)
+                return unauthorized(detail)
             if error.code() is grpc.StatusCode.PERMISSION_DENIED:
-                return text(HTTPStatus.FORBIDDEN, said)
-            return text(HTTPStatus.BAD_GATEWAY, f"no answer: {said}")
+                return text(HTTPStatus.FORBIDDEN, detail)
+            return text(HTTPStatus.BAD_GATEWAY, f"no answer: {detail}")
         return Response(HTTPStatus.OK, kind, body)
 
     def _of_reader(self, request: HttpRequest) -> Credentials:

@@ -192,12 +192,12 @@ class ShardRunner:
         """Tell a listener when there is something to be told on a session member's stream."""
         self._streams[stream_id] = listener
 
-    def receive(self, said: SessionInput) -> None:
+    def receive(self, message: SessionInput) -> None:
         """Hand in what a session member has said."""
-        if isinstance(said, StreamEnded):
-            self._streams.pop(said.stream_id, None)
+        if isinstance(message, StreamEnded):
+            self._streams.pop(message.stream_id, None)
         if self.driver.shard is not None:
-            self._drive(said)
+            self._drive(message)
 
     def take(self, stream_id: CallId) -> ToMember | None:
         """Take what there is to be told on a stream; None: nothing."""

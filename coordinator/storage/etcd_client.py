@@ -127,13 +127,13 @@ class EtcdClient:
         Raises:
             Ambiguous: it may have been carried out. Unavailable, TooLarge: it was not.
         """
-        asked = self._current
+        endpoint = self._current
         try:
             response: pb.TxnResponse = await self._call("KV", "Txn", request)
         except grpc.aio.AioRpcError as error:
             failure = failure_of(error)
             if isinstance(failure, Ambiguous):
-                self._go_on_from(asked)
+                self._go_on_from(endpoint)
             raise failure from error
         return response
 
@@ -203,11 +203,11 @@ class EtcdClient:
         made: list[asyncio.Task[Any]] = []
         failures: list[grpc.aio.AioRpcError] = []
         most = 2 * len(self._access.endpoints)
-        asked, is_due, is_refused = self._current, True, False
+        endpoint, is_due, is_refused = self._current, True, False
         try:
             while len(failures) < most and (calls or not is_refused):
                 if is_due:
-                    asked = self._current
+                    endpoint = self._current
                     made.append(asyncio.create_task(self._call(service, method, request)))
                     calls.add(made[-1])
                 done, calls = await asyncio.wait(
@@ -222,18 +222,18 @@ class EtcdClient:
                     failures.append(failure)
                     # Calls under way at other endpoints may still be carried out.
                     is_refused = is_refused or failure.code() not in _RETRIED
-                is_due = not is_refused and (bool(done) or self._is_silent(asked))
+                is_due = not is_refused and (bool(done) or self._is_silent(endpoint))
                 if is_due:
-                    self._go_on_from(asked)
+                    self._go_on_from(endpoint)
         finally:
             for call in made:
                 call.cancel()
                 call.add_done_callback(_disregard)
         raise _NoAnswer(failures, bool(calls))
 
-    def _is_silent(self, asked: int) -> bool:
+    def _is_silent(self, endpoint: int) -> bool:
         """True after a while without answers, or if other calls have moved to another endpoint."""
-        return asked != self._current or time.monotonic() - self._answered_at >= self._silence_s
+        return endpoint != self._current or time.monotonic() - self._answered_at >= self._silence_s
 
     async def _call(self, service: str, method: str, request: Any) -> Any:
         try:
@@ -270,10 +270,10 @@ class EtcdClient:
             self._channels[endpoint] = channel
         return self._channels[endpoint]
 
-    def _go_on_from(self, asked: int) -> None:
+    def _go_on_from(self, endpoint: int) -> None:
         """Ask the next endpoint from now on, unless another call has moved on already."""
-        if self._current == asked:
-            self._current = (asked + 1) % len(self._access.endpoints)
+        if self._current == endpoint:
+            self._current = (endpoint + 1) % len(self._access.endpoints)
             self._token = ""
 
 

@@ -16,7 +16,7 @@ from typing import Any
 
 
 @dataclass(slots=True, eq=False)
-class Asked:
+class QueuedJob:
     """A job and the future of its caller; `result` or `error` is its answer."""
 
     future: asyncio.Future[Any]
@@ -38,7 +38,7 @@ class GroupCommit:
 
     def __init__(
         self,
-        commit: Callable[[list[Asked]], None],
+        commit: Callable[[list[QueuedJob]], None],
         *,
         rest: Callable[[bool], None],
         end: Callable[[], None],
@@ -50,14 +50,14 @@ class GroupCommit:
         self._end = end
         self._idle_s = idle_s
         self._most = most
-        self._jobs: queue.SimpleQueue[Asked | None] = queue.SimpleQueue()
+        self._jobs: queue.SimpleQueue[QueuedJob | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._run, name="log-writer", daemon=True)
         self._thread.start()
 
     def submit(self, job: Any) -> asyncio.Future[Any]:
         """Have a job carried out; the future is done when what it wrote is durable."""
         future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-        self._jobs.put(Asked(future, job))
+        self._jobs.put(QueuedJob(future, job))
         return future
 
     async def close(self) -> None:
@@ -70,40 +70,40 @@ class GroupCommit:
     def _run(self) -> None:
         stopping = False
         while not stopping:
-            batch: list[Asked] = []
+            batch: list[QueuedJob] = []
             try:
-                asked = self._jobs.get(timeout=self._idle_s)
-                while asked is not None:
-                    batch.append(asked)
+                queued = self._jobs.get(timeout=self._idle_s)
+                while queued is not None:
+                    batch.append(queued)
                     if len(batch) == self._most:
                         break
-                    asked = self._jobs.get_nowait()
-                stopping = asked is None
+                    queued = self._jobs.get_nowait()
+                stopping = queued is None
             except queue.Empty:
                 pass
             if batch:
                 try:
                     self._commit(batch)
                 except Exception as error:  # noqa: BLE001  # No caller may wait for ever.
-                    for asked in batch:
-                        asked.error = error
+                    for queued in batch:
+                        queued.error = error
                 _deliver(batch)
             self._rest(bool(batch))
         self._end()
 
 
-def _deliver(batch: list[Asked]) -> None:
+def _deliver(batch: list[QueuedJob]) -> None:
     """Answer all jobs in one turn of the loop."""
     # A log is used from one loop. If that is closed, no caller waits any more.
     with contextlib.suppress(RuntimeError):
         batch[0].future.get_loop().call_soon_threadsafe(_answer, batch)
 
 
-def _answer(batch: list[Asked]) -> None:
-    for asked in batch:
-        if asked.future.cancelled():
+def _answer(batch: list[QueuedJob]) -> None:
+    for queued in batch:
+        if queued.future.cancelled():
             continue
-        if asked.error is None:
-            asked.future.set_result(asked.result)
+        if queued.error is None:
+            queued.future.set_result(queued.result)
         else:
-            asked.future.set_exception(asked.error)
+            queued.future.set_exception(queued.error)

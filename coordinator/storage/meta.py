@@ -34,8 +34,8 @@ def shards_of(meta: bytes | None, wanted: int | None) -> int:
     if meta is None:
         raise CannotOpen("there is no store of this name")
     try:
-        said = json.loads(meta)  # A newer version may say more.
-        parsed = parse_dataclass(_Meta, {name: said[name] for name in ("format", "shards")})
+        stored = json.loads(meta)  # A newer version may say more.
+        parsed = parse_dataclass(_Meta, {name: stored[name] for name in ("format", "shards")})
     except (KeyError, TypeError, ValueError, RecursionError) as error:
         raise CannotOpen(f"what the store says of itself cannot be read: {error}") from error
     if parsed.format > FORMAT:

@@ -31,7 +31,7 @@ from psycopg.pq import Format
 
 from coordinator.core.values.ids import ShardId
 from coordinator.storage import entry as frames
-from coordinator.storage.group_commit import Asked, GroupCommit
+from coordinator.storage.group_commit import GroupCommit, QueuedJob
 from coordinator.storage.log import (
     FENCES_PER_LEADER_EPOCH,
     Ambiguous,
@@ -289,34 +289,34 @@ class PostgresLog:
 
     # --- The writer's thread ---
 
-    def _commit(self, batch: list[Asked]) -> None:
+    def _commit(self, batch: list[QueuedJob]) -> None:
         """Carry out a batch: other jobs one by one, and appends in as few statements as can be."""
-        appends = [asked for asked in batch if isinstance(asked.job, _Append)]
-        for asked in batch:
-            if not isinstance(asked.job, _Append):
+        appends = [queued for queued in batch if isinstance(queued.job, _Append)]
+        for queued in batch:
+            if not isinstance(queued.job, _Append):
                 try:
-                    asked.result = self._carry_out(asked.job)
+                    queued.result = self._carry_out(queued.job)
                 except LogError as refused:
-                    asked.error = refused
+                    queued.error = refused
         while appends:
-            first = {asked.job.fence.shard: asked for asked in reversed(appends)}
+            first = {append.job.fence.shard: append for append in reversed(appends)}
             self._append_all(list(first.values()))
             done = set(first.values())
-            appends = [asked for asked in appends if asked not in done]
+            appends = [append for append in appends if append not in done]
 
-    def _append_all(self, batch: list[Asked]) -> None:
+    def _append_all(self, batch: list[QueuedJob]) -> None:
         """Append an entry to each of several shards."""
-        appends = [asked.job for asked in batch]
+        appends = [queued.job for queued in batch]
         try:
             refusals = self._carry_out(lambda connection: self._append(connection, appends))
         except LogError as failure:
             refusals = [failure for _ in batch]
         acknowledged = self._store.acknowledged
-        for asked, refused in zip(batch, refusals, strict=True):
-            asked.error = refused
-            shard = asked.job.fence.shard
+        for queued, refused in zip(batch, refusals, strict=True):
+            queued.error = refused
+            shard = queued.job.fence.shard
             if refused is None and shard in acknowledged:
-                acknowledged[shard] = replace(acknowledged[shard], sequence=asked.job.sequence)
+                acknowledged[shard] = replace(acknowledged[shard], sequence=queued.job.sequence)
 
     def _carry_out(self, job: Callable[[PostgresConnection], T]) -> T:
         """Run a job on the writer's connection; an error that may have broken it closes it.

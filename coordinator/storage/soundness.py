@@ -206,9 +206,9 @@ def _check_store(connection: apsw.Connection, marker: Marker | None) -> None:
             raise _Problem(f"its {kind} {name} is missing")
         if present[kind, name] != sql:
             raise _Problem(f"its {kind} {name} is not the one that was made")
-    said = [str(row[0]) for row in rows(connection, f"PRAGMA integrity_check({PROBLEMS_MAX})")]
-    if said != ["ok"]:
-        raise _Problem(", ".join(" ".join(part.split()) for part in said))
+    results = [str(row[0]) for row in rows(connection, f"PRAGMA integrity_check({PROBLEMS_MAX})")]
+    if results != ["ok"]:
+        raise _Problem(", ".join(" ".join(part.split()) for part in results))
     fenced = {shard for (shard,) in rows(connection, "SELECT shard FROM fence WHERE shard >= 0")}
     if marker is not None:
         _check_against(connection, marker, shards, fenced)

@@ -18,7 +18,7 @@ from typing import Any
 
 import apsw
 
-from coordinator.storage.group_commit import Asked, GroupCommit
+from coordinator.storage.group_commit import GroupCommit, QueuedJob
 from coordinator.storage.log import Ambiguous, CannotOpen, Damaged, LogError, LogUnavailable
 from coordinator.storage.soundness import ADVICE, is_damage
 from coordinator.storage.store_files import StoreFiles
@@ -100,7 +100,7 @@ class Writer:
 
     # --- The thread ---
 
-    def _commit(self, batch: list[Asked]) -> None:
+    def _commit(self, batch: list[QueuedJob]) -> None:
         """Carry a batch out. A failure of the commit is the answer to each job."""
         began = time.monotonic()
         self._files.check()
@@ -122,21 +122,21 @@ class Writer:
         if self._on_commit is not None:
             self._on_commit(len(batch), time.monotonic() - began)
 
-    def _carry_out(self, connection: apsw.Connection, batch: list[Asked]) -> None:
-        added = [asked for asked in batch if isinstance(asked.job, tuple)]
+    def _carry_out(self, connection: apsw.Connection, batch: list[QueuedJob]) -> None:
+        added = [queued for queued in batch if isinstance(queued.job, tuple)]
         refusals: Sequence[LogError | None] = ()
         if self._is_full:
             refusals = [LogUnavailable(FULL, is_lasting=True)] * len(added)
         elif added:
-            refusals = self._add_rows(connection, [asked.job for asked in added])
-        for asked, refused in zip(added, refusals, strict=False):
-            asked.error = refused
-        for asked in batch:
-            if not isinstance(asked.job, tuple):
+            refusals = self._add_rows(connection, [queued.job for queued in added])
+        for queued, refused in zip(added, refusals, strict=False):
+            queued.error = refused
+        for queued in batch:
+            if not isinstance(queued.job, tuple):
                 try:
-                    asked.result = asked.job(connection)
+                    queued.result = queued.job(connection)
                 except LogError as error:
-                    asked.error = error
+                    queued.error = error
 
     def _rest(self, is_busy: bool) -> None:
         is_short = self._to_checkpoint * self._page_bytes >= self._files.free_bytes()

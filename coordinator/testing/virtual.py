@@ -156,11 +156,11 @@ class VirtualCoordinator:
         self._sessions[stream_id] = session
         return session
 
-    def receive(self, said: Attach | SessionInput) -> None:
+    def receive(self, message: Attach | SessionInput) -> None:
         """Hand in what a session member has said."""
-        if isinstance(said, StreamEnded):
-            self._sessions.pop(said.stream_id, None)
-        self._step(said)
+        if isinstance(message, StreamEnded):
+            self._sessions.pop(message.stream_id, None)
+        self._step(message)
 
     def take(self, stream_id: CallId) -> ToMember | None:
         """Take what there is to be told on a stream; None: nothing."""

@@ -26,7 +26,7 @@ class Owner(Protocol):
 
     @property
     def fence_epoch(self) -> int: ...
-    def receive(self, said: Attach | SessionInput) -> None: ...
+    def receive(self, message: Attach | SessionInput) -> None: ...
     def take(self, stream_id: CallId) -> ToMember | None: ...
 
 
@@ -52,8 +52,8 @@ class VirtualSession:
             return
         try:
             if self._is_attached:
-                for said in at_once(self._stream.receive(request)):
-                    self._owner.receive(said)
+                for message in at_once(self._stream.receive(request)):
+                    self._owner.receive(message)
             else:
                 attach = at_once(self._stream.attach(request, self._principal))
                 self._is_attached = True

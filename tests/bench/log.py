@@ -17,7 +17,7 @@ from coordinator.core.values.ids import ShardId
 from coordinator.runtime.stores import open_stores
 from coordinator.settings.sections import StorageConfig
 from coordinator.storage import schema
-from coordinator.storage.group_commit import Asked, GroupCommit
+from coordinator.storage.group_commit import GroupCommit, QueuedJob
 from coordinator.storage.log import Entry, GroupLog
 from coordinator.storage.sqlite import SqliteLog
 from tests.bench.figures import Figures, Goal, percentile, shown
@@ -201,7 +201,7 @@ async def _bare_appends(file: Path, *, is_fenced: bool) -> float:
         connection.execute("CREATE TABLE bare (id INTEGER PRIMARY KEY, shard INTEGER, frame BLOB)")
         add = "INSERT INTO bare (shard, frame) VALUES (?, ?)"
 
-    def commit(batch: list[Asked]) -> None:
+    def commit(batch: list[QueuedJob]) -> None:
         connection.execute("BEGIN IMMEDIATE")
         connection.executemany(add, [asked.job for asked in batch])
         connection.execute("COMMIT")

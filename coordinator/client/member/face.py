@@ -559,10 +559,10 @@ class Member(MemberView):
     ) -> dict[TopicPartition, OffsetAndMetadata]:
         """Committed offsets with their metadata; otherwise as `committed`."""
         self._check_loop()
-        asked = None if partitions is None else validation.partitions_of(partitions)
-        if asked == ():
+        keys = None if partitions is None else validation.partitions_of(partitions)
+        if keys == ():
             return {}
-        fetch = self._machine.fetch(asked, self._clock(), validation.timeout_ms_of(timeout))
+        fetch = self._machine.fetch(keys, self._clock(), validation.timeout_ms_of(timeout))
         await self._driver.result_of(fetch)
         return fetch.value
 

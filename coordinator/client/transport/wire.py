@@ -141,18 +141,18 @@ def request_topics(
         message.Topic(
             name=topic,
             partitions=[
-                message.Partition(partition_index=p.partition, **partitions[p]) for p in asked
+                message.Partition(partition_index=p.partition, **partitions[p]) for p in of_topic
             ],
         )
-        for topic, asked in _by_topic(partitions)
+        for topic, of_topic in _by_topic(partitions)
     ]
 
 
 def fetch_request(group_id: str, partitions: Iterable[TopicPartition]) -> pb.OffsetFetchRequest:
     """Request for the committed offsets of some partitions; of all, if none is named."""
     topics = [
-        pb.OffsetFetchRequest.Topic(name=topic, partition_indexes=[p.partition for p in asked])
-        for topic, asked in _by_topic(partitions)
+        pb.OffsetFetchRequest.Topic(name=topic, partition_indexes=[p.partition for p in of_topic])
+        for topic, of_topic in _by_topic(partitions)
     ]
     return pb.OffsetFetchRequest(group_id=group_id, topics=topics, require_stable=True)
 

@@ -97,7 +97,7 @@ def rejoined(
     member = group.members.get(member_id)
     if member is None or member.is_new:
         return
-    said = {(stopped.topic, stopped.partition): stopped.ago_ms for stopped in event.stopped}
+    ago_ms = {(stopped.topic, stopped.partition): stopped.ago_ms for stopped in event.stopped}
     owned = _claimed(member.protocols[0][1] if member.protocols else b"", trace, read.owned)
     notified_ms = trace.reported_at_ms.setdefault(member_id, NO_TIME)
     is_unseen = trace.taken_over is not None and member.last_beat_ms == NO_TIME
@@ -111,9 +111,9 @@ def rejoined(
         if is_kept or not idle_span.is_open:
             continue
         latest_ms = now_ms
-        if partition in said:
+        if partition in ago_ms:
             idle_span.known_by = StopKnownBy.SAID
-            idle_span.earliest_ms = latest_ms = _said_ms(trace, said[partition], now_ms)
+            idle_span.earliest_ms = latest_ms = _said_ms(trace, ago_ms[partition], now_ms)
         elif idle_span.known_by is not StopKnownBy.TAKEN_AWAY:
             idle_span.known_by = StopKnownBy.REJOINED
             if is_unseen and notified_ms == NO_TIME:

@@ -56,8 +56,8 @@ class Declarations:
             return self._shared[topics]
         declaration = self._shared[topics] = DeclaredTopics(topics, dict(topics))
         for name, count in topics:
-            said = self._by_topic.setdefault(name, {})
-            said[count] = said.get(count, 0) + 1
+            numbers = self._by_topic.setdefault(name, {})
+            numbers[count] = numbers.get(count, 0) + 1
             self._set(name, max(count, self.counts.get(name, 0)))
         return declaration
 
@@ -68,13 +68,13 @@ class Declarations:
             return
         del self._members[topics], self._shared[topics]
         for name, count in topics:
-            said = self._by_topic[name]
-            said[count] -= 1
-            if said[count]:
+            numbers = self._by_topic[name]
+            numbers[count] -= 1
+            if numbers[count]:
                 continue
-            del said[count]
-            if said:
-                self._set(name, max(said))
+            del numbers[count]
+            if numbers:
+                self._set(name, max(numbers))
             else:
                 del self._by_topic[name]
                 self._set(name, 0)
@@ -95,9 +95,9 @@ class Declarations:
         return tuple(islice(self._ranges(everybody), PARTLY_MAX))
 
     def _ranges(self, members: Sequence[tuple[str, DeclaredTopics]]) -> Iterator[PartlyDeclared]:
-        for topic, said in self._by_topic.items():
-            missing = sum(said.values()) < len(self._shared)
-            counts = sorted(said.keys() | ({0} if missing else set()))
+        for topic, numbers in self._by_topic.items():
+            missing = sum(numbers.values()) < len(self._shared)
+            counts = sorted(numbers.keys() | ({0} if missing else set()))
             for low, high in pairwise(counts):
                 having = [
                     name

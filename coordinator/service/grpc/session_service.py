@@ -223,13 +223,13 @@ class _Stream:
     def _receive(self, runner: ShardRunner, request: pb.SessionRequest) -> Work[None]:
         """Hand one message to the shard, and count the partitions that it names."""
         self._named += len(request.heartbeat.loads)
-        for said in (yield from self._member.receive(request)):
-            match said:
+        for message in (yield from self._member.receive(request)):
+            match message:
                 case SessionAck():
-                    self._named += len(said.partitions)
+                    self._named += len(message.partitions)
                 case SessionHeartbeat():
-                    self._named += len(said.held or ()) + len(said.log_ends)
-            runner.receive(said)
+                    self._named += len(message.held or ()) + len(message.log_ends)
+            runner.receive(message)
             yield
 
     def _refusal_of(self, malformed: Malformed) -> pb.SessionResponse:

@@ -181,7 +181,7 @@ async def _of_each(
     check_groups(request, groups)
     pipeline = request.context.pipeline
     codes: dict[str, int] = {}
-    asked: list[str] = []
+    allowed: list[str] = []
     slices = Slices()
     for group in dict.fromkeys(groups):
         await slices.pause()
@@ -190,16 +190,16 @@ async def _of_each(
         elif await _is_denied(request, group):
             codes[group] = errors.GROUP_AUTHORIZATION_FAILED
         else:
-            asked.append(group)
+            allowed.append(group)
 
     def translate(new_call_id: NewKafkaCallId) -> Work[list[c.Request]]:
         yield
         options: dict[str, Any] = {}
         if command is c.DescribeGroup:
             options["report_unknown"] = True
-        return [command(call_id=new_call_id(), group_id=group, **options) for group in asked]
+        return [command(call_id=new_call_id(), group_id=group, **options) for group in allowed]
 
-    replies = await pipeline.answer(request.call.about(*asked), translate)
+    replies = await pipeline.answer(request.call.about(*allowed), translate)
     return {getattr(reply, "group_id", ""): reply for reply in replies}, codes
 
 

@@ -55,13 +55,13 @@ def subscriptions(
         topics: counts of the subscribed topics, and perhaps of others.
     """
     counts = [topics[topic] for topic in sorted(set(held.topics))]
-    said = encode_declaration(counts, held.unwanted)
+    end = encode_declaration(counts, held.unwanted)
     own = {
         "sticky": encode_previous_assignment(previous),
         "cooperative-sticky": encode_generation(held.generation),
     }
     return tuple(
-        (name, encode_subscription(replace(held, user_data=own.get(name, b"") + said)))
+        (name, encode_subscription(replace(held, user_data=own.get(name, b"") + end)))
         for name in assignors
     )
 
@@ -91,9 +91,9 @@ def share_out(
     if before is None or before.counts != topics:
         declared[leader_id] = Declaration(topics, before.unwanted if before else ())
     counts = largest_counts(declared.values())
-    for member_id, said in declared.items():
-        if said.unwanted:
-            subscribed[member_id] = replace(subscribed[member_id], unwanted=said.unwanted)
+    for member_id, declaration in declared.items():
+        if declaration.unwanted:
+            subscribed[member_id] = replace(subscribed[member_id], unwanted=declaration.unwanted)
     shares = by_name(assignor).assign(ClusterMetadata(partitions=counts), subscribed)
     divided = {id(one): _digests(one.counts, counts) for one in declared.values()}
     name = {m.member_id: m.instance_id or m.member_id for m in members}

@@ -55,8 +55,8 @@ def encode_declaration(counts: Sequence[int], unwanted: Collection[TopicPartitio
         counts: of the topics of its subscription, in the order of their names.
     """
     named = tuple(sorted(unwanted)[:UNWANTED_MAX])
-    said = encode_assignment(Assignment(named, struct.pack(f">{len(counts)}i", *counts)))
-    return said + _SIZE.pack(len(said)) + _MARK
+    encoded = encode_assignment(Assignment(named, struct.pack(f">{len(counts)}i", *counts)))
+    return encoded + _SIZE.pack(len(encoded)) + _MARK
 
 
 def read_declarations(members: Mapping[str, Subscription]) -> dict[str, Declaration]:
@@ -71,8 +71,8 @@ def read_declarations(members: Mapping[str, Subscription]) -> dict[str, Declarat
         key = member.topics, _end_of(member.user_data or b"")
         if key not in known:
             known[key] = _decode(*key)
-        if (said := known[key]) is not None:
-            declared[member_id] = said
+        if (declaration := known[key]) is not None:
+            declared[member_id] = declaration
     return declared
 
 
@@ -84,9 +84,9 @@ def _end_of(data: bytes) -> bytes:
     return data[max(0, ends - _SIZE.unpack_from(data, ends)[0]) : ends]
 
 
-def _decode(topics: tuple[str, ...], said: bytes) -> Declaration | None:
+def _decode(topics: tuple[str, ...], declaration: bytes) -> Declaration | None:
     with suppress(ConsumerProtocolError):
-        read = decode_assignment(said, UNWANTED_MAX) if said else Assignment(())
+        read = decode_assignment(declaration, UNWANTED_MAX) if declaration else Assignment(())
         names, packed = sorted(set(topics)), read.user_data
         if packed is not None and len(packed) == 4 * len(names):
             counts = struct.unpack(f">{len(names)}i", packed)
@@ -121,25 +121,25 @@ def differences(
     for one, names in alike.values():
         for topic, count in one.counts.items():
             counted.setdefault(topic, {}).setdefault(count, []).extend(names)
-    said = []
+    sentences = []
     for topic, names_by_count in sorted(counted.items()):
         if len(names_by_count) > 1:
             by_count = sorted(names_by_count.items())
             counts = listed([f"{count} by {listed(names)}" for count, names in by_count])
             assigned = "" if undeclared is None else f"; {max(names_by_count)} are assigned"
-            said.append(
+            sentences.append(
                 f"members declare different numbers of partitions of {topic}: {counts}{assigned}"
             )
     unknown: dict[str, list[str]] = {}
     for name, topics in sorted((undeclared or {}).items()):
         for topic in set(topics) - counted.keys():
             unknown.setdefault(topic, []).append(name)
-    said += [
+    sentences += [
         f"no member declares the number of partitions of {topic}, so none is assigned; "
         f"subscribed: {listed(names)}"
         for topic, names in sorted(unknown.items())
     ]
-    return said
+    return sentences
 
 
 def listed(names: Sequence[str]) -> str:

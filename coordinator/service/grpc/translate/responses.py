@@ -109,7 +109,7 @@ def _list_response(_: Message, reply: r.ListReply) -> Work[Message]:
 def _describe_response(_: Message, replies: Sequence[r.DescribeReply]) -> Work[Message]:
     response = admin_pb2.DescribeGroupsResponse()
     for reply in replies:
-        group = response.groups.add(**_said(reply, response, "groups", "members")(reply))
+        group = response.groups.add(**_projection_to(reply, response, "groups", "members")(reply))
         yield
         yield from _fill(
             group, "members", reply.members, lambda m: {"member_assignment": assignment_of(m)}
@@ -213,17 +213,17 @@ More = Callable[[Any], dict[str, Any]] | None
 """Fields of a row's message, besides those that it has in common with the row. Any: the row."""
 
 
-def _said(row: Any, owner: Message, field: str, *but: str) -> WriteFields:
+def _projection_to(row: Any, owner: Message, field: str, *but: str) -> WriteFields:
     """The projection of a row to the messages in a field."""
     return projection(type(row), owner.DESCRIPTOR.fields_by_name[field].message_type, *but)
 
 
 def _fill(owner: Message, field: str, rows: Iterable[Any], more: More = None) -> Work[None]:
     """Add a message for each row in place: protobuf would copy messages that are made outside."""
-    container, said = getattr(owner, field), None
+    container, fields_of = getattr(owner, field), None
     for number, row in enumerate(rows, 1):
-        said = said or _said(row, owner, field)
-        fields = said(row)
+        fields_of = fields_of or _projection_to(row, owner, field)
+        fields = fields_of(row)
         if more is not None:
             fields |= more(row)
         container.add(**fields)
@@ -233,12 +233,12 @@ def _fill(owner: Message, field: str, rows: Iterable[Any], more: More = None) ->
 
 def _fill_topics(owner: Any, rows: Iterable[Any], more: More = None) -> Work[None]:
     """Group adjacent rows of one topic; the order of the rows is kept."""
-    topic, said = None, None
+    topic, fields_of = None, None
     for number, row in enumerate(rows, 1):
         if topic is None or topic.name != row.topic:
             topic = owner.topics.add(name=row.topic)
-        said = said or _said(row, topic, "partitions")
-        fields = said(row)
+        fields_of = fields_of or _projection_to(row, topic, "partitions")
+        fields = fields_of(row)
         if more is not None:
             fields |= more(row)
         topic.partitions.add(**fields)
