@@ -56,8 +56,8 @@ pytest_plugins = ["coordinator.testing.plugin"] if _exists("coordinator.testing.
 
 def java_version(text: str) -> int | None:
     """The major version in the output of `java -version`: 17 for "17.0.15", 8 for "1.8.0"."""
-    found = re.search(r'version "(?:1\.)?(\d+)', text)
-    return int(found.group(1)) if found else None
+    match = re.search(r'version "(?:1\.)?(\d+)', text)
+    return int(match.group(1)) if match else None
 
 
 @functools.cache

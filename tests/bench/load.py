@@ -113,8 +113,8 @@ class Fleet:
             admin = admin_pb2_grpc.GroupAdminStub(self._channels[0])
             request = admin_pb2.ListGroupsRequest(group_id_contains=group_id)
             while not barrier.parked_s:
-                found = await admin.ListGroups(request)
-                if sum(group.member_count for group in found.groups) >= members:
+                reply = await admin.ListGroups(request)
+                if sum(group.member_count for group in reply.groups) >= members:
                     barrier.parked_s = time.monotonic() - began
                 await asyncio.sleep(PARKED_POLL_S)
 

@@ -72,12 +72,12 @@ class CommitProbe:
 
     async def _find(self) -> None:
         request = pb.FindCoordinatorRequest(group_id=self._group_id)
-        found = await self._stub().FindCoordinator(request, timeout=PROBE_TIMEOUT_S)
-        address = f"{found.host}:{found.port}"
-        if found.host and address != self._address:
+        reply = await self._stub().FindCoordinator(request, timeout=PROBE_TIMEOUT_S)
+        address = f"{reply.host}:{reply.port}"
+        if reply.host and address != self._address:
             self._channels.setdefault(address, grpc.aio.insecure_channel(address))
             self._address = address
-        elif not found.host:
+        elif not reply.host:
             self._address = next(self._addresses)
 
     def _stub(self) -> Any:

@@ -217,7 +217,7 @@ def _many_files(folder: Path, files: int) -> Figures:
         )
         for title in ("the first look", "a later look"):
             began = time.process_time()
-            rows = sum(found.end() for found in snapshots_of(log, log.partitions()).values())
+            rows = sum(snapshot.end() for snapshot in snapshots_of(log, log.partitions()).values())
             figures[f"{files:,} files: CPU of {title}, s"] = time.process_time() - began
             assert rows == 10 * files
     return figures

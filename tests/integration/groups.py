@@ -31,8 +31,8 @@ async def commit_everywhere(some: list[Member], offset: int) -> None:
     """Every member stores an offset, and reads it back."""
     async with asyncio.timeout(HANG_S):
         await asyncio.gather(*(m.commit({TopicPartition("t", 0): offset}) for m in some))
-        found = await asyncio.gather(*(m.committed() for m in some))
-    assert found == [{TopicPartition("t", 0): offset}] * len(some)
+        results = await asyncio.gather(*(m.committed() for m in some))
+    assert results == [{TopicPartition("t", 0): offset}] * len(some)
 
 
 async def eventually(check: Callable[[], object], seconds: float = HANG_S) -> None:

@@ -30,8 +30,8 @@ class Block:
     @property
     def name(self) -> str:
         """The file that the block is to be saved as; empty: it names none."""
-        found = _NAMED.match(self.text)
-        return found[1] if found else ""
+        match = _NAMED.match(self.text)
+        return match[1] if match else ""
 
 
 @dataclass(frozen=True, slots=True)

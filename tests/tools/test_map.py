@@ -43,7 +43,7 @@ def drawing() -> str:
     parts = parts_in_order()
     known = {*parts, "timer"}
     rows = [(part, imports_of(part, known)) for part in parts]
-    return "".join(f"{part:<14} {', '.join(found) or '–'}\n" for part, found in rows)
+    return "".join(f"{part:<14} {', '.join(row) or '–'}\n" for part, row in rows)
 
 
 def test_the_map_shows_who_imports_whom(request):

@@ -177,8 +177,8 @@ class PutBacks:
     def _ask(self, query: str):
         url = self.server.url("primary", cluster="")
         with psycopg.connect(url, autocommit=True) as connection:
-            found = connection.execute(query)
-            return found.fetchone()[0] if found.description else None
+            rows = connection.execute(query)
+            return rows.fetchone()[0] if rows.description else None
 
 
 async def play(

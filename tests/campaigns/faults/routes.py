@@ -42,12 +42,12 @@ class Routes:
             return self._stub(self._addresses[0])
         if group not in self._known:
             asked = self._dice.choice(self._addresses)
-            found = await self._stub(asked).FindCoordinator(
+            reply = await self._stub(asked).FindCoordinator(
                 pb.FindCoordinatorRequest(group_id=group), timeout=FIND_S
             )
-            if not found.host:
+            if not reply.host:
                 return self._stub(asked)  # It will say so itself.
-            self._known[group] = f"{found.host}:{found.port}"
+            self._known[group] = f"{reply.host}:{reply.port}"
         return self._stub(self._known[group])
 
     def lost(self, group: str) -> None:

@@ -122,9 +122,9 @@ def campaign(kind: str, kills: int, *, in_s3: bool, seed: int, folder: Path) -> 
         if in_s3:
             s3.reset()
         query(place, server.address).recover()
-        found, expected = place.rows(server.address), everything(log.rows)
-    missing = sum((expected - found).values())
-    return Verdict(sum(found.values()), missing, sum((found - expected).values()), kills, stops)
+        counted, expected = place.rows(server.address), everything(log.rows)
+    missing = sum((expected - counted).values())
+    return Verdict(sum(counted.values()), missing, sum((counted - expected).values()), kills, stops)
 
 
 def _disturb(s3: S3Server, dice: random.Random) -> None:

@@ -43,8 +43,8 @@ def test_a_history_in_order_has_no_problem():
     ],
 )
 def test_an_effect_of_a_former_holder_is_found(effects, words):
-    (found,) = problems([], effects, {})
-    assert words in found
+    (complaint,) = problems([], effects, {})
+    assert words in complaint
 
 
 def test_a_token_that_is_granted_twice_is_found():
@@ -58,25 +58,25 @@ def test_a_commit_that_the_next_holder_does_not_see_is_found():
         note("committed", token=5, offset=8),
         note("granted", token=6, offset=4, pid=NEW),
     ]
-    found = list(problems(notes, DONE, {0: 8}))
-    assert [text.endswith("and 8 was acknowledged before") for text in found] == [True]
+    complaints = list(problems(notes, DONE, {0: 8}))
+    assert [text.endswith("and 8 was acknowledged before") for text in complaints] == [True]
 
 
 def test_a_commit_that_is_not_left_at_the_end_is_found():
     notes = [note("committed", token=5, offset=8)]
-    found = list(problems(notes, DONE, {0: 4}))
-    assert found == ["partition 0: 8 was acknowledged, and 4 is left"]
+    complaints = list(problems(notes, DONE, {0: 4}))
+    assert complaints == ["partition 0: 8 was acknowledged, and 4 is left"]
 
 
 def test_what_is_committed_and_was_never_done_is_found():
-    found = list(problems([], [effect for effect in DONE if effect[2] != 3], {0: 8}))
-    assert found == ["partition 0: 8 is committed, and 3 was never done"]
+    complaints = list(problems([], [effect for effect in DONE if effect[2] != 3], {0: 8}))
+    assert complaints == ["partition 0: 8 is committed, and 3 was never done"]
 
 
 def test_a_commit_of_a_former_holder_is_found():
     notes = [note("refused", token=5), note("committed", token=5, offset=8)]
-    found = list(problems(notes, DONE, {0: 8}))
-    assert found == ["partition 0: a commit under 5 came after a later grant"]
+    complaints = list(problems(notes, DONE, {0: 8}))
+    assert complaints == ["partition 0: a commit under 5 came after a later grant"]
     assert list(problems(notes[::-1], DONE, {0: 8})) == []
 
 

@@ -124,6 +124,6 @@ def _changes(node: ast.AST, source: str, offsets: _Offsets) -> Iterator[tuple[st
 
 def _between(one: Node, other: Node, token: str, source: str, offsets: _Offsets) -> tuple[int, int]:
     """Offsets of the operator between two operands; brackets may stand there, too."""
-    found = re.compile(token).search(source, offsets.end(one), offsets.begin(other))
-    assert found is not None, ast.unparse(one)
-    return found.span()
+    match = re.compile(token).search(source, offsets.end(one), offsets.begin(other))
+    assert match is not None, ast.unparse(one)
+    return match.span()

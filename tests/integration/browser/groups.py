@@ -151,7 +151,7 @@ def by_topic(offsets: Offsets, field: str) -> list[dict[str, Any]]:
     topics: dict[str, list[dict[str, int]]] = {}
     for key, offset in offsets.items():
         topics.setdefault(key.topic, []).append({"partition_index": key.partition, field: offset})
-    return [{"name": name, "partitions": found} for name, found in topics.items()]
+    return [{"name": name, "partitions": topic} for name, topic in topics.items()]
 
 
 def shared(topic: str, partitions: int, ids: Sequence[str]) -> list[dict[str, Any]]:

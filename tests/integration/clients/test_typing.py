@@ -17,8 +17,8 @@ TYPING = ROOT / "tests/tools/typing"
 def judged(project: Path) -> list[str]:
     command = [sys.executable, "-m", "basedpyright", "-p", str(project), "--outputjson"]
     command += ["--pythonpath", sys.executable]
-    found = subprocess.run(command, capture_output=True, text=True, check=False)
-    report = json.loads(found.stdout)
+    result = subprocess.run(command, capture_output=True, text=True, check=False)
+    report = json.loads(result.stdout)
     assert report["summary"]["filesAnalyzed"] > 0
     return [f"{d['file']}: {d['message']}" for d in report["generalDiagnostics"]]
 

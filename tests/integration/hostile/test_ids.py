@@ -228,9 +228,9 @@ def test_the_console_hands_ids_on_in_json_and_draws_them(server):
             return answer.read()
 
     group = quote(GROUP, safe="")
-    found = asked(f"group?group={group}&members=1")
-    assert found.isascii()
-    assert json.loads(found)["members"]["rows"][0]["client_id"] == CLIENT
+    lines = asked(f"group?group={group}&members=1")
+    assert lines.isascii()
+    assert json.loads(lines)["members"]["rows"][0]["client_id"] == CLIENT
     assert GROUP in [g["group_id"] for g in json.loads(asked("groups"))["groups"]]
     rebalances = json.loads(asked(f"rebalances?group={group}"))
     for sentence in [*rebalances["rebalances"][0]["explanation"], *rebalances["refused"]]:

@@ -67,8 +67,8 @@ class Served:
     def offsets(self, group: str) -> dict[Partition, int]:
         """The committed offsets."""
         with GroupAdmin(self.address) as admin:
-            found = admin.offsets(group)
-        return {(item.topic, item.partition): offset for item, offset in found.items()}
+            offsets = admin.offsets(group)
+        return {(item.topic, item.partition): offset for item, offset in offsets.items()}
 
     def causes(self, group: str) -> list[tuple[str, str]]:
         """Cause and client id of each rebalance, newest first."""

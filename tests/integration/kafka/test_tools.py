@@ -164,7 +164,7 @@ def _scraped(process: subprocess.Popen, metric: str) -> float:
             page = urllib.request.urlopen(url, timeout=5).read().decode()
         except OSError:
             page = ""
-        if found := re.search(rf"^{metric}\{{.*\}} ([1-9].*)$", page, re.MULTILINE):
-            return float(found[1])
+        if match := re.search(rf"^{metric}\{{.*\}} ([1-9].*)$", page, re.MULTILINE):
+            return float(match[1])
         time.sleep(0.2)
     raise AssertionError(page[-2000:])

@@ -79,8 +79,8 @@ async def test_a_token_as_the_password_joins_and_rules_hold(files):
         joined = await client.join("jobs")
         assert int(joined.error_code) == 0
         assert int((await client.join("other")).error_code) == 30
-        found = await client.ask(apis.OFFSET_FETCH, 5, group_id="other", topics=None)
-        assert int(found.error_code) == 30
+        reply = await client.ask(apis.OFFSET_FETCH, 5, group_id="other", topics=None)
+        assert int(reply.error_code) == 30
         assert [refusal.rule for refusal in server.refused] == ["none: denied by default"] * 2
         assert {refusal.where for refusal in server.refused} == {
             "Kafka JoinGroup",

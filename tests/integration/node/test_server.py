@@ -41,9 +41,9 @@ async def test_hosts_are_told_without_brackets_and_addresses_with_them(setting):
     async with running(advertised_host=setting, advertised_port=7_400) as server:
         channel, s = stub(server)
         async with channel:
-            found = await s.FindCoordinator(pb.FindCoordinatorRequest(group_id="g"))
+            reply = await s.FindCoordinator(pb.FindCoordinatorRequest(group_id="g"))
         host = setting.strip("[]")
-        assert (found.host, found.port) == (host, 7_400)
+        assert (reply.host, reply.port) == (host, 7_400)
         assert server.server.advertised == address_of(host, 7_400)
 
 
@@ -51,8 +51,8 @@ async def test_join_sync_beat_leave():
     async with running() as server:
         channel, s = stub(server)
         async with channel:
-            found = await s.FindCoordinator(pb.FindCoordinatorRequest(group_id="g"))
-            assert f"{found.host}:{found.port}" == server.address
+            reply = await s.FindCoordinator(pb.FindCoordinatorRequest(group_id="g"))
+            assert f"{reply.host}:{reply.port}" == server.address
             first = await s.JoinGroup(join())
             assert first.error_code == ErrorCode.MEMBER_ID_REQUIRED
             joined = await s.JoinGroup(join(member_id=first.member_id))

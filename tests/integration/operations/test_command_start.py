@@ -158,14 +158,14 @@ cat $FOUND
 
 def test_completion_in_bash(environment):
     lines = "\n".join(line for line, _ in CANDIDATES)
-    found = asked("bash", BASH % lines, environment).splitlines()
-    assert [set(line.split()) for line in found] == [wanted for _, wanted in CANDIDATES]
+    offered = asked("bash", BASH % lines, environment).splitlines()
+    assert [set(line.split()) for line in offered] == [wanted for _, wanted in CANDIDATES]
 
 
 def test_completion_in_fish(environment):
     lines = " ".join(f"'{line}'" for line, _ in CANDIDATES)
-    found = asked("fish", FISH % lines, environment).splitlines()
-    assert [set(line.split()) for line in found] == [wanted for _, wanted in CANDIDATES]
+    offered = asked("fish", FISH % lines, environment).splitlines()
+    assert [set(line.split()) for line in offered] == [wanted for _, wanted in CANDIDATES]
 
 
 def test_completion_in_zsh(environment, tmp_path):

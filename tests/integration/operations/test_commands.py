@@ -116,16 +116,16 @@ CONNECTS = ("health", "cluster", "groups", "topics", "explain", "timeline", "who
 @pytest.mark.parametrize(("line", "status", "is_right"), LINES, ids=[line for line, *_ in LINES])
 def test_programs_read_what_is_documented(line, status, is_right, server, folder, capsys):
     at = f" --bootstrap {server.address}" if line.split()[0] in CONNECTS else ""
-    found, out, _ = run(capsys, f"{line}{at} -o json", server, folder)
+    code, out, _ = run(capsys, f"{line}{at} -o json", server, folder)
     rows = json.loads(out)
-    assert found == status
+    assert code == status
     assert is_right(rows), rows
     kinds = kinds_of(line)
     for row in rows if kinds else ():
         assert any(conforms(row, kind) for kind in kinds), (row, kinds)
     if not changes(line):
-        found, out, _ = run(capsys, f"{line}{at} -o yaml", server, folder)
-        assert (found, len(yaml.safe_load(out))) == (status, len(rows))
+        code, out, _ = run(capsys, f"{line}{at} -o yaml", server, folder)
+        assert (code, len(yaml.safe_load(out))) == (status, len(rows))
         assert run(capsys, f"{line}{at}", server, folder)[0] == status
 
 
@@ -278,8 +278,8 @@ def test_wrong_uses_are_answered_in_a_sentence(line, status, words, server, fold
     line = line.replace("{FREE}", str(free_port())).replace("{PAGE}", server.metrics.split("/")[2])
     has_rows = not line.startswith(("serve", "timeline"))  # `--file` has `-o table` alone.
     for form in ("", " -o json") if has_rows else ("",):
-        found, out, err = run(capsys, line + form, server, folder)
-        assert (found, out) == (status, "")
+        code, out, err = run(capsys, line + form, server, folder)
+        assert (code, out) == (status, "")
         error = err.splitlines()
         assert error[0].startswith("coordinator: ")
         assert words in error[0]

@@ -23,8 +23,8 @@ FILES = [
 
 def complaints(schema: str, path: Path) -> str:
     """Empty if the file is what the schema wants."""
-    found = CliRunner().invoke(main, ["--builtin-schema", schema, str(path)])
-    return "" if found.exit_code == 0 else found.output
+    result = CliRunner().invoke(main, ["--builtin-schema", schema, str(path)])
+    return "" if result.exit_code == 0 else result.output
 
 
 @pytest.mark.parametrize(("schema", "path"), FILES, ids=lambda name: name.rpartition("/")[2])

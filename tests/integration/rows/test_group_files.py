@@ -75,8 +75,8 @@ async def test_documents_that_were_overwritten_or_are_missing_are_told(server):
     def story():
         append(files(server), *entries(0, 2 * LONG))
         with GroupAdmin(server.address) as admin:
-            found, _ = admin.documents("g")
-            first = next(item for item in found if item.name.endswith("/000000"))
+            documents, _ = admin.documents("g")
+            first = next(item for item in documents if item.name.endswith("/000000"))
             assert admin.put_documents("g", {first.name: b""}, {first.name: first.version})
             with pytest.raises(RecordUnreadable, match=r"pages of the record of .* are missing"):
                 files(server).known("t")

@@ -90,6 +90,6 @@ def test_each_row_counts_once_though_two_queries_are_killed(node, tmp_path, prot
     for path in committed_files(results, node.address, protocol):
         with path.open() as file:
             tables.append(pq.read_table(file))
-    found = pa.concat_tables(tables)
-    rows = sorted(zip(found["p"].to_pylist(), found["n"].to_pylist(), strict=True))
+    table = pa.concat_tables(tables)
+    rows = sorted(zip(table["p"].to_pylist(), table["n"].to_pylist(), strict=True))
     assert rows == [(p, n) for p in range(PARTITIONS) for n in range(ROWS)]

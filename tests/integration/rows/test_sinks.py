@@ -276,8 +276,8 @@ async def test_a_moment_is_the_same_in_a_sql_table_in_every_session_time_zone(se
             moment = pa.array([1_700_000_000_000_000], pa.timestamp("us", zone))
             assert query(place, server.address).write(pa.table({"at": moment}), batch)
         with sqlite3.connect(tmp_path / "results.db") as database:
-            found = database.execute("SELECT DISTINCT at FROM results").fetchall()
-        assert found == [("2023-11-14 22:13:20.000000",)]
+            rows = database.execute("SELECT DISTINCT at FROM results").fetchall()
+        assert rows == [("2023-11-14 22:13:20.000000",)]
 
     await asyncio.to_thread(story)
 
@@ -372,8 +372,8 @@ async def test_queries_that_race_for_the_same_rows_count_each_row_once(server, p
         return refused
 
     refused = await asyncio.gather(*(asyncio.to_thread(work, seed) for seed in range(3)))
-    found = await asyncio.to_thread(place.rows, server.address)
-    assert found == everything(rows)
+    counted = await asyncio.to_thread(place.rows, server.address)
+    assert counted == everything(rows)
     assert sum(refused) > 0, "otherwise nobody raced"
 
 
@@ -385,9 +385,9 @@ def counter(*batches: BatchRanges) -> Counter:
 
 def offsets(server) -> dict[int, int]:
     with GroupAdmin(server.address) as admin:
-        found = admin.offsets(GROUP)
+        offsets = admin.offsets(GROUP)
     keys = [TopicPartition(TOPIC, p) for p in range(PARTITIONS)]
-    return {key.partition: found[key] for key in keys if key in found}
+    return {key.partition: offsets[key] for key in keys if key in offsets}
 
 
 def test_a_delta_table_is_read_once_and_then_brought_up_to_date(tmp_path, monkeypatch):
@@ -542,8 +542,8 @@ async def test_the_values_of_a_partitioned_delta_table_come_back_as_they_were(se
     rows = pa.table(columns)
     partitioned(place, ["sign", "text", "day", "number"], rows.schema)
     assert await asyncio.to_thread(query(place, server.address).write, rows, FIRST)
-    found = deltalake.DeltaTable(place.location()).to_pyarrow_table()
-    assert found.sort_by("n").select(rows.column_names).to_pylist() == rows.to_pylist()
+    table = deltalake.DeltaTable(place.location()).to_pyarrow_table()
+    assert table.sort_by("n").select(rows.column_names).to_pylist() == rows.to_pylist()
     assert place.staged() == 2, "a file for each value"
 
 

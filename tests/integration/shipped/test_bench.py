@@ -43,42 +43,44 @@ def measured(folder: Path, *arguments: str | Path) -> dict:
 
 
 def test_several_benchmarks_are_measured_in_one_run(tmp_path):
-    found = measured(tmp_path, "timer", "purgatory", "planner", "log", "messages")
-    assert list(found) == ["machine", "timer", "purgatory", "planner", "log", "messages"]
-    assert found["machine"]["python"] in sys.version
-    assert found["timer"]["add + cancel, in empty calls"]["at_most"] == 13
+    figures = measured(tmp_path, "timer", "purgatory", "planner", "log", "messages")
+    assert list(figures) == ["machine", "timer", "purgatory", "planner", "log", "messages"]
+    assert figures["machine"]["python"] in sys.version
+    assert figures["timer"]["add + cancel, in empty calls"]["at_most"] == 13
     for setting in ("low", "high"):
         for rival in ("timing wheel", "heap", "asyncio", "sortedcontainers"):
             what = f"{setting}: {rival} at 100,000/s, CPU a request, us"
-            assert found["purgatory"][what] > 0
-    assert found["log"]["append, p50, ms"] > 0
-    turns = [item for what, item in found["messages"].items() if what.endswith("longest turn, ms")]
+            assert figures["purgatory"][what] > 0
+    assert figures["log"]["append, p50, ms"] > 0
+    turns = [
+        item for what, item in figures["messages"].items() if what.endswith("longest turn, ms")
+    ]
     assert len(turns) > 20
     assert all(turn["value"] > 0 and turn["at_most"] == 100 for turn in turns)
 
 
 @needs_h2load
 def test_members_lose_nothing_while_they_are_measured(tmp_path):
-    found = measured(tmp_path, "heartbeat", "kafka", "fleet", "barrier", "session-members")
+    figures = measured(tmp_path, "heartbeat", "kafka", "fleet", "barrier", "session-members")
     for load in ("40 members alone", "2,000 members in batches"):
-        assert found["heartbeat"][f"{load}: refused or lost"] == 0
-    assert found["heartbeat"]["a heartbeat, in constant handlers"]["at_most"] == 1.1
-    assert found["kafka"]["pipelined: Kafka's in gRPC's"]["value"] > 0
-    beating = found["fleet"]["beating every 3 s, 20 in a call: refused or lost"]
-    lost = [item["value"] for what, item in found["barrier"].items() if what.endswith("lost")]
+        assert figures["heartbeat"][f"{load}: refused or lost"] == 0
+    assert figures["heartbeat"]["a heartbeat, in constant handlers"]["at_most"] == 1.1
+    assert figures["kafka"]["pipelined: Kafka's in gRPC's"]["value"] > 0
+    beating = figures["fleet"]["beating every 3 s, 20 in a call: refused or lost"]
+    lost = [item["value"] for what, item in figures["barrier"].items() if what.endswith("lost")]
     assert [beating["value"], *lost] == [0, 0, 0, 0, 0]
-    assert found["session-members"]["memory of one, KiB"]["value"] > 0
+    assert figures["session-members"]["memory of one, KiB"]["value"] > 0
 
 
 @pytest.mark.skipif(missing_etcd() is not None, reason=f"{missing_etcd()}")
 def test_shards_are_handed_over_and_taken_over_on_a_shared_store(tmp_path):
     with EtcdCluster() as store:
         url = f"etcd://{','.join(store.endpoints)}"
-        found = measured(tmp_path, "cluster", "log", "--store", url)
-    goals = [item["value"] for item in found["cluster"].values() if isinstance(item, dict)]
+        figures = measured(tmp_path, "cluster", "log", "--store", url)
+    goals = [item["value"] for item in figures["cluster"].values() if isinstance(item, dict)]
     assert len(goals) == 5
     assert all(value > 0 for value in goals)
-    assert found["log"]["append, p50, ms"] > 0
+    assert figures["log"]["append, p50, ms"] > 0
 
 
 @needs_h2load
@@ -91,21 +93,21 @@ def test_two_checkouts_are_compared_in_pairs(tmp_path):
     many_times_as_much = "        sum(range(400_000))\n"
     assert answer in slow.read_text()
     slow.write_text(slow.read_text().replace(answer, many_times_as_much + answer))
-    found = measured(tmp_path, "compare", "--against", str(other))["compare"]
-    assert found["old"] == str(other)
-    assert found["old: commit"] == "not known: no git checkout"
-    assert Path(found["new"]) == ROOT
+    figures = measured(tmp_path, "compare", "--against", str(other))["compare"]
+    assert figures["old"] == str(other)
+    assert figures["old: commit"] == "not known: no git checkout"
+    assert Path(figures["new"]) == ROOT
     for what in ("a heartbeat, us", "a batch of 20, us"):
         spread = [
-            found[f"{what}: new in old, {each}"]
+            figures[f"{what}: new in old, {each}"]
             for each in ("lowest", "lower quartile", "upper quartile", "highest")
         ]
-        ratio = found[f"{what}: new in old, median"]
+        ratio = figures[f"{what}: new in old, median"]
         assert sorted([*spread, ratio["value"]]) == [*spread[:2], ratio["value"], *spread[2:]]
         assert spread[0] > 0
         assert ratio["at_most"] == 1.03
-        assert found[f"{what}: pairs"] == 3
-    assert found["a heartbeat, us: new in old, median"]["value"] < 0.5, "it runs the other's code"
+        assert figures[f"{what}: pairs"] == 3
+    assert figures["a heartbeat, us: new in old, median"]["value"] < 0.5, "it runs the other's code"
 
 
 def test_what_is_no_checkout_is_not_compared(tmp_path):

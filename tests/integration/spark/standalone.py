@@ -163,8 +163,8 @@ def _started(
 def _wait_for(process: subprocess.Popen[bytes], log: Path, pattern: str) -> str:
     """Wait for a line of a log; fail if the process ends without it."""
     deadline = time.monotonic() + 2 * HANG_S  # On a busy machine a JVM takes a minute to begin.
-    while (found := re.search(pattern, log.read_text())) is None:
+    while (match := re.search(pattern, log.read_text())) is None:
         assert process.poll() is None, log.read_text()
         assert time.monotonic() < deadline, log.read_text()
         time.sleep(0.1)
-    return found[found.lastindex or 0]
+    return match[match.lastindex or 0]

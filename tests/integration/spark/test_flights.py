@@ -18,9 +18,9 @@ def test_rows_equal_those_of_pandas(spark, version):
     rows = pa.Table.from_pandas(flights, schema=dataset.SCHEMA, preserve_index=False)
     enriched = enrich(spark.createDataFrame(rows), loaded(spark, tables), version)
     assert ("made_up" in enriched.columns) == (version == 2)
-    found = pa.Table.to_pandas(enriched.toArrow())
-    found["time_hour"] = found["time_hour"].dt.tz_convert("UTC")
+    table = pa.Table.to_pandas(enriched.toArrow())
+    table["time_hour"] = table["time_hour"].dt.tz_convert("UTC")
     if version == 1:
-        found["made_up"] = None
-    (text, holds), wrong = judge.check_rows(found, judge.enriched(flights, tables))
+        table["made_up"] = None
+    (text, holds), wrong = judge.check_rows(table, judge.enriched(flights, tables))
     assert (holds, wrong) == (True, []), text

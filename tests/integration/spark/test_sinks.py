@@ -73,8 +73,8 @@ def test_a_column_that_a_later_version_of_a_query_adds_is_null_in_earlier_rows(
         batch = BatchRanges(number, {0: OffsetRange(number, number + 1, number or -1)})
         assert exact.write(pa.table(rows), batch)
     folder = str(tmp_path / "results")
-    found = read_exactly_once(spark, folder, server.address, "versions")
-    assert sorted(map(tuple, found.select("n", "more").collect())) == [
+    table = read_exactly_once(spark, folder, server.address, "versions")
+    assert sorted(map(tuple, table.select("n", "more").collect())) == [
         (0, None), (1, "x"), (2, None)
     ]  # fmt: skip
 

@@ -115,13 +115,13 @@ def test_rows_come_once_and_with_their_types(load, folder, write):
     # SQLite keeps no zones.
     at = {sql: "timestamp_ntz", jsonl: "string"}.get(write, "timestamp")
     assert types == {"n": "bigint", "at": at, "late": "boolean", "carrier": "string"}
-    found = rows.selectExpr(
+    row = rows.selectExpr(
         "count(*)", "count(distinct n)", "sum(n)", "sum(int(late))", "count(carrier)",
         "max(cast(at as timestamp))",
     ).first()  # fmt: skip
     last = START + dt.timedelta(minutes=ROWS - 1)
-    assert tuple(found)[:5] == (ROWS, ROWS, sum(range(ROWS)), ROWS // 3, ROWS - ROWS // 3)
-    assert found[5].timestamp() == last.timestamp()
+    assert tuple(row)[:5] == (ROWS, ROWS, sum(range(ROWS)), ROWS // 3, ROWS - ROWS // 3)
+    assert row[5].timestamp() == last.timestamp()
 
 
 def test_a_schema_of_ones_own_chooses_columns_and_types(load, folder):
@@ -142,10 +142,10 @@ def test_a_kafka_topic_is_a_source(load):
     assert producer.flush(HANG_S) == 0
     (broker,) = producer.list_topics(timeout=HANG_S).brokers.values()
     rows = load(f"kafka://{broker.host}:{broker.port}/flights")
-    found = rows.selectExpr(
+    row = rows.selectExpr(
         "sum(int(string(value)))",
         "count(distinct partition, offset)",
         "unix_millis(max(timestamp))",
     ).first()
-    assert tuple(found) == (sum(range(200)), 200, 1_199)
+    assert tuple(row) == (sum(range(200)), 200, 1_199)
     del producer

@@ -240,16 +240,16 @@ def test_what_spark_writes_and_appends_comes_back_as_it_was(
     assert job.result()[0] == 24
     writer.mode("append").save(str(folder))
     assert job.start(availableNow=True).awaitTermination(2 * HANG_S)
-    found = job.rows().selectExpr(*rows.columns)
+    table = job.rows().selectExpr(*rows.columns)
     # As `spark.read` has it, but for the folders' columns, which are texts.
     theirs = dict(spark.read.format(kind).load(str(folder)).dtypes)
-    assert dict(found.dtypes) == theirs | dict.fromkeys(by, "string")
+    assert dict(table.dtypes) == theirs | dict.fromkeys(by, "string")
     texts = {c: f"string({c})" for c in by}
     if kind == "json":
         texts["at"] = f"""date_format(at, "{TIMES["timestampFormat"]}")"""
     as_named = rows.selectExpr(*(f"{texts.get(c, c)} as {c}" for c in rows.columns))
     wanted = sorted(map(str, as_named.collect() * 2))
-    assert sorted(map(str, found.collect())) == wanted
+    assert sorted(map(str, table.collect())) == wanted
 
 
 def test_a_file_that_is_written_over_fails_the_query_and_a_reset_reads_anew(

@@ -92,8 +92,8 @@ def test_a_stream_is_exactly_once_in_batches_of_keys(spark, server, url, tmp_pat
 
     for _ in range(2):
         run_until_all_is_read(streaming(spark, **options), write, checkpoint)
-    found = read_exactly_once(spark, str(tmp_path / "out"), server.address, "g")
-    assert Counter(row.id for row in found.select("id").collect()) == Counter(range(1, ROWS + 1))
+    table = read_exactly_once(spark, str(tmp_path / "out"), server.address, "g")
+    assert Counter(row.id for row in table.select("id").collect()) == Counter(range(1, ROWS + 1))
     assert max(sizes) <= 2_000
     with GroupAdmin(server.address) as admin:
         stored = {k.partition: v for k, v in admin.offsets("g").items() if k.topic == "t"}

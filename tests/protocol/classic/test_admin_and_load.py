@@ -34,9 +34,9 @@ def test_159_groups_are_found_by_a_part_of_their_id_and_the_first_are_shown(s):
     for group in ("Orders-2", "orders-1", "orders-3"):
         s.commit({("t", 0): 1}, group=group)
     ask = admin.ListGroupsRequest(group_id_contains="ORDERS", limit=2)
-    found = s.send(ask).response
-    assert [g.group_id for g in found.groups] == ["Orders-2", "orders-1"]
-    assert found.matching == 3
+    reply = s.send(ask).response
+    assert [g.group_id for g in reply.groups] == ["Orders-2", "orders-1"]
+    assert reply.matching == 3
     everything = s.send(admin.ListGroupsRequest()).response
     assert {g.group_id: g.member_count for g in everything.groups}["g"] == 1
     assert everything.matching == 4

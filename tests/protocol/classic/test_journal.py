@@ -234,9 +234,9 @@ def test_whom_a_phase_waits_for(s):
     s.join(two_phase=True)
     s.join(b, metadata=b"new")
     s.advance(20)
-    found = phase(s)
-    assert (found.group_state, found.since_ms) == ("PreparingRebalance", began)
-    assert found.deadline_ms == began + 500
-    assert found.awaited[0].member_id == a
-    assert len(found.awaited) == 2  # And the id that was handed out.
-    assert found.awaited[0].is_leader
+    phase_ = phase(s)
+    assert (phase_.group_state, phase_.since_ms) == ("PreparingRebalance", began)
+    assert phase_.deadline_ms == began + 500
+    assert phase_.awaited[0].member_id == a
+    assert len(phase_.awaited) == 2  # And the id that was handed out.
+    assert phase_.awaited[0].is_leader

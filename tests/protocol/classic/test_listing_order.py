@@ -16,8 +16,8 @@ def s() -> ClassicScenario:
 
 
 def listing(s: ClassicScenario, **request) -> dict[str, admin.ListGroupsResponse.Group]:
-    found = s.send(admin.ListGroupsRequest(**request)).response
-    return {group.group_id: group for group in found.groups}
+    reply = s.send(admin.ListGroupsRequest(**request)).response
+    return {group.group_id: group for group in reply.groups}
 
 
 def stable(s: ClassicScenario, group: str) -> str:
@@ -111,6 +111,6 @@ def test_a_page_of_a_large_node_holds_its_own_groups_only(s):
                 topics=[{"name": "t", "partitions": [{"partition_index": 0}]}],
             )
         )
-    found = s.send(admin.ListGroupsRequest(skip=900, limit=50, order=ORDERS.ORDER_LAG)).response
-    assert [group.group_id for group in found.groups] == [f"g{n:04}" for n in range(900, 950)]
-    assert found.matching == 1_000
+    reply = s.send(admin.ListGroupsRequest(skip=900, limit=50, order=ORDERS.ORDER_LAG)).response
+    assert [group.group_id for group in reply.groups] == [f"g{n:04}" for n in range(900, 950)]
+    assert reply.matching == 1_000

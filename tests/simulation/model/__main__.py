@@ -43,17 +43,17 @@ def main() -> int:
     else:
         begin = partial(ClassicSpace, members=options.members, faults=options.faults)
     began = time.monotonic()
-    found = search(
+    result = search(
         begin,
         depth=options.depth,
         seconds=options.seconds,
         heal_every=options.heal_every,
         most_violations=options.violations,
     )
-    _print(found, time.monotonic() - began)
-    for path in found.violations.values():
+    _print(result, time.monotonic() - began)
+    for path in result.violations.values():
         print("\n".join(["", *transcript(begin, path)]))
-    return bool(found.violations)
+    return bool(result.violations)
 
 
 def _print(found: Found, seconds: float) -> None:

@@ -20,11 +20,11 @@ from tests.simulation.model.sessions import SessionSpace
     ids=["sessions", "classic"],
 )
 def test_all_orders_of_a_few_events(begin, depth, most):
-    found = search(begin, depth=depth, heal_every=64)
-    for path in found.violations.values():
+    result = search(begin, depth=depth, heal_every=64)
+    for path in result.violations.values():
         raise AssertionError("\n".join(transcript(begin, path)))
-    assert found.depth == depth
-    assert found.states > most
+    assert result.depth == depth
+    assert result.states > most
 
 
 def test_a_bug_is_found_by_a_shortest_path():
@@ -35,7 +35,7 @@ def test_a_bug_is_found_by_a_shortest_path():
                 self.group.names["w-x"] = "nobody"
                 self.shard.check()
 
-    found = search(Broken, depth=3)
-    [path] = found.violations.values()
+    result = search(Broken, depth=3)
+    [path] = result.violations.values()
     assert [action[0] for action in path] == ["attach", "append"]
     assert transcript(Broken, path)[-1].startswith("!!! InvariantViolated")

@@ -336,11 +336,11 @@ class PlainMember(SimulatedMember):
     async def _find(self, credentials: SimulatedCredentials) -> Any:
         address = self.dice.choice(self.around.bootstrap)
         stub: Any = group_pb2_grpc.GroupCoordinatorStub(credentials.open_aio(address))
-        found = await stub.FindCoordinator(
+        reply = await stub.FindCoordinator(
             pb.FindCoordinatorRequest(group_id=self.plan.group.name), timeout=CALL_TIMEOUT_S
         )
-        target = address_of(found.host, found.port)
-        if found.host and target != address:
+        target = address_of(reply.host, reply.port)
+        if reply.host and target != address:
             stub = group_pb2_grpc.GroupCoordinatorStub(credentials.open_aio(target))
         return stub
 

@@ -200,9 +200,9 @@ def test_every_claim_has_breaches_here():
     ("claim", "case"), [(claim, case) for claim, cases in BAD.items() for case in cases]
 )
 def test_a_breach_is_found_by_its_own_checker_alone(claim, case):
-    found = problems(*case)
-    assert found
-    assert {what.partition(":")[0] for what in found} == {claim}
+    complaints = problems(*case)
+    assert complaints
+    assert {what.partition(":")[0] for what in complaints} == {claim}
 
 
 def test_the_program_says_what_is_wrong(tmp_path):

@@ -85,6 +85,6 @@ UNKNOWN = {"name": "c", "skip_reason": "not found"}
     ],
 )
 def test_an_audit_nobody_answered_is_no_clean_bill(audit, dependencies, status, words):
-    found, lines = audit.judge(dependencies)
-    assert found == status
+    verdict, lines = audit.judge(dependencies)
+    assert verdict == status
     assert re.search(re.escape(words), "\n".join(lines))

@@ -75,24 +75,24 @@ def named(api, version, *names):
 @versions(apis.METADATA)
 async def test_metadata_names_nodes_and_topics(version):
     async with serving(orders=3) as client:
-        found = await client.ask(
+        reply = await client.ask(
             apis.METADATA, version, topics=named(apis.METADATA, version, "orders")
         )
-        assert [(b.node_id, b.host, b.port) for b in found.brokers] == [(1, "127.0.0.1", 9092)]
-        (topic,) = found.topics
+        assert [(b.node_id, b.host, b.port) for b in reply.brokers] == [(1, "127.0.0.1", 9092)]
+        (topic,) = reply.topics
         assert (topic.name, int(topic.error_code)) == ("orders", 0)
         assert [(p.partition_index, p.leader_id) for p in topic.partitions] == [
             (0, 1), (1, 1), (2, 1),
         ]  # fmt: skip
         assert {(p.replica_nodes, p.isr_nodes) for p in topic.partitions} == {((1,), (1,))}
         if version >= 1:
-            assert found.controller_id == 1
+            assert reply.controller_id == 1
         if version >= 2:
-            assert found.cluster_id == "coordinator"
+            assert reply.cluster_id == "coordinator"
         if version >= 8:
             assert topic.topic_authorized_operations == NOT_ASKED
         if 8 <= version <= 10:
-            assert found.cluster_authorized_operations == NOT_ASKED
+            assert reply.cluster_authorized_operations == NOT_ASKED
         if version >= 10:
             assert topic.topic_id in (None, UUID(int=0))
 
@@ -109,8 +109,8 @@ async def test_metadata_of_all_topics_is_asked_for_with_null_and_in_the_first_ve
         counts = {topic.name: len(topic.partitions) for topic in empty.topics}
         assert counts == (everything if version == 0 else {})
         if version >= 1:
-            found = await client.ask(apis.METADATA, version, topics=None)
-            counts = {topic.name: len(topic.partitions) for topic in found.topics}
+            reply = await client.ask(apis.METADATA, version, topics=None)
+            counts = {topic.name: len(topic.partitions) for topic in reply.topics}
             assert counts == everything
 
 
@@ -119,8 +119,8 @@ async def test_an_unknown_topic_is_unknown_and_stays_so(version):
     async with serving(a=1) as client:
         asked = named(apis.METADATA, version, "nix", "a b", "nix")
         values = {"allow_auto_topic_creation": True} if version >= 4 else {}
-        found = await client.ask(apis.METADATA, version, topics=asked, **values)
-        assert [(t.name, int(t.error_code), t.partitions) for t in found.topics] == [
+        reply = await client.ask(apis.METADATA, version, topics=asked, **values)
+        assert [(t.name, int(t.error_code), t.partitions) for t in reply.topics] == [
             ("nix", errors.UNKNOWN_TOPIC_OR_PARTITION, ()),
             ("a b", errors.INVALID_TOPIC_EXCEPTION, ()),
         ]
@@ -131,8 +131,8 @@ async def test_an_unknown_topic_is_unknown_and_stays_so(version):
 async def test_a_topic_that_is_asked_for_by_its_id_is_unknown(version):
     async with serving(a=1) as client:
         asked = [{"topic_id": UUID(int=5), "name": None}]
-        found = await client.ask(apis.METADATA, version, topics=asked)
-        ((topic),) = found.topics
+        reply = await client.ask(apis.METADATA, version, topics=asked)
+        ((topic),) = reply.topics
         assert (int(topic.error_code), topic.topic_id) == (errors.UNKNOWN_TOPIC_ID, UUID(int=5))
 
 
@@ -142,12 +142,12 @@ async def test_authorised_operations_are_told_to_those_who_ask(version):
         values = {"include_topic_authorized_operations": True}
         if version <= 10:
             values["include_cluster_authorized_operations"] = True
-        found = await client.ask(
+        reply = await client.ask(
             apis.METADATA, version, topics=named(apis.METADATA, version, "a"), **values
         )
-        assert found.topics[0].topic_authorized_operations == 1 << 3 | 1 << 8 | 1 << 10
+        assert reply.topics[0].topic_authorized_operations == 1 << 3 | 1 << 8 | 1 << 10
         if version <= 10:
-            assert found.cluster_authorized_operations == 1 << 8
+            assert reply.cluster_authorized_operations == 1 << 8
 
 
 async def test_a_topic_that_was_just_set_is_known_at_once():
@@ -155,8 +155,8 @@ async def test_a_topic_that_was_just_set_is_known_at_once():
         await client.ask(apis.METADATA, 12, topics=named(apis.METADATA, 12, "a"))
         await client.node.set("a", 2)
         await asyncio.sleep(0.3)
-        found = await client.ask(apis.METADATA, 12, topics=named(apis.METADATA, 12, "a"))
-        assert len(found.topics[0].partitions) == 2
+        reply = await client.ask(apis.METADATA, 12, topics=named(apis.METADATA, 12, "a"))
+        assert len(reply.topics[0].partitions) == 2
 
 
 async def test_no_topic_is_called_unknown_while_a_shard_was_never_heard_of():
@@ -167,8 +167,8 @@ async def test_no_topic_is_called_unknown_while_a_shard_was_never_heard_of():
         other.topics._peers.silent = {leader.node.node_id}
         client = Client(other)
         began = asyncio.get_running_loop().time()
-        found = await client.ask(apis.METADATA, 12, topics=named(apis.METADATA, 12, "a"))
-        assert int(found.topics[0].error_code) == errors.LEADER_NOT_AVAILABLE
+        reply = await client.ask(apis.METADATA, 12, topics=named(apis.METADATA, 12, "a"))
+        assert int(reply.topics[0].error_code) == errors.LEADER_NOT_AVAILABLE
         assert asyncio.get_running_loop().time() - began >= 4
         asking = asyncio.ensure_future(
             client.ask(apis.METADATA, 12, topics=named(apis.METADATA, 12, "a"))
@@ -186,18 +186,18 @@ async def test_no_partition_is_called_unknown_while_a_shard_was_never_heard_of()
         client = Client(other)
         partitions = [{"partition_index": 0, "timestamp": -1}]
         topics = [{"name": "a", "partitions": partitions}]
-        found = await client.ask(apis.LIST_OFFSETS, 9, topics=topics)
-        assert offsets_of(found) == {("a", 0): (errors.NOT_LEADER_OR_FOLLOWER, -1, -1)}
-        found = await client.ask(apis.FETCH, 12, **fetching(12, (0, 0), topic="a"))
-        ((partition,),) = [response.partitions for response in found.responses]
+        reply = await client.ask(apis.LIST_OFFSETS, 9, topics=topics)
+        assert offsets_of(reply) == {("a", 0): (errors.NOT_LEADER_OR_FOLLOWER, -1, -1)}
+        reply = await client.ask(apis.FETCH, 12, **fetching(12, (0, 0), topic="a"))
+        ((partition,),) = [response.partitions for response in reply.responses]
         assert int(partition.error_code) == errors.NOT_LEADER_OR_FOLLOWER
 
 
 async def test_more_topics_than_a_call_may_name_are_refused():
     async with serving() as client:
         asked = named(apis.METADATA, 12, *(f"t{n}" for n in range(10_001)))
-        found = await client.ask(apis.METADATA, 12, topics=asked)
-        assert found.topics == ()
+        reply = await client.ask(apis.METADATA, 12, topics=asked)
+        assert reply.topics == ()
         assert client.node.pipeline.calls["Metadata", "INVALID_ARGUMENT"] == 1
 
 
@@ -247,28 +247,28 @@ def test_a_registration_without_a_kafka_address_is_written_as_before():
 @versions(apis.DESCRIBE_CLUSTER)
 async def test_describe_cluster_names_nodes_and_controller(version):
     async with serving() as client:
-        found = await client.ask(
+        reply = await client.ask(
             apis.DESCRIBE_CLUSTER, version, include_cluster_authorized_operations=False
         )
-        assert [(b.broker_id, b.host, b.port) for b in found.brokers] == [(1, "127.0.0.1", 9092)]
-        assert (found.cluster_id, found.controller_id) == ("coordinator", 1)
-        assert found.cluster_authorized_operations == NOT_ASKED
-        found = await client.ask(
+        assert [(b.broker_id, b.host, b.port) for b in reply.brokers] == [(1, "127.0.0.1", 9092)]
+        assert (reply.cluster_id, reply.controller_id) == ("coordinator", 1)
+        assert reply.cluster_authorized_operations == NOT_ASKED
+        reply = await client.ask(
             apis.DESCRIBE_CLUSTER, version, include_cluster_authorized_operations=True
         )
-        assert found.cluster_authorized_operations == 1 << 8
+        assert reply.cluster_authorized_operations == 1 << 8
         if version >= 1:
-            found = await client.ask(apis.DESCRIBE_CLUSTER, version, endpoint_type=2)
-            assert int(found.error_code) == errors.UNSUPPORTED_ENDPOINT_TYPE
-            assert found.brokers == ()
+            reply = await client.ask(apis.DESCRIBE_CLUSTER, version, endpoint_type=2)
+            assert int(reply.error_code) == errors.UNSUPPORTED_ENDPOINT_TYPE
+            assert reply.brokers == ()
 
 
 @versions(apis.DESCRIBE_CONFIGS)
 async def test_resources_have_no_configs(version):
     async with serving() as client:
         asked = [{"resource_type": 2, "resource_name": "orders", "configuration_keys": None}]
-        found = await client.ask(apis.DESCRIBE_CONFIGS, version, resources=asked)
-        ((one),) = found.results
+        reply = await client.ask(apis.DESCRIBE_CONFIGS, version, resources=asked)
+        ((one),) = reply.results
         assert (int(one.error_code), one.resource_type, one.resource_name, one.configs) == (
             0, 2, "orders", (),
         )  # fmt: skip
@@ -338,11 +338,11 @@ async def test_a_fetch_waits_its_time_and_finds_nothing(version):
     async with serving(t=2) as client:
         loop = asyncio.get_running_loop()
         began = loop.time()
-        found = await client.ask(apis.FETCH, version, **fetching(version, (0, 42), (1, 0)))
+        reply = await client.ask(apis.FETCH, version, **fetching(version, (0, 42), (1, 0)))
         assert loop.time() - began == pytest.approx(0.5, abs=0.01)
         if version >= 7:
-            assert (int(found.error_code), found.session_id) == (0, 0)
-        ((topic),) = found.responses
+            assert (int(reply.error_code), reply.session_id) == (0, 0)
+        ((topic),) = reply.responses
         assert topic.topic == "t"
         assert [
             (
@@ -363,13 +363,13 @@ async def test_a_fetch_of_what_there_is_not_is_answered_at_once(version):
     async with serving(t=2) as client:
         began = asyncio.get_running_loop().time()
         for partitions, topic in (((0, 0), (2, 0)), "t"), (((0, 0),), "nix"):
-            found = await client.ask(
+            reply = await client.ask(
                 apis.FETCH, version, **fetching(version, *partitions, topic=topic)
             )
-            last = found.responses[0].partitions[-1]
+            last = reply.responses[0].partitions[-1]
             assert int(last.error_code) == errors.UNKNOWN_TOPIC_OR_PARTITION
-        found = await client.ask(apis.FETCH, version, **fetching(version, (0, 0), wait_ms=0))
-        assert int(found.responses[0].partitions[0].error_code) == 0
+        reply = await client.ask(apis.FETCH, version, **fetching(version, (0, 0), wait_ms=0))
+        assert int(reply.responses[0].partitions[0].error_code) == 0
         more = fetching(version, (0, 0)) | {"min_bytes": 0}
         await client.ask(apis.FETCH, version, **more)
         assert asyncio.get_running_loop().time() == began
@@ -379,8 +379,8 @@ async def test_a_fetch_of_what_there_is_not_is_answered_at_once(version):
 async def test_a_fetch_session_that_was_never_begun_is_unknown(version):
     async with serving(t=1) as client:
         values = fetching(version, (0, 0)) | {"session_id": 5, "session_epoch": 1}
-        found = await client.ask(apis.FETCH, version, **values)
-        assert (int(found.error_code), found.session_id, found.responses) == (
+        reply = await client.ask(apis.FETCH, version, **values)
+        assert (int(reply.error_code), reply.session_id, reply.responses) == (
             errors.FETCH_SESSION_ID_NOT_FOUND, 0, (),
         )  # fmt: skip
 

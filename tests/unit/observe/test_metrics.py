@@ -205,10 +205,10 @@ def test_a_static_member_that_returned_counts_as_time_without_work_and_as_no_reb
         RECORD, group_id="orders-1", cause=RETURNED, unowned_partitions=2, unowned_ms_total=3_500
     )
     metrics([RebalanceJournaled(record)], 3_300)
-    found = lines_of(metrics)
-    assert "coordinator_partitions_unowned_seconds_total 3.5" in found
-    assert 'coordinator_rebalance_seconds_count{outcome="completed"} 0.0' in found
-    assert not [line for line in found if "static_member_returned" in line]
+    lines = lines_of(metrics)
+    assert "coordinator_partitions_unowned_seconds_total 3.5" in lines
+    assert 'coordinator_rebalance_seconds_count{outcome="completed"} 0.0' in lines
+    assert not [line for line in lines if "static_member_returned" in line]
 
 
 def test_label_values_that_are_ours_are_in_snake_case():

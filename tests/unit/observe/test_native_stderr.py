@@ -28,9 +28,9 @@ HEAD = "E0000 00:00:1763765654.066   12345 "
     ],
 )  # fmt: skip
 def test_a_line_of_the_core_becomes_one_of_ours(line, level, event, what):
-    found = structured(line)
-    assert found[:2] == (level, event)
-    assert found[2]["what"] == what
+    fields = structured(line)
+    assert fields[:2] == (level, event)
+    assert fields[2]["what"] == what
 
 
 def test_of_a_flood_the_first_lines_and_a_number_are_logged():

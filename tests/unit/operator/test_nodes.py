@@ -143,8 +143,8 @@ def test_groups_of_all_nodes_are_listed_in_order(groups):
     [(0, 2, "ab"), (1, 3, "bcd"), (4, 3, "e"), (5, 1, ""), (0, 9, "abcde")],
 )
 def test_a_page_of_groups_of_several_nodes(groups, skip, limit, page):
-    found, matching = groups.find_groups(skip=skip, limit=limit)
-    assert ("".join(group.group_id for group in found), matching) == (page, 5)
+    groups_found, matching = groups.find_groups(skip=skip, limit=limit)
+    assert ("".join(group.group_id for group in groups_found), matching) == (page, 5)
 
 
 def test_one_node_alone_leaves_groups_out_by_itself(groups, network):
@@ -154,8 +154,8 @@ def test_one_node_alone_leaves_groups_out_by_itself(groups, network):
     network.nodes[ONE] = lambda request: (
         alone if isinstance(request, cluster_pb2.DescribeClusterRequest) else answer(request)
     )
-    found, matching = groups.find_groups(skip=1, limit=1)
-    assert ([group.group_id for group in found], matching) == (["c"], 3)
+    page, matching = groups.find_groups(skip=1, limit=1)
+    assert ([group.group_id for group in page], matching) == (["c"], 3)
     (call,) = network.requests(LIST)
     assert (call[1].skip, call[1].limit) == (1, 1)
 

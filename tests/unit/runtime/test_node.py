@@ -73,7 +73,7 @@ class Cluster:
         call_id = self.nodes[number].new_call_id()
         request = FetchOffsets(call_id=call_id, group_id=group_id, partitions=None)
         (reply,) = await self.ask(number, request)
-        return next((found.offset for found in reply.offsets), None)
+        return next((offset.offset for offset in reply.offsets), None)
 
 
 @pytest.fixture

@@ -84,12 +84,12 @@ def test_replay_prints_a_table_and_differences_first(tmp_path, capsys):
 @pytest.mark.parametrize("path", RECORDINGS, ids=lambda path: path.stem)
 def test_every_recorded_state_comes_out_again(path):
     with path.open() as recording:
-        found = replay(recording)
+        replayed = replay(recording)
     recorded = lines(path)
-    assert found.differences == []
-    assert found.inputs == sum("in" in line or "beat" in line for line in recorded)
-    assert found.checked == sum("hash" in line for line in recorded)
-    assert (found.checked == 0) == (path.stem == KILLED)
+    assert replayed.differences == []
+    assert replayed.inputs == sum("in" in line or "beat" in line for line in recorded)
+    assert replayed.checked == sum("hash" in line for line in recorded)
+    assert (replayed.checked == 0) == (path.stem == KILLED)
 
 
 @pytest.fixture
@@ -126,9 +126,9 @@ def test_a_story_of_session_members_is_replayed_to_the_same_state(tmp_path):
     path = tmp_path / "sessions"
     session_story.record(path)
     recorded = lines(path)
-    found = replay(path.read_text().splitlines())
-    assert (found.checked, found.differences) == (8, [])
-    assert found.inputs == sum("in" in line for line in recorded)
+    replayed = replay(path.read_text().splitlines())
+    assert (replayed.checked, replayed.differences) == (8, [])
+    assert replayed.inputs == sum("in" in line for line in recorded)
     handed_over = [line for line in recorded if "PartitionAck" in json.dumps(line)]
     assert len(handed_over) > 10, "a story without hand-offs shows little"
 
@@ -138,8 +138,8 @@ def test_plans_that_were_made_outside_are_replayed(tmp_path):
     path = tmp_path / "sessions"
     session_story.record(path)
     recorded = lines(path)
-    found = replay(path.read_text().splitlines())
-    assert (found.checked, found.differences) == (8, [])
+    replayed = replay(path.read_text().splitlines())
+    assert (replayed.checked, replayed.differences) == (8, [])
     plans = [line["in"]["PlanComputed"] for line in recorded if "PlanComputed" in str(line)]
     assert any(plan["plan"]["RecordedPlan"]["moves"] for plan in plans)
     without = [line for line in recorded if "PlanComputed" not in str(line)]
@@ -196,11 +196,13 @@ def test_a_recording_has_the_heartbeats_that_are_no_steps(tmp_path):
     c = record_heartbeats(path)
     recorded = lines(path)
     assert sum("beat" in line for line in recorded) == 10
-    found = replay(path.read_text().splitlines())
-    assert (found.checked, found.differences) == (1, [])
-    assert found.inputs == sum("in" in line or "beat" in line for line in recorded)
-    assert found.rebalances == [e.record for _, e in c.events if isinstance(e, RebalanceJournaled)]
-    ended_at = found.rebalances[-1].ended_at_ms
+    replayed = replay(path.read_text().splitlines())
+    assert (replayed.checked, replayed.differences) == (1, [])
+    assert replayed.inputs == sum("in" in line or "beat" in line for line in recorded)
+    assert replayed.rebalances == [
+        e.record for _, e in c.events if isinstance(e, RebalanceJournaled)
+    ]
+    ended_at = replayed.rebalances[-1].ended_at_ms
     without = [text for text in path.read_text().splitlines() if '"beat"' not in text]
     assert replay(without).rebalances[-1].ended_at_ms < ended_at, "its session ends earlier"
 
@@ -268,11 +270,11 @@ def test_a_recording_that_was_cut_is_run_up_to_there():
     after_header = text.index("\n")
     ends = [n for n, character in enumerate(text) if character == "\n" and n > after_header]
     for cut in (after_header, *(end - short for end in ends for short in (1, 0))):
-        found = replay(text[:cut].splitlines())
-        assert found.differences == []
-        assert found.rebalances == whole.rebalances[: len(found.rebalances)]
-        assert found.inputs <= whole.inputs
-    assert (found.inputs, found.rebalances) == (whole.inputs, whole.rebalances)
+        replayed = replay(text[:cut].splitlines())
+        assert replayed.differences == []
+        assert replayed.rebalances == whole.rebalances[: len(replayed.rebalances)]
+        assert replayed.inputs <= whole.inputs
+    assert (replayed.inputs, replayed.rebalances) == (whole.inputs, whole.rebalances)
 
 
 def test_a_recording_without_its_first_line_is_none():

@@ -41,9 +41,9 @@ def sections(**values) -> tuple[SecurityConfig, ServingConfig, KafkaConfig]:
 
 @pytest.mark.parametrize(("settings", "words"), EXPOSED)
 def test_what_is_open_beyond_this_machine_is_named_and_refused(settings, words):
-    found = exposed(*sections(**settings))
-    assert len(found) == len(words)
-    assert all(word in text for word, text in zip(words, found, strict=True))
+    exposure = exposed(*sections(**settings))
+    assert len(exposure) == len(words)
+    assert all(word in text for word, text in zip(words, exposure, strict=True))
     if words:
         with pytest.raises(CannotSecure, match="--insecure if nobody else"):
             load(*sections(**settings))

@@ -112,10 +112,10 @@ class Client:
     async def ask(self, name: str, version: int, **values):
         """Send a request, and return its answer."""
         asked = self.send(name, version, **values)
-        while asked not in (found := dict(self.answers())):
+        while asked not in (answers := dict(self.answers())):
             assert not self.transport.is_lost, "the connection was closed"
             await asyncio.sleep(0.001)
-        return found[asked]
+        return answers[asked]
 
     def answers(self) -> list[tuple[int, object]]:
         """All answers so far, in their order: correlation id and message."""

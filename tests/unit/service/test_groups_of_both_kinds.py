@@ -105,8 +105,8 @@ def answers(c, request_of):
 
 
 def listed(c):
-    found = c.send(admin_pb2.ListGroupsRequest()).response.groups
-    return {item.group_id: item.group_state for item in found}
+    reply = c.send(admin_pb2.ListGroupsRequest()).response.groups
+    return {item.group_id: item.group_state for item in reply}
 
 
 def described(c):

@@ -323,19 +323,19 @@ async def test_whoever_leaves_has_an_error_of_its_own_from_version_3(version):
         member = await stable(client)
         ids = [member.member_id, "x"]
         if version < 3:
-            found = [
+            codes = [
                 (await client.ask("LeaveGroup", version, group_id="g", member_id=each)).error_code
                 for each in ids
             ]
-            assert found == [0, 25]
+            assert codes == [0, 25]
         else:
             members = [
                 {"member_id": each, "group_instance_id": None, "reason": "r"} for each in ids
             ]
             answer = await client.ask("LeaveGroup", version, group_id="g", members=members)
             assert answer.error_code == 0
-            found = [(each.member_id, each.error_code) for each in answer.members]
-            assert found == [(member.member_id, 0), ("x", 25)]
+            codes = [(each.member_id, each.error_code) for each in answer.members]
+            assert codes == [(member.member_id, 0), ("x", 25)]
 
 
 @versions(apis.LEAVE_GROUP)
@@ -649,8 +649,8 @@ async def test_each_group_of_a_call_is_authorised_by_itself():
         await committed(client, group="a1")
         described = await client.ask("DescribeGroups", 6, groups=["a1", "b1"])
         assert [int(g.error_code) for g in described.groups] == [0, 30]
-        found = await client.ask("FindCoordinator", 4, key_type=0, coordinator_keys=["a1", "b1"])
-        assert [int(coordinator.error_code) for coordinator in found.coordinators] == [0, 30]
+        reply = await client.ask("FindCoordinator", 4, key_type=0, coordinator_keys=["a1", "b1"])
+        assert [int(coordinator.error_code) for coordinator in reply.coordinators] == [0, 30]
         fetched = await client.ask(
             "OffsetFetch", 9, groups=[{"group_id": g, "topics": None} for g in ("a1", "b1")]
         )
@@ -746,8 +746,8 @@ async def test_a_request_about_too_many_groups_is_refused_in_each_of_them():
         client = server.connect()
         for count, code in ((3, 0), (4, 42)):
             names = [f"g{number}" for number in range(count)]
-            found = await client.ask("FindCoordinator", 6, coordinator_keys=names)
-            assert {int(coordinator.error_code) for coordinator in found.coordinators} == {code}
+            reply = await client.ask("FindCoordinator", 6, coordinator_keys=names)
+            assert {int(coordinator.error_code) for coordinator in reply.coordinators} == {code}
             groups = [{"group_id": name, "topics": None} for name in names]
             fetched = await client.ask("OffsetFetch", 9, groups=groups)
             assert {int(group.error_code) for group in fetched.groups} == {code}
@@ -755,7 +755,7 @@ async def test_a_request_about_too_many_groups_is_refused_in_each_of_them():
             assert {int(group.error_code) for group in described.groups} == {code}
             deleted = await client.ask("DeleteGroups", 2, groups_names=names)
             assert {int(result.error_code) for result in deleted.results} == {code or 69}
-            assert len(found.coordinators) == len(fetched.groups) == len(described.groups) == count
+            assert len(reply.coordinators) == len(fetched.groups) == len(described.groups) == count
 
 
 @pytest.mark.parametrize("version", [2, 9])

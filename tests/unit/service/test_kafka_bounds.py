@@ -473,7 +473,7 @@ def test_names_of_libraries_are_bounded():
     traffic = Traffic()
     for number in range(1_000):
         traffic.tally(f"library-{number}").connections += 1
-    found = traffic.connections()
-    assert len(found) == NAMES_MAX + 2
-    assert found[OTHER] == 1_000 - NAMES_MAX
+    connections = traffic.connections()
+    assert len(connections) == NAMES_MAX + 2
+    assert connections[OTHER] == 1_000 - NAMES_MAX
     assert traffic.tally("") is traffic.tally(UNNAMED)

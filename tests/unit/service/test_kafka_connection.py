@@ -68,9 +68,9 @@ async def test_pipelined_beats_are_answered_in_one_write_and_in_their_order():
         ]
         client.receive(b"".join(sent))
         assert len(client.transport.writes) == before + 1
-        found = client.answers()[-20:]
-        assert [item for item, _ in found] == [*range(found[0][0], found[0][0] + 20)]
-        assert [int(answer.error_code) for _, answer in found] == [0, 22] * 10
+        answers = client.answers()[-20:]
+        assert [item for item, _ in answers] == [*range(answers[0][0], answers[0][0] + 20)]
+        assert [int(answer.error_code) for _, answer in answers] == [0, 22] * 10
         assert server.pipeline.heartbeats == 20
 
 

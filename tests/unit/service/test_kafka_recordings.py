@@ -40,9 +40,9 @@ async def test_a_group_of_kafka_clients_is_recorded_and_replays(tmp_path):
     kinds = {kind for line in lines for kind in json.loads(line).get("in", {})}
     assert {"JoinGroup", "SyncGroup", "CommitOffsets", "LeaveGroup"} <= kinds
     assert any("beat" in json.loads(line) for line in lines)
-    found = replay(lines)
-    assert found.differences == []
-    assert found.checked >= 1
+    replayed = replay(lines)
+    assert replayed.differences == []
+    assert replayed.checked >= 1
 
 
 def fill_the_disk_of(path: Path) -> None:

@@ -77,13 +77,13 @@ LARGE = {
 def test_a_large_state_comes_in_full_pages_that_are_small(
     partitions: list[OrderedPartition],
 ) -> None:
-    found = pages(partitions)
-    sizes = [page.ByteSize() for page in found]
+    paged = pages(partitions)
+    sizes = [page.ByteSize() for page in paged]
     assert max(sizes) <= sessions.PAGE_BYTES
     assert all(size > sessions.PAGE_BYTES // 4 for size in sizes[:-1])
-    assert [page.is_part for page in found] == [True] * (len(found) - 1) + [False]
-    assert {(page.version, page.based_on, page.answers) for page in found} == {(7, 6, 3)}
-    assert list(read(found)) == said(partitions)
+    assert [page.is_part for page in paged] == [True] * (len(paged) - 1) + [False]
+    assert {(page.version, page.based_on, page.answers) for page in paged} == {(7, 6, 3)}
+    assert list(read(paged)) == said(partitions)
 
 
 @pytest.mark.parametrize("partitions", [[], single(1), running(1_000, 1)], ids=len)
@@ -99,9 +99,9 @@ def test_pages_hold_as_much_as_there_is_room_for(
 ) -> None:
     monkeypatch.setattr(sessions, "PAGE_BYTES", limit)
     partitions = [*single(20, "a"), *single(3, "b" * 40), *single(20, "c")]
-    found = pages(partitions)
-    assert list(read(found)) == said(partitions)
-    for page in found:
+    paged = pages(partitions)
+    assert list(read(paged)) == said(partitions)
+    for page in paged:
         ranges = sum(len(topic.ranges) for topic in page.topics)
         assert page.ByteSize() <= limit or ranges == 1
         assert not page.is_part or ranges == 1 or page.ByteSize() > limit * 3 // 4 - 60

@@ -250,8 +250,10 @@ async def test_who_calls_too_often_waits_and_is_then_refused():
         for _ in range(4):
             await d.ask(d.fetch())
         assert loop.time() - began >= 1.0
-        found = await asyncio.gather(*(d.ask(d.fetch()) for _ in range(9)), return_exceptions=True)
-        refused = [error for error in found if isinstance(error, Exhausted)]
+        results = await asyncio.gather(
+            *(d.ask(d.fetch()) for _ in range(9)), return_exceptions=True
+        )
+        refused = [error for error in results if isinstance(error, Exhausted)]
         assert refused
         assert refused[0].retry_after_s > 0
         assert d.pipeline.calls["OffsetFetch", "RESOURCE_EXHAUSTED"] == len(refused)

@@ -45,15 +45,15 @@ def test_a_commit_becomes_one_command_in_parts():
 def test_those_who_leave_do_so_some_at_a_time_and_are_answered_together():
     members = [{"member_id": f"m{n}"} for n in range(250)]
     request = pb.LeaveGroupRequest(group_id="g", members=members)
-    found = commands(request)
-    assert all(isinstance(command, LeaveGroup) for command in found)
-    assert [len(command.members) for command in found] == [100, 100, 50]
+    translated = commands(request)
+    assert all(isinstance(command, LeaveGroup) for command in translated)
+    assert [len(command.members) for command in translated] == [100, 100, 50]
     assert len(commands(pb.LeaveGroupRequest(group_id="g"))) == 1
     replies = [
         r.LeaveReply(
             members=tuple(r.LeaveResult(m.member_id, None, r.NONE) for m in command.members)
         )
-        for command in found
+        for command in translated
     ]
     response = response_of(request, replies)
     assert [m.member_id for m in response.members] == [f"m{n}" for n in range(250)]
@@ -84,16 +84,14 @@ def test_what_a_session_member_says_is_checked_and_translated_in_parts(message):
 
 def test_acknowledgements_are_several_commands_in_their_order(monkeypatch):
     monkeypatch.setattr(sessions, "ACKS", 700)
-    found = at_once(MemberStream(CallId(1), "/host").receive(SESSION_MESSAGES["ack"]))
-    assert [len(command.partitions) for command in found] == [700, 700, 600]
-    assert [partition.partition for command in found for partition in command.partitions] == [
-        *range(MANY)
-    ]
+    acks = at_once(MemberStream(CallId(1), "/host").receive(SESSION_MESSAGES["ack"]))
+    assert [len(ack.partitions) for ack in acks] == [700, 700, 600]
+    assert [partition.partition for ack in acks for partition in ack.partitions] == [*range(MANY)]
 
 
 def test_a_group_named_often_is_described_once():
-    found = commands(admin_pb2.DescribeGroupsRequest(groups=["g", "h", "g"]))
-    assert [command.group_id for command in found if isinstance(command, DescribeGroup)] == [
+    translated = commands(admin_pb2.DescribeGroupsRequest(groups=["g", "h", "g"]))
+    assert [command.group_id for command in translated if isinstance(command, DescribeGroup)] == [
         "g",
         "h",
     ]

@@ -351,6 +351,6 @@ async def test_assignments_are_read_again_only_when_they_have_changed():
             for shard in node.node.loaded_shards().values()
             for group in shard.machine.groups.values()
         ]
-        found = at_once(core_topics.reported_topics(groups, read, core_topics.ReportedTopics()))
-        again = at_once(core_topics.reported_topics(groups, read, found))
-        assert (found.counts, again.counts, len(reads)) == ({"t": 3}, {"t": 3}, 1)
+        reported = at_once(core_topics.reported_topics(groups, read, core_topics.ReportedTopics()))
+        again = at_once(core_topics.reported_topics(groups, read, reported))
+        assert (reported.counts, again.counts, len(reads)) == ({"t": 3}, {"t": 3}, 1)

@@ -190,7 +190,7 @@ def test_with_acks_all_a_follower_that_falls_silent_is_waited_for_no_longer_than
     assert host.in_sync[-1] == [1]
     # The commit's own time was over before that: nobody knew, but it is not lost.
     assert host.error(call) == "COORDINATOR_NOT_AVAILABLE"
-    assert [found.offset for found in host.answers[host.committed()].offsets] == [1]
+    assert [offset.offset for offset in host.answers[host.committed()].offsets] == [1]
 
 
 @pytest.mark.parametrize("others", [(), (3,)], ids=["it was the only one", "another keeps up"])
@@ -236,7 +236,7 @@ def test_too_few_are_left_when_the_cluster_drops_one():
     host.store()
     host.step(FollowersChanged(()))
     assert host.error(stored) == "COORDINATOR_NOT_AVAILABLE"
-    assert [found.offset for found in host.answers[host.committed()].offsets] == [1]
+    assert [offset.offset for offset in host.answers[host.committed()].offsets] == [1]
     assert host.error(host.commit(2)) == "COORDINATOR_NOT_AVAILABLE"
 
 
@@ -263,7 +263,7 @@ def test_too_few_in_sync_after_the_write_are_told_but_it_is_stored():
     host.store()
     host.pass_time(2_000)
     assert host.error(call) == "COORDINATOR_NOT_AVAILABLE"
-    assert [found.offset for found in host.answers[host.committed()].offsets] == [1]
+    assert [offset.offset for offset in host.answers[host.committed()].offsets] == [1]
 
 
 @pytest.mark.parametrize("acks", [AckPolicy(node=LEADER), ALL])

@@ -158,8 +158,8 @@ def test_a_recording_runs_again_part_by_part_to_the_same_state(tmp_path):
     steps = crowded.tick_until_done(END_MS)
     assert steps > 1
     crowded.step(Unload(), END_MS)
-    found = replay(file.read_text().splitlines())
-    assert (found.checked, found.differences) == (1, [])
+    replayed = replay(file.read_text().splitlines())
+    assert (replayed.checked, replayed.differences) == (1, [])
 
 
 @pytest.mark.parametrize("limit", [7, 200, 10**9])

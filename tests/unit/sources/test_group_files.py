@@ -106,10 +106,12 @@ def test_a_look_reads_what_is_new_and_an_append_writes_the_last_page_alone():
         asked.append(found := documents_of(prefix, after)) or found
     )
     assert one.known("t", anew=True).count == 3 * LONG + 1
-    assert [len(found) for found, _ in asked] == [1 + 4], "what it has written itself, and one more"
+    assert [len(answer) for answer, _ in asked] == [1 + 4], (
+        "what it has written itself, and one more"
+    )
     asked.clear()
     assert one.known("t", anew=True).count == 3 * LONG + 1
-    assert [len(found) for found, _ in asked] == [0]
+    assert [len(answer) for answer, _ in asked] == [0]
     before = set(documents.stored.values())
     append(one, entries(3 * LONG + 1, 3 * LONG + 2))
     assert len(set(documents.stored.values()) - before) == 1

@@ -23,8 +23,8 @@ def brokers():
             headers={"n": str(n)},
         )  # fmt: skip
     assert producer.flush(HANG_S) == 0
-    found = producer.list_topics(timeout=HANG_S).brokers.values()
-    yield ",".join(f"{broker.host}:{broker.port}" for broker in found)
+    listed = producer.list_topics(timeout=HANG_S).brokers.values()
+    yield ",".join(f"{broker.host}:{broker.port}" for broker in listed)
     # The brokers live in the producer; consumers that outlive it would look for them for ever.
     del kafka._local.consumers, producer
 

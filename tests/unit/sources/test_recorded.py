@@ -59,7 +59,7 @@ def test_every_row_has_one_offset_whoever_looks_and_whenever(tmp_path_factory, n
             now = rows(reader, p)
             assert now[: len(before)] == before, "offsets keep their meaning"
             seen[p] = now
-    assert sorted(n for found in seen.values() for n in found) == list(range(n)), "each row once"
+    assert sorted(n for item in seen.values() for n in item) == list(range(n)), "each row once"
     for reader in [*readers, flat(folder, documents, rule)]:
         assert {p: rows(reader, p) for p in reader.partitions()} == seen
 

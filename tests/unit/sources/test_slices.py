@@ -115,9 +115,9 @@ def test_any_slice_of_any_columns_is_that_of_the_whole(all_types, data):
     begin = data.draw(st.integers(0, 1_000))
     end = data.draw(st.integers(begin, 1_000))
     names = data.draw(st.lists(st.sampled_from(table.schema.names), min_size=1, unique=True))
-    found = rows(files, begin, end, names)
+    read = rows(files, begin, end, names)
     # NaN differs from itself, so as text.
-    assert str(found.to_pydict()) == str(table.slice(begin, end - begin).select(names).to_pydict())
+    assert str(read.to_pydict()) == str(table.slice(begin, end - begin).select(names).to_pydict())
 
 
 def test_rows_without_a_column_are_counted(all_types):

@@ -418,15 +418,15 @@ async def test_a_locked_row_of_one_shard_holds_up_no_other(postgres):
         with psycopg.connect(url) as other:
             other.execute(f"SELECT 1 FROM {cluster}.fence WHERE shard = 1 FOR UPDATE")
             for sequence in (1, 2):
-                found = await asyncio.gather(
+                results = await asyncio.gather(
                     log.append(fences[0], entry(sequence)),
                     log.append(fences[1], entry(1)),
                     log.append(fences[2], entry(sequence)),
                     return_exceptions=True,
                 )
-                assert [type(one) for one in found] == [type(None), LogUnavailable, type(None)]
-                assert "another session has locked shard 1" in str(found[1])
-                assert not found[1].is_lasting
+                assert [type(one) for one in results] == [type(None), LogUnavailable, type(None)]
+                assert "another session has locked shard 1" in str(results[1])
+                assert not results[1].is_lasting
         await log.append(fences[1], entry(1))
         assert [(await log.load(fence)).sequence for fence in fences] == [2, 1, 2]
         with psycopg.connect(url) as other:
@@ -446,12 +446,12 @@ async def test_a_refusal_that_cannot_be_found_out_is_that_of_its_entry(postgres,
             raise psycopg.OperationalError("the connection is lost")
 
         monkeypatch.setattr(log, "_refusal_of", dies)
-        found = await asyncio.gather(
+        results = await asyncio.gather(
             log.append(fences[0], entry(1)),
             log.append(fences[1], entry(7)),
             return_exceptions=True,
         )
-        assert [type(one) for one in found] == [type(None), Ambiguous]
+        assert [type(one) for one in results] == [type(None), Ambiguous]
         assert (await log.load(fences[0])).sequence == 1
 
 
@@ -788,11 +788,11 @@ async def test_an_owner_that_finds_less_than_it_has_had_begins_one_lineage(
         for fence in fences:
             await log.append(fence, entry(2, fence.fence_epoch))
         put_back(url, cluster, "fence", "entry")
-        found = await asyncio.gather(
+        results = await asyncio.gather(
             *(log.append(fence, entry(3, fence.fence_epoch)) for fence in fences),
             return_exceptions=True,
         )
-        assert [type(one) for one in found] == [Fenced] * 3
+        assert [type(one) for one in results] == [Fenced] * 3
         ((what, words),) = troubles
         assert what == "store_went_back"
         assert "put back" in words

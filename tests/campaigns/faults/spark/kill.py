@@ -246,9 +246,9 @@ class Run:
             return judge(paths, self.feed.lengths)
         place, deadline = Place(self.sink, str(self.folder)), time.monotonic() + PATIENCE_S
         while True:
-            found = judge_counted(place.rows(self.coordinator.address), self.feed.lengths)
-            if not found.missing or time.monotonic() > deadline:
-                return found
+            verdict = judge_counted(place.rows(self.coordinator.address), self.feed.lengths)
+            if not verdict.missing or time.monotonic() > deadline:
+                return verdict
             time.sleep(0.5)  # A table follows the decision, which the offsets show.
 
     def refused(self, what: str) -> int:

@@ -162,5 +162,5 @@ class ServerUnderTest:
             stub = group_pb2_grpc.GroupCoordinatorStub(any_node)
             request = group_pb2.FindCoordinatorRequest(group_id=group_id)
             metadata = self._credentials.metadata()
-            found = await stub.FindCoordinator(request, metadata=metadata, wait_for_ready=True)
-        return self._credentials.open_aio(address_of(found.host, found.port), OWN)
+            reply = await stub.FindCoordinator(request, metadata=metadata, wait_for_ready=True)
+        return self._credentials.open_aio(address_of(reply.host, reply.port), OWN)

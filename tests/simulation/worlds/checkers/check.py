@@ -51,12 +51,12 @@ def problems(history: list[Line], dump: list[Line]) -> list[str]:
 
 def main() -> int:
     history, dump = read(Path(sys.argv[1])), read(Path(sys.argv[2]))
-    found = problems(history, dump)
-    for what in found:
+    complaints = problems(history, dump)
+    for what in complaints:
         sys.stdout.write(f"{what}\n")
     counts = Counter(line["op"] for line in history)
     sys.stderr.write(", ".join(f"{count} {op}" for op, count in sorted(counts.items())) + "\n")
-    return 1 if found else 0
+    return 1 if complaints else 0
 
 
 if __name__ == "__main__":

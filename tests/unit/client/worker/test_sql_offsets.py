@@ -134,8 +134,8 @@ async def test_an_async_handler_takes_cursors_of_both_kinds(virtual_group, datab
     group.start(worker)
     await group.advance(10)
     assert group.committed() == {("t", 0): 10, ("t", 1): 10}
-    found = database.execute("SELECT group_id, topic, number, next_offset FROM partition_offset")
-    assert sorted(found) == [("g", "t", 0, 10), ("g", "t", 1, 10)]
+    rows = database.execute("SELECT group_id, topic, number, next_offset FROM partition_offset")
+    assert sorted(rows) == [("g", "t", 0, 10), ("g", "t", 1, 10)]
 
 
 async def test_a_thread_is_ended_by_a_later_owner_and_told_of_a_wrong_cursor(
