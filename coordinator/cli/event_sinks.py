@@ -80,7 +80,7 @@ class EventSinks:
 
     def failed(self, reason: str, error: BaseException | None) -> None:
         """Log what has gone wrong, with the error if there is one."""
-        self._logger.error("trouble", what=reason, exc_info=error)
+        self._logger.error("problem", what=reason, exc_info=error)
 
     def store_failure(self, event: str, reason: str) -> None:
         """Log what has happened to the store: see `open_stores`. Called in a thread."""

@@ -60,7 +60,7 @@ def addresses(settings: Settings, *, node: int = 0, shift: int = 0) -> Iterator[
             yield ListenAddress(setting, host, port + shift if port else 0, node)
 
 
-def troubles(wanted: Iterable[ListenAddress]) -> list[str]:
+def problems(wanted: Iterable[ListenAddress]) -> list[str]:
     """A sentence for each address at which nothing can listen now; all are held until the end."""
     failures = []
     bound: list[ListenAddress] = []

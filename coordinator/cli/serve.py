@@ -15,7 +15,7 @@ from coordinator.cli.event_sinks import EventSinks
 from coordinator.cli.kafka_listener import CannotServeKafka, serve_kafka
 from coordinator.cli.notify import notify
 from coordinator.cli.pages import Pages
-from coordinator.cli.ports import addresses, troubles
+from coordinator.cli.ports import addresses, problems
 from coordinator.cli.security_log import log_security
 from coordinator.cli.stopping import Parent, stop_event
 from coordinator.observe.kafka_metrics import KafkaStats
@@ -64,7 +64,7 @@ async def _serve(
 ) -> int:
     pauses.attach()
     log_security(security, settings, logger)
-    if taken := troubles(addresses(settings)):
+    if taken := problems(addresses(settings)):
         for reason in taken:
             logger.error("cannot_start", what=reason)
         return CANNOT_START

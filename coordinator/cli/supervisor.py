@@ -17,7 +17,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from coordinator.cli.output import WRONG_USAGE
-from coordinator.cli.ports import ListenAddress, addresses, troubles
+from coordinator.cli.ports import ListenAddress, addresses, problems
 from coordinator.observe.logs import configure
 from coordinator.settings import InvalidSetting, Settings
 from coordinator.settings.sections import NODE_PORTS
@@ -97,7 +97,7 @@ class _Supervisor:
         except (CannotOpen, Damaged, InvalidSetting) as error:
             self._logger.error("cannot_start", what=str(error))
             return CANNOT_START
-        if taken := troubles(self._addresses()):
+        if taken := problems(self._addresses()):
             for reason in taken:
                 self._logger.error("cannot_start", what=reason)
             return CANNOT_START

@@ -112,7 +112,7 @@ def _adopt_libraries(
             processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, renderer],
         )
     )
-    handler.addFilter(is_trouble)
+    handler.addFilter(is_worth_logging)
     level = max(logging.WARNING, logging.getLevelNamesMapping()[log_level.upper()])
     logging.basicConfig(handlers=[handler], level=level, force=True)
 
@@ -180,7 +180,7 @@ def _readable(key: str, value: object) -> object:
     return printable(value, None) if key == "what" else printable(value)
 
 
-def is_trouble(record: logging.LogRecord) -> bool:
+def is_worth_logging(record: logging.LogRecord) -> bool:
     """Filter: False for two errors that gRPC logs with a traceback for every call.
 
     A client that disconnects while it is answered, and metadata that is not UTF-8: any client could

@@ -7,7 +7,7 @@
     {"id": "<member id>"}                                         drawn at random, in order
     {"in": {"JoinGroup": {...}}, "now_ms": ...}                   an input, see `inputs.py`
     {"beat": [group, member, instance, generation], "now_ms": ...}  a heartbeat without a step
-    {"take": stream id, "now_ms": ...}                            a session member was told news
+    {"take": stream id, "now_ms": ...}                            its pending message was taken
     {"hash": "<of the state>", "inputs": n}                       at intervals, and at the end
 
 `inputs` counts steps and heartbeats.
@@ -138,15 +138,15 @@ class RecordingShard(Shard):
 
     def take(self, stream_id: CallId, now_ms: int) -> ToMember | None:
         """See `Shard`. What a member has been told decides about what it claims later."""
-        news = None
+        pending = None
         try:
-            news = super().take(stream_id, now_ms)
+            pending = super().take(stream_id, now_ms)
         except Exception:
             self._write({"take": stream_id, "now_ms": now_ms})  # A replay has to meet the bug.
             raise
-        if news is not None:
+        if pending is not None:
             self._write({"take": stream_id, "now_ms": now_ms})
-        return news
+        return pending
 
     def _count_input(self) -> None:
         self._inputs += 1

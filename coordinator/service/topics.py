@@ -106,7 +106,7 @@ class Topics:
         self._scanning, self._refreshing = asyncio.Lock(), asyncio.Lock()
         self._scan_at_s = self._refreshed_s = float("-inf")
         self._begun = self._ended = 0  # Refreshes, counted.
-        self._troubles: frozenset[str] = frozenset()
+        self._problems: frozenset[str] = frozenset()
         self._following: asyncio.Task[None] | None = None
 
     # --- The whole cluster ---
@@ -182,14 +182,14 @@ class Topics:
     async def _refresh(self) -> None:
         began_s = self._clock()
         by_shard = dict(await self.here())
-        troubles: list[str] = []
+        problems: list[str] = []
         if self._peers is not None:
             peers = self._node.peers()
             asked = (self._peers.fetch_topics(peer) for peer in peers)
             answers = await asyncio.gather(*asked, return_exceptions=True)
             for peer, answer in zip(peers, answers, strict=True):
                 if isinstance(answer, LeaderUnreachable):
-                    troubles.append(f"node {peer.node_id} does not tell its topics: {answer}")
+                    problems.append(f"node {peer.node_id} does not tell its topics: {answer}")
                 elif isinstance(answer, BaseException):
                     raise answer
                 else:
@@ -198,13 +198,13 @@ class Topics:
         self.view = await in_slices(_view(self._by_shard, self._node.settings.storage.shards))
         self._refreshed_s = began_s
         if self.view.left_out:
-            troubles.append(
+            problems.append(
                 f"{self.view.left_out} topics that groups tell are left out: there are more than "
                 f"{ALL_PARTITIONS_MAX} partitions"
             )
-        for failure in set(troubles) - self._troubles:
+        for failure in set(problems) - self._problems:
             self._node.report(failure)
-        self._troubles = frozenset(troubles)
+        self._problems = frozenset(problems)
 
     async def _scan(self) -> None:
         async with self._scanning:

@@ -394,10 +394,10 @@ class ShardDriver:
                 for call_id, reply in self._effects.replies
             ]
 
-    def _no_snapshot(self, trouble: Problem) -> None:
+    def _no_snapshot(self, problem: Problem) -> None:
         self._snapshot = None
         self._policy.end(0)
-        self._notify(trouble)
+        self._notify(problem)
 
     # --- Without a shard ---
 

@@ -96,8 +96,8 @@ class VirtualSession:
         """There is something to be told."""
         if not self._is_reading or self.has_ended:
             return
-        while (news := self._owner.take(self._stream.stream_id)) is not None:
-            self.received += self._stream.outgoing(news, self._owner.fence_epoch)
+        while (pending := self._owner.take(self._stream.stream_id)) is not None:
+            self.received += self._stream.outgoing(pending, self._owner.fence_epoch)
 
     def end(self, last: StreamEnd) -> None:
         """The stream ends, with this as its last message."""

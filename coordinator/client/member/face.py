@@ -254,7 +254,7 @@ class Member(MemberView):
         self._guard: SignalGuard | None = None
         self._reporting: asyncio.Task[None] | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._has_news = asyncio.Event()
+        self._has_events = asyncio.Event()
         self.pid: int | None = None
 
     # --- Life ---
@@ -409,9 +409,9 @@ class Member(MemberView):
             return
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(timeout):
-                while not self._machine.has_news:
-                    self._has_news.clear()
-                    await self._has_news.wait()
+                while not self._machine.has_events:
+                    self._has_events.clear()
+                    await self._has_events.wait()
 
     def released(
         self, holding: Holding | Iterable[Holding], position: int = UNKNOWN_OFFSET
@@ -621,8 +621,8 @@ class Member(MemberView):
             )
 
     def _tell(self) -> None:
-        if self._machine.has_news:
-            self._has_news.set()
+        if self._machine.has_events:
+            self._has_events.set()
         self.on_change()
 
     def _send_heartbeat_now(self) -> None:

@@ -106,13 +106,13 @@ class Ledger:
 
     def hand_out(self, granted: Iterable[Holding] = ()) -> None:
         """Note what the owner has been told: these holdings, and the membership."""
-        news = {holding.partition: holding for holding in granted}
+        handed_out = {holding.partition: holding for holding in granted}
         membership = self._lasting.get(MEMBERSHIP)
         if membership is not None and self._known.get(MEMBERSHIP) is not membership:
-            news[MEMBERSHIP] = membership
-        if news or len(self._known) > len(self._lasting):
+            handed_out[MEMBERSHIP] = membership
+        if handed_out or len(self._known) > len(self._lasting):
             lasting = {p: held for p, held in self._known.items() if self.lasts(held)}
-            self._known = {**lasting, **news}
+            self._known = {**lasting, **handed_out}
 
     @property
     def are_of_a_member(self) -> bool:

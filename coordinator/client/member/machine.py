@@ -103,14 +103,14 @@ class MemberMachine:
         self._is_leaving = False
         self._state = ("stopped", 0)
         self._stale_logged = ""
-        """The trouble in which a stale commit was last told."""
+        """The failure during which a stale commit was last logged."""
         self.part = protocol(config, self, random)
         self.commits, self.progress = self.part.commits, self.part.progress
 
     # --- The owner ---
 
     @property
-    def has_news(self) -> bool:
+    def has_events(self) -> bool:
         """True if the owner, who waits, is to be told something."""
         return bool(self.events) or self.part.state() == "stopped"
 

@@ -45,7 +45,7 @@ class Driver:
 
     Args:
         clock: epoch milliseconds.
-        on_change: called after each turn, when the machine may have news.
+        on_change: called after each turn, when the machine may have events.
     """
 
     def __init__(

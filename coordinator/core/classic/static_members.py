@@ -67,9 +67,9 @@ def finish_replacement(group: ClassicGroup, command: FinishReplacement, step: St
     """
     if not group.replacements or group.replacements[0].successor.member_id != command.member_id:
         return
-    settled, *waiting = group.replacements
+    resolved, *waiting = group.replacements
     if command.error is ErrorCode.NONE:
-        welcome(group, settled, command.previous_member_id, step)
+        welcome(group, resolved, command.previous_member_id, step)
     group.replacements = ()
     for number, replacement in enumerate(waiting):
         member = member_replaced(group, replacement)

@@ -46,8 +46,8 @@ class Mailbox:
     @property
     def is_empty(self) -> bool:
         """True if there is nothing to say."""
-        has_news = self.whole or self.dirty or self.unsent is not None or self.attached
-        return self.ack < 0 and not has_news
+        has_pending = self.whole or self.dirty or self.unsent is not None or self.attached
+        return self.ack < 0 and not has_pending
 
     def has_seen(self, partition: TopicPartition) -> bool:
         """True if the member has taken in all that concerns a partition."""

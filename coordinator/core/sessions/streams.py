@@ -138,7 +138,7 @@ def _speaker(
     return None
 
 
-# --- Acknowledgements: each returns whether it is news ---
+# --- Acknowledgements: each returns whether it changes anything ---
 
 
 def _released(group: SessionGroup, member: SessionMember, ack: PartitionAck, now_ms: int) -> bool:

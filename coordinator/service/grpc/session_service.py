@@ -75,7 +75,7 @@ class _Stream:
         "_call",
         "_end",
         "_has_hung_up",
-        "_has_news",
+        "_has_pending",
         "_member",
         "_messages",
         "_named",
@@ -95,7 +95,7 @@ class _Stream:
         self._member = MemberStream(self._node.new_call_id(), call.caller.host)
         self._runner: ShardRunner | None = None
         self._named = 0  # Partitions that it has named, or was told at its wish, since its rest.
-        self._has_news = False
+        self._has_pending = False
         self._waits: asyncio.Future[None] | None = None
         self._end: StreamEnd | None = None
         self._refused: CallRefused | None = None
@@ -106,7 +106,7 @@ class _Stream:
 
     def wake(self) -> None:
         """See `StreamListener`."""
-        self._has_news = True
+        self._has_pending = True
         if self._waits is not None and not self._waits.done():
             self._waits.set_result(None)
 
@@ -145,16 +145,16 @@ class _Stream:
     async def _write_pending(self, runner: ShardRunner, slices: Slices) -> None:
         """Write pending messages whenever there are some."""
         while True:
-            self._has_news = False
+            self._has_pending = False
             slices.begin()
             if self._end is None and not self._node.may_answer():
                 # Another node may lead the group by now: what it says counts.
                 self.end(MOVED)
-            elif self._end is None and (news := runner.take(self._member.stream_id)) is not None:
-                if news.orders is not None and news.orders.answers >= 0:
-                    self._named += len(news.orders.partitions)
+            elif self._end is None and (pending := runner.take(self._member.stream_id)) is not None:
+                if pending.orders is not None and pending.orders.answers >= 0:
+                    self._named += len(pending.orders.partitions)
                 await slices.pause()
-                await self._write_all(self._member.outgoing(news, runner.fence_epoch), slices)
+                await self._write_all(self._member.outgoing(pending, runner.fence_epoch), slices)
                 continue
             if self._end is not None:
                 await self._messages.write(self._last(self._end))
@@ -163,7 +163,7 @@ class _Stream:
                 raise self._refused
             if self._has_hung_up:
                 return
-            if not self._has_news:
+            if not self._has_pending:
                 self._waits = asyncio.get_running_loop().create_future()
                 await self._waits
                 self._waits = None

@@ -7,7 +7,7 @@ import socket
 
 import pytest
 
-from coordinator.cli.ports import ListenAddress, addresses, troubles
+from coordinator.cli.ports import ListenAddress, addresses, problems
 from coordinator.settings import Settings
 from tests.kit.serving import NODES_APART, Process, free_port
 
@@ -22,7 +22,7 @@ def taken(family=socket.AF_INET, host: str = "127.0.0.1", port: int = 0):
 
 
 def said(**settings: str) -> list[str]:
-    return troubles(addresses(Settings.of(**{"listen": "127.0.0.1:0", **OFF, **settings})))
+    return problems(addresses(Settings.of(**{"listen": "127.0.0.1:0", **OFF, **settings})))
 
 
 @pytest.mark.parametrize(
@@ -88,7 +88,7 @@ def test_a_port_of_another_node_of_this_machine():
         ListenAddress("metrics_listen", "127.0.0.1", port + 10, 1),
         ListenAddress("listen", "127.0.0.1", port + 10, 2),
     ]
-    (sentence,) = troubles(wanted)
+    (sentence,) = problems(wanted)
     assert f"at listen of node 2, 127.0.0.1:{port + 10}" in sentence
     assert "that is the port of metrics_listen of node 1, " in sentence
     assert "each further node's is 10 higher" in sentence

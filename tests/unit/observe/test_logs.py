@@ -38,7 +38,7 @@ def say(logger) -> None:
     try:
         raise ValueError(HARM)
     except ValueError:
-        logger.exception("trouble", what=HARM)
+        logger.exception("problem", what=HARM)
     logging.getLogger("library").error("it said %s", HARM)
 
 
@@ -53,8 +53,8 @@ def test_what_clients_send_does_nothing_to_a_terminal(stderr):
 def test_lines_for_machines_have_it_as_it_was(stderr):
     say(configure("json", "info"))
     said = stderr()
-    refused, trouble, library = map(json.loads, said.splitlines())
-    assert refused["group"] == trouble["what"] == HARM
+    refused, problem, library = map(json.loads, said.splitlines())
+    assert refused["group"] == problem["what"] == HARM
     assert library["event"] == f"it said {HARM}"
     assert "\x1b" not in said
 

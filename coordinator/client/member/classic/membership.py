@@ -227,14 +227,14 @@ class Membership(HoldingRules):
         freed = self._claimed - assigned - self.assigned - revoked
         self.phase = MembershipPhase.REVOKING if revoked else MembershipPhase.STABLE
         self.assigned = assigned - revoked
-        news = new if self.assignors.is_cooperative else assigned
+        granted = new if self.assignors.is_cooperative else assigned
         if not self.assignors.is_cooperative:
             self._unsay(Granted)
         self._begin(new if self._ledger.are_of_a_member else new | {MEMBERSHIP})
-        if news:
-            self._emit(Granted(self._ledger.current(news)))
+        if granted:
+            self._emit(Granted(self._ledger.current(granted)))
         self.machine.log(
-            Level.INFO, f"assigned {spelled(news)}" if news else "assigned nothing new"
+            Level.INFO, f"assigned {spelled(granted)}" if granted else "assigned nothing new"
         )
         if taken:
             # Only a cooperative assignor gets here with something in hand.

@@ -73,7 +73,7 @@ class Partitions(HoldingRules):
         self, lease: Lease, ledger: Ledger, say: Callable[[pb.SessionAck.Partition], None]
     ) -> None:
         self._lease, self._ledger, self._say = lease, ledger, say
-        self._news: dict[tuple[type[HoldingEvent], Any], list[Holding]] = {}
+        self._pending: dict[tuple[type[HoldingEvent], Any], list[Holding]] = {}
         """Events that the owner is to be told, by kind and other fields: their holdings."""
         self.held: dict[TopicPartition, Held] = {}
         self.draining: set[TopicPartition] = set()
@@ -169,16 +169,16 @@ class Partitions(HoldingRules):
     def drain_events(self) -> list[HoldingEvent]:
         """Events since the last call: one for all that has happened in the same way. What was lost
         comes first, since it may have been granted anew."""
-        news, self._news = self._news, {}
+        pending, self._pending = self._pending, {}
         events = [
             kind(tuple(sorted(partitions, key=_by_partition)), *fields)
-            for (kind, fields), partitions in news.items()
+            for (kind, fields), partitions in pending.items()
         ]
         return sorted(events, key=lambda event: not isinstance(event, Lost))
 
     def _note(self, kind: type[HoldingEvent], holding: Holding, *fields: object) -> None:
         """Have the owner told. `fields`: those of the event beside its holdings."""
-        self._news.setdefault((kind, fields), []).append(holding)
+        self._pending.setdefault((kind, fields), []).append(holding)
 
     # --- The coordinator ---
 

@@ -90,9 +90,9 @@ class MemberStream:
         self._reply, self._epoch = replace(reply, orders=None), epoch  # Kept with the stream.
         return attached(reply, epoch)
 
-    def outgoing(self, news: ToMember, epoch: int) -> Iterator[pb.SessionResponse]:
+    def outgoing(self, pending: ToMember, epoch: int) -> Iterator[pb.SessionResponse]:
         """Messages that are pending for the member now."""
-        return outgoing(news, self._reply, epoch)
+        return outgoing(pending, self._reply, epoch)
 
 
 def refusal(malformed: Malformed) -> q.StreamRefused:
@@ -292,20 +292,20 @@ def attached(reply: q.AttachReply, epoch: int) -> Iterator[pb.SessionResponse]:
         yield pb.SessionResponse(orders=page)
 
 
-def outgoing(news: ToMember, reply: q.AttachReply, epoch: int) -> Iterator[pb.SessionResponse]:
+def outgoing(pending: ToMember, reply: q.AttachReply, epoch: int) -> Iterator[pb.SessionResponse]:
     """The pending messages, at most one of each kind.
 
     `reply`: the answer to the stream's Attach.
     """
-    if news.attached:
+    if pending.attached:
         member = replace(
-            reply, standing=q.Standing.MEMBER, message="", retry_after_ms=0, orders=news.orders
+            reply, standing=q.Standing.MEMBER, message="", retry_after_ms=0, orders=pending.orders
         )
         yield from attached(member, epoch)
-    if news.ack is not None:
-        yield _ack_of(news.ack, epoch)
-    if news.orders is not None and not news.attached:
-        for page in order_pages(news.orders, epoch):
+    if pending.ack is not None:
+        yield _ack_of(pending.ack, epoch)
+    if pending.orders is not None and not pending.attached:
+        for page in order_pages(pending.orders, epoch):
             yield pb.SessionResponse(orders=page)
 
 
