@@ -1,13 +1,13 @@
-"""Partition counts of topics, as groups tell them and operators set them.
+"""Partition counts of topics, as groups report them and operators set them.
 
 The coordinator stores no rows, so there is no log to ask how many partitions a topic has. A group
-tells it by its durable assignment, by the log ends that members report and by committed offsets:
+reports it by its durable assignment, by the log ends that members report and by committed offsets:
 one more than the highest partition; members of session groups declare it. Counts that operators set
 are offsets of a reserved group, in partition 0 of the topic: they are written, fenced, replicated
 and loaded as offsets are.
 
-`told` is a scan, not an index: nothing on the way of commits and heartbeats keeps count, and a
-topic that no group knows any more is gone with the next scan.
+`reported_topics` is a scan, not an index: nothing on the way of commits and heartbeats keeps count,
+and a topic that no group knows any more is gone with the next scan.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ from coordinator.core.values.records import GroupMetadata
 SET_PARTITION = 0
 """Partition of the reserved group's offsets that are counts of topics."""
 PARTITIONS_MAX = 10_000
-"""Most partitions of a topic. A group cannot tell more: one commit of a partition far beyond would
-make every answer to Metadata enormous."""
+"""Most partitions of a topic. A group cannot report more: one commit of a partition far beyond
+would make every answer to Metadata enormous."""
 
 _NAME = re.compile(rf"[a-zA-Z0-9._-]{{1,{SET_TOPIC.characters}}}")
 Counts = dict[str, int]
@@ -43,7 +43,7 @@ def has_legal_name(topic: str) -> bool:
 
 @dataclass(slots=True)
 class ReportedTopics:
-    """Topics of one shard: counts that are set, and those that groups tell."""
+    """Topics of one shard: counts that are set, and those that groups report."""
 
     set: Counts = field(default_factory=dict)
     counts: Counts = field(default_factory=dict)

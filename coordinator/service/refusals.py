@@ -83,7 +83,7 @@ class Malformed(CallRefused):
 
     Args:
         violations: invalid fields; the first `VIOLATIONS_MAX` are kept.
-        words: message, if no field is to blame.
+        reason: message, if no field is to blame.
     """
 
     outcome = "INVALID_ARGUMENT"

@@ -48,8 +48,8 @@ class NodeProcess:
         flags: of `coordinator serve`; its log has to be in JSON.
         environment: of the process.
         wait: until it serves.
-        on_line: told of each line of its log, in a thread.
-        on_end: told, in that thread, that the process has ended.
+        on_line: called with each line of its log, in a thread.
+        on_end: called in that thread when the process has ended.
     Raises:
         CannotStart: it has ended instead.
     """
@@ -117,7 +117,7 @@ class NodeProcess:
         self._process.stdin.close()
 
     def wait(self, timeout_s: float = START_S) -> int:
-        """The exit status; what was logged until then was told.
+        """The exit status; what was logged until then was passed on.
 
         Raises:
             subprocess.TimeoutExpired: it still runs.

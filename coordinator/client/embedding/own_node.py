@@ -133,7 +133,7 @@ class OwnNode(ABC):
 
     @abstractmethod
     def _environment(self) -> dict[str, str]:
-        """Variables that tell the node its store."""
+        """Variables that name the store to the node."""
 
 
 def _last_words(node: NodeProcess) -> str:

@@ -145,7 +145,7 @@ class Found:
 
 @dataclass(frozen=True, slots=True)
 class GenerationMember:
-    """A member of the generation, as its leader is told."""
+    """A member of the generation, as its leader receives it."""
 
     member_id: str
     instance_id: str | None
@@ -250,7 +250,7 @@ class Unimplemented:
 
 @dataclass(frozen=True, slots=True)
 class BrokenCall:
-    """The call could not be made: a token's file is gone, say. Its owner is told."""
+    """The call could not be made: a token's file is gone, say. Its owner is notified."""
 
     error: Exception
 
@@ -317,7 +317,7 @@ class Send:
 
 @dataclass(frozen=True, slots=True)
 class CloseStream:
-    """End a stream once everything is sent; nothing of it is heard any more."""
+    """End a stream once everything is sent; nothing of it is received any more."""
 
     stream: OpenStream
 

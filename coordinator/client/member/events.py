@@ -87,7 +87,7 @@ class Warming(_Told):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Suspended(_Told):
-    """The coordinator has not been heard for too long: no effect may leave the process."""
+    """The coordinator has not answered for too long: no effect may leave the process."""
 
 
 @dataclass(frozen=True, slots=True, repr=False)

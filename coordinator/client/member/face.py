@@ -260,7 +260,7 @@ class Member(MemberView):
     # --- Life ---
 
     async def start(self) -> None:
-        """Begin to join, in the background; `poll` and `events` tell what becomes of it."""
+        """Begin to join, in the background; `poll` and `events` report what becomes of it."""
         self._check_loop()
         if self._loop is not None:
             return
@@ -361,7 +361,7 @@ class Member(MemberView):
             FatalError: the group refuses this member; what it held is lost, which the call before
                 has told.
         """
-        # Not a coroutine function: what it tells is for whoever calls it, be it awaited elsewhere.
+        # Not a coroutine function: its events are for whoever calls it, be it awaited elsewhere.
         return self._poll_for(self._owners.poll_begins(), timeout)
 
     async def _poll_for(self, poll: Poll, timeout: float | None) -> list[MemberEvent]:  # noqa: ASYNC109
@@ -416,7 +416,8 @@ class Member(MemberView):
     def released(
         self, holding: Holding | Iterable[Holding], position: int = UNKNOWN_OFFSET
     ) -> None:
-        """Nothing of a holding runs any more; it is told when its commits are answered.
+        """Nothing of a holding runs any more; the coordinator learns of it when its commits are
+        answered.
 
         Asked to (`Revoking`, `Lost`) or not; one that has ended already is passed over.
 

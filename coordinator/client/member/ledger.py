@@ -43,8 +43,8 @@ class Holding:
 
     generation: in which it began, in a classic group; -1: none. token: of its grant, in a session
     group: what a sink can check; 0: none. handoff_id: of a partition that is only being prepared.
-    offset: committed, as the coordinator told with the grant, and position: where the holder before
-    has stopped, in mode copy; -1: not told.
+    offset: committed, as the grant says, and position: where the holder before
+    has stopped, in mode copy; -1: unknown.
     """
 
     partition: TopicPartition
@@ -105,7 +105,7 @@ class Ledger:
         self.end(tuple(self._lasting), reason)
 
     def hand_out(self, granted: Iterable[Holding] = ()) -> None:
-        """Note what the owner has been told: these holdings, and the membership."""
+        """Note what the owner has been handed: these holdings, and the membership."""
         handed_out = {holding.partition: holding for holding in granted}
         membership = self._lasting.get(MEMBERSHIP)
         if membership is not None and self._known.get(MEMBERSHIP) is not membership:

@@ -15,7 +15,7 @@ each input.
 | `operations.py` | how commits and fetches are retried, and what their answers mean |
 | `classic/`, `session/` | what the protocol says next, and what an answer means (`part.py`) |
 | `discovery.py` | which bootstrap address to ask next |
-| `reachability.py` | when to tell that no coordinator answers |
+| `reachability.py` | when to log that no coordinator answers |
 
 The machine itself owns what is the same in both protocols: the queue of those who wait for a
 connection to the group's coordinator, the events that the owner has not been given, closing, state,
@@ -111,7 +111,7 @@ class MemberMachine:
 
     @property
     def has_events(self) -> bool:
-        """True if the owner, who waits, is to be told something."""
+        """True if there are events for the owner, who waits."""
         return bool(self.events) or self.part.state() == "stopped"
 
     @property
@@ -291,7 +291,7 @@ class MemberMachine:
         self.part.received(message, now_ms)
 
     def fail(self, error: Exception, reason: str = "") -> None:
-        """Stop because of an error, a bug say, or an assignor that failed; the owner is told."""
+        """Stop because of an error, a bug or a failed assignor say; the owner is notified."""
         if self._failure is None:
             self._failure = error
             self.log(Level.WARNING, f"stopped: {reason_of(error)}")

@@ -1,8 +1,9 @@
 """Owners of a member: which holdings were handed out to the task or thread that calls.
 
-The one that polls has been handed out what its last poll told. A task that it makes inherits that,
-as of then, since tasks inherit context variables: work that began under an earlier holding does not
-commit under a later one, also if it names none. Another thread has been handed out nothing.
+The one that polls has been handed out what its last poll returned. A task that it makes inherits
+that, as of then, since tasks inherit context variables: work that began under an earlier holding
+does not commit under a later one, also if it names none. Another thread has been handed out
+nothing.
 
 A poll counts for whoever calls it, though another task may await it: `asyncio.wait_for` makes one
 before Python 3.12.
@@ -23,7 +24,7 @@ from coordinator.client.member.ledger import Holdings, Ledger
 
 @dataclass(slots=True)
 class Poll:
-    """One poll; `holdings`: what it has told, or until it returns the one before it."""
+    """One poll; `holdings`: what it has returned, or until it returns the one before it."""
 
     by: object
     holdings: Holdings
@@ -42,7 +43,7 @@ class Owners:
         self._last: object = None
         """The one whose poll has returned last."""
         self._by_caller: WeakKeyDictionary[object, Holdings] = WeakKeyDictionary()
-        """Holdings that those who poll were told last, by themselves or by tasks they have made."""
+        """Holdings that those who poll were handed last, by themselves or by tasks of theirs."""
 
     def poll_begins(self) -> Poll:
         """Note that the caller polls."""
@@ -58,7 +59,7 @@ class Owners:
         return poll
 
     def poll_ends(self, poll: Poll) -> None:
-        """Note that whoever polls has been told everything."""
+        """Note that whoever polls has been handed everything."""
         self._last = poll.by
         poll.holdings = self._by_caller[poll.by] = self._ledger.handed_out
 

@@ -158,7 +158,7 @@ class HoldingRules(ABC):
         return self.may_begin(holding, now_ms)
 
     def warmed(self) -> list[Holding]:
-        """Holdings that the owner has been told to prepare."""
+        """Holdings that the owner has been asked to prepare."""
         return []
 
     def ready(self, holding: Holding) -> None:
@@ -230,7 +230,7 @@ class ProtocolPart(ABC):
     @property
     @abstractmethod
     def assignment(self) -> frozenset[TopicPartition]:
-        """The partitions that the owner may work on: it was told of them, and not to stop."""
+        """The partitions that the owner may work on: it was handed them, and not asked to stop."""
 
     # --- Time and messages ---
 
@@ -269,7 +269,7 @@ class ProtocolPart(ABC):
         """The owner polls, which counts as progress.
 
         Args:
-            gives_back: it has finished with what it was told is being revoked, or was lost.
+            gives_back: it has finished with what was reported to be revoked or lost.
         """
 
     @abstractmethod

@@ -1,4 +1,4 @@
-"""Whether a coordinator answers a member, since when none has, and when its operator is told so.
+"""Whether a coordinator answers a member, since when none has, and when that is logged.
 
 The first message comes `FIRST_MS` after the last answer, the next ones at intervals that double up
 to `MOST_MS`. A call whose answer may take long, as a JoinGroup's, is no silence until it fails.
@@ -43,7 +43,7 @@ class Reachability:
             is_beat: the call was a heartbeat while operations wait. A node that loads the group
                 answers heartbeats too, so it ends no silence of one that loads.
         Returns:
-            A message for the log, if coordinators answer again after their silence was told; else
+            A message for the log, if coordinators answer again after their silence was logged; else
             empty.
         """
         failure = failure_of_result(result)

@@ -53,7 +53,7 @@ class MemberSetting:
 
 # Any: what `field` takes and returns.
 def setting(default: Any, kind: SettingKind, meaning: str, **more: Any) -> Any:
-    """Declare a setting. `told`: the default in words; `more`: see `MemberSetting`."""
+    """Declare a setting. `more`: see `MemberSetting`; `default_text`: the default in words."""
     default_shown = more.pop("default_text", default)
     described = MemberSetting(kind=kind, default=default_shown, meaning=meaning, **more)
     return field(default=default, metadata={"setting": described})

@@ -33,7 +33,7 @@ class Link(Protocol):
         Args:
             messages: to send; the stream ends with them.
         Returns:
-            What is heard; the last one is a `Failure`, or there is none.
+            What is received; the last one is a `Failure`, or there is none.
         """
 
     async def close(self) -> None:
@@ -77,7 +77,7 @@ class Driver:
         try:
             while (action := self._machine.next_action(now_ms)) is not None:
                 self._carry_out(action)
-        except Exception as error:  # noqa: BLE001  # A bug or an assignor: the owner is told.
+        except Exception as error:  # noqa: BLE001  # A bug or an assignor: the owner is notified.
             self._machine.fail(error)
         self._set_timer()
         for operation in [one for one in self._waiting if one.is_done]:
@@ -163,7 +163,7 @@ class Driver:
     def _hand_in(self, handle: Callable[[T, int], None], value: T) -> None:
         try:
             handle(value, self._clock())
-        except Exception as error:  # noqa: BLE001  # A bug: the owner is told.
+        except Exception as error:  # noqa: BLE001  # A bug: the owner is notified.
             self._machine.fail(error)
         self.step()
 
@@ -205,7 +205,7 @@ class Driver:
 
 
 class _Stream:
-    """A stream that is open: what is to be sent on it, and the task that hears it."""
+    """A stream that is open: what is to be sent on it, and the task that receives from it."""
 
     def __init__(self) -> None:
         # Bounded by the machine: a heartbeat an interval, an answer an order; and it gives a stream

@@ -40,7 +40,7 @@ class ProcessEnvironment(Protocol):
         """Epoch milliseconds; monotonic."""
 
     def credentials(self, given: Credentials) -> Credentials:
-        """Return what opens channels in the place of `told`."""
+        """Return what opens channels in the place of `given`."""
 
     def protocol_loop(self) -> ProtocolLoop:
         """The loop for members whose owners are threads."""

@@ -7,7 +7,7 @@ none, then asks again at `next_deadline`.
     handlers ► ended, committed, alive, done ► │ core │ ──► GiveBack, Ready, Drain, Leave, Say
     owner ───► stop ─────────────────────────► └──────┘ ──► next_deadline, held_partitions, errors
 
-Of one partition at most one handler runs, whichever holding it belongs to: a call that was told to
+Of one partition at most one handler runs, whichever holding it belongs to: a call that was asked to
 end and does not is left over, and blocks the next holding of its partition. A holding is given back
 once nothing of it runs or is waited for, a lost one too: its member knows whether the group waits
 for that.
@@ -54,7 +54,7 @@ from coordinator.client.worker.handlers import (
 from coordinator.client.worker.held_partition import HandlerCall, HeldPartition, Stage
 
 ENDING_MS = 1_000
-"""Time that a call has to end once it was told to, before it is named in a warning."""
+"""Time that a call has to end once it was asked to, before it is named in a warning."""
 UNWANTED_PAUSES = 10
 """How long this member avoids a partition that it released, in back-offs: 10 s, then longer, up to
 10 min, as in session groups."""
@@ -90,7 +90,7 @@ class WorkerCore:
         """Scopes of partitions that are prepared for this process."""
         self.left_over: list[HandlerCall] = []
         self._ending: deque[tuple[int, HandlerCall]] = deque()
-        """Runs that were told to end, and when a warning names those that have not."""
+        """Runs that were asked to end, and when a warning names those that have not."""
         self.errors: list[BaseException] = []
         self.stopping_because: str | None = None
         self._leaves_for_good = False
@@ -272,7 +272,7 @@ class WorkerCore:
             self._fail(held, error, now_ms)
 
     def ended(self, call: HandlerCall, error: BaseException | None, now_ms: int) -> None:
-        """A call has ended. `error`: what it raised, unless it ended because it was told to."""
+        """A call has ended. `error`: what it raised, unless it ended because it was asked to."""
         if call.has_ended:
             return
         call.has_ended = True

@@ -396,7 +396,7 @@ class WorkerDriver:
             self._wait(self._until_may_begin(call))
 
     async def _until_may_begin(self, call: HandlerCall) -> None:
-        """Return when new work may be begun, or the holding has ended: the next call tells so."""
+        """Return when new work may be begun, or the holding has ended: the next call says so."""
         while not (call.held.has_ended or call.is_cancelled or self.core.may_begin(call.held)):
             await self._next_step.wait()
 
@@ -466,7 +466,7 @@ class WorkerDriver:
         return task
 
     async def _locate(self, held_partitions: Sequence[HeldPartition]) -> None:
-        """Find out where each partition begins, and tell the core."""
+        """Find out where each partition begins, and notify the core."""
         setup, member = self._setup, self.member
         assert member is not None
         committed: dict[HeldPartition, OffsetAndMetadata] = {}

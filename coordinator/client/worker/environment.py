@@ -163,7 +163,7 @@ class Stoppable(Protocol):
 
 
 class _AtExit:
-    """Workers of this process that are told to leave when the interpreter exits."""
+    """Workers of this process that are asked to leave when the interpreter exits."""
 
     def __init__(self) -> None:
         self._runs: weakref.WeakSet[Stoppable] = weakref.WeakSet()

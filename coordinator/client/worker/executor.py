@@ -115,7 +115,7 @@ class HandlerExecutor:
             self._on_loop(partition.revoking.wake)
 
     def cancel(self, call: HandlerCall) -> None:
-        """Cancel a coroutine; a thread hears of it with its next call."""
+        """Cancel a coroutine; a thread learns of it with its next call."""
         if call.is_async:
             self._on_loop(self._cancel_task, call)
 

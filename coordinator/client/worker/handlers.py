@@ -132,7 +132,7 @@ FORMS = (
     "`def handle(p: BlockingPartition) -> None`, which runs in a thread"
 )
 COLOURS = {"Partition": True, "BlockingPartition": False}
-"""Annotations of a first parameter that tell the colour of a function; True: `async def`."""
+"""Annotations of a first parameter that show the colour of a function; True: `async def`."""
 
 
 class CallKind(StrEnum):
@@ -249,7 +249,7 @@ def check_function(function: object, parameters: str, forms: str, classes: dict[
     Args:
         parameters: as a message names them, separated by commas: "p".
         forms: the right forms, for the message.
-        classes: names of annotations of the first parameter that tell the colour; True: async.
+        classes: names of annotations of the first parameter that show the colour; True: async.
     Raises:
         WrongHandler: it cannot.
     """

@@ -26,7 +26,7 @@ class Stage(StrEnum):
     BLOCKED = "waiting for the former handler to end"
     RUNNING = "running"
     STALLED = "stalled"
-    """It made no progress and was told to end."""
+    """It made no progress and was asked to end."""
     IDLE = "idle"
     BACKING_OFF = "backing off"
     PAUSING = "pausing after a release"
@@ -41,7 +41,7 @@ class HeldPartition:
     Attributes:
         ends_ms: time at which it ends at the latest; 0: it has ended. Read by any thread.
         committed: the next offset to read: the last one committed, or where the start policy says.
-        compared: `committed` when the end of the log was told the last time.
+        compared: `committed` when the end of the log was reported the last time.
         is_short: the log was found to end before that.
     """
 
@@ -90,9 +90,9 @@ class HandlerCall:
     """One call of a handler or a hook. Compared by identity.
 
     Attributes:
-        is_cancelled: it was told to end; from then on every call on its partition raises.
+        is_cancelled: it was asked to end; from then on every call on its partition raises.
         verdict: the error that counts when it ends, whatever it ends with.
-        is_overdue: it has not ended though it was told to, and is not waited for any more.
+        is_overdue: it has not ended though it was asked to, and is not waited for any more.
         is_named: a warning has said so.
         is_watched: a timer will look whether it has stalled.
     """

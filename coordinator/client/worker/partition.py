@@ -208,7 +208,7 @@ class PartitionView:
         """True while the partition is this process's, and this call of the handler counts.
 
         A process that stood still sees False as soon as its session may have ended, or 9/10 of its
-        lease, before it has heard so. False in a forked child.
+        lease, before it has learnt so. False in a forked child.
         """
         worker, held = self._worker, self._held
         now_ms = worker.environment.now_ms()
@@ -338,7 +338,7 @@ def to_be_awaited(
     call: HandlerCall,
     work: Callable[[], Coroutine[Any, Any, None]],
 ) -> Coroutine[Any, Any, None]:
-    """Work that begins when it is awaited; the worker is told if it never is.
+    """Work that begins when it is awaited; the worker is notified if it never is.
 
     Args:
         name: of the method, as Python's own warning of a forgotten await names it.

@@ -27,7 +27,7 @@ class PartitionState:
         stage: what its handler does or waits for: starting, running, idle, backing off, ...
         since_ms: epoch milliseconds at which the stage began.
         due_ms: time at which the stage ends by itself; None: it does not.
-        committed: the next offset to read. log_end: as it was told; -1: it is not known.
+        committed: the next offset to read. log_end: as it was reported; -1: it is not known.
         on_error: what the error policy does after the next failure.
         attempts: failures in a row. failures: of this holding. last_error: the last one's.
     """
@@ -57,7 +57,7 @@ class PartitionState:
 
 @dataclass(frozen=True, slots=True)
 class LeftOver:
-    """A call that was told to end, and has not: no other handler of its partition starts before.
+    """A call that was asked to end, and has not: no other handler of its partition starts before.
 
     `name`: of its thread or task.
     """

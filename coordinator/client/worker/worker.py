@@ -328,13 +328,13 @@ class Worker:
 
     @property
     def drain(self) -> HandlerDecorator:
-        """Decorator of the hook that hears that a partition is to be given back, beside its
+        """Decorator of the hook that is called when a partition is to be given back, beside its
         handler."""
         return partial(self._hook, CallKind.DRAIN)
 
     @property
     def lost(self) -> HandlerDecorator:
-        """Decorator of the hook that hears that a partition was lost, or released after a
+        """Decorator of the hook that is called when a partition was lost, or released after a
         failure."""
         return partial(self._hook, CallKind.LOST)
 

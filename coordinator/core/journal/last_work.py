@@ -340,7 +340,7 @@ def _end_of(event: MemberEvicted | MemberLeft, trace: Trace, now_ms: int) -> Spa
     if isinstance(event, MemberLeft):
         return now_ms, now_ms, StopKnownBy.LEFT
     cause, due_ms = event.cause, event.heartbeat_due_ms
-    if cause is EvictionCause.SIZE_LIMIT:  # Its JoinGroup is refused: it hears of it at once.
+    if cause is EvictionCause.SIZE_LIMIT:  # Its JoinGroup is refused: it learns of it at once.
         return now_ms, now_ms, StopKnownBy.REMOVED
     is_silent = due_ms + (due_ms - event.last_seen_ms) // LATENESS < now_ms
     is_unseen = event.last_seen_ms == NO_TIME  # Alive or not: nothing is known of it.

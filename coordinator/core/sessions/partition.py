@@ -2,7 +2,7 @@
 
 Durable are holders, tokens and phases (`holdings`). Here is what members have said of a partition,
 what is being written about it, and for how long nobody is asked to have it. All of that is soft: a
-new owner of the shard hears it again, or decides anew.
+new owner of the shard receives it again, or decides anew.
 
 A partition has one from the first of these until the last is over: a group of 250,000 partitions
 has a few such objects, and 2,000 more while a slice of a plan is written.

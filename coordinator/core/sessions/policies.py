@@ -1,7 +1,7 @@
 """Changes of a group's policy by operators.
 
 A policy is durable before it is answered. It counts at once for everything that is decided after;
-a lease is the exception: a member keeps the one it was told until it attaches again.
+a lease is the exception: a member keeps the one it was sent until it attaches again.
 """
 
 from __future__ import annotations

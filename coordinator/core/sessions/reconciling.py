@@ -1,6 +1,6 @@
 """Consequences that every command about a session group has.
 
-After every command but a heartbeat that changes nothing, members are told what has changed,
+After every command but a heartbeat that changes nothing, members are notified of what has changed,
 hand-offs are opened for which there is room again, and the sessions end of leavers that have handed
 everything over.
 """

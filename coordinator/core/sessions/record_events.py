@@ -1,6 +1,6 @@
 """Events of session groups, derived from records that became durable.
 
-Asked before a record is applied, since the end of a member removes what is told of it.
+Asked before a record is applied, since the end of a member removes what is reported of it.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def _ended(group: SessionGroup | None, record: r.SessionMemberEnded) -> e.Sessio
     if group is None or member is None:
         return None
     stored = member.record
-    # A new owner counts leases from when it began to serve, and has heard nothing by then.
+    # A new owner counts leases from when it began to serve, and has received nothing by then.
     seen_ms = member.last_beat_ms if member.stream_number >= 0 else NO_TIME
     return e.SessionMemberRemoved(
         record.group_id,

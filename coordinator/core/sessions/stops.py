@@ -1,8 +1,8 @@
 """Times between which holders stopped to work on their partitions.
 
 The table is in `values.plan_journal`. A stop is noted when the end of a token is decided, and
-forgotten with the next grant of the partition: a plan tells how long it was idle. If no plan makes
-the grant, the record of the next one tells it. Stops are soft state: a fail-over forgets them.
+forgotten with the next grant of the partition: a plan records how long it was idle. If no plan
+makes the grant, the record of the next one has it. Stops are soft state: a fail-over forgets them.
 
 Source: ours; the same question as in `core.journal.last_work`, but records of rules carry answers.
 """

@@ -1,6 +1,6 @@
 """Streams of members: who uses one, its messages in, and its pending messages out.
 
-What is said on another stream than the newest of a member is not heard.
+Messages on another stream than the newest of a member are ignored.
 """
 
 from __future__ import annotations

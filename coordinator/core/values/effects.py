@@ -226,12 +226,12 @@ class Effects:
         self.opened.append((stream_id, group_id, member_id))
 
     def wake(self, stream_id: CallId | None) -> None:
-        """There is something to tell on a stream; None: the member has none."""
+        """A message is pending for a stream; None: the member has none."""
         if stream_id is not None:
             self.wakes.append(stream_id)
 
     def end_stream(self, stream_id: CallId, last: StreamEnd) -> None:
-        """End a stream, with the last that is told on it."""
+        """End a stream, with a last message."""
         self.ended.append((stream_id, last))
 
 

@@ -99,7 +99,7 @@ class JoinRefused:
 
 @dataclass(frozen=True, slots=True)
 class RebalanceNotified:
-    """The answer to a heartbeat has told a member that the group rebalances."""
+    """The answer to a heartbeat has notified a member that the group rebalances."""
 
     group_id: str
     member_id: str
@@ -138,7 +138,7 @@ class _MemberEvent:
 class _GoneMemberEvent(_MemberEvent):
     """Last sign of life of a member that is gone. Epoch milliseconds.
 
-    `last_seen_ms` is -1 if nothing was heard of it since the group was loaded.
+    `last_seen_ms` is -1 if it was not seen since the group was loaded.
     `heartbeat_interval_ms` is the longest time between two heartbeats that followed each other; -1
     if it sent too few. Then `heartbeat_due_ms`, when the next one was due, is a guess.
     """

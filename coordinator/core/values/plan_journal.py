@@ -20,7 +20,7 @@ not heard since this node took the group over, the last sign is its newest commi
 before the newest record of the owner before, by which it would have ended had it been silent.
 
 A commit of the partition under its token raises the earlier time. Work resumes when the record of
-the next grant is durable, since its holder is told at once. Times are epoch milliseconds; -1 (
+the next grant is durable, since its holder is notified at once. Times are epoch milliseconds; -1 (
 `NO_TIME`): it did not happen, or is not known.
 """
 
@@ -43,9 +43,9 @@ class StoppedBy(Enum):
     LAST_SEEN = "last_seen"
     """Its member died, or was paused or cut off, after it was last seen."""
     NOT_SEEN = "not_seen_since_take_over"
-    """The same, and nothing was heard of it since this node took the group over."""
+    """The same, and it was not seen since this node took the group over."""
     FORCED = "forced"
-    """It was told to stop, and did not answer before its lease had run out."""
+    """It was asked to stop, and did not answer before its lease had run out."""
     SUSPENDED = "suspended"
     """Its member could not renew the lease for a while, and goes on."""
     LOST = "lost"
@@ -77,7 +77,7 @@ class HandoffOutcome(Enum):
     HOLDER_LEFT = "holder_left"
     HOLDER_DIED = "holder_died"
     FORCED = "forced"
-    """Its holder was told to stop, and did not answer before its lease had run out."""
+    """Its holder was asked to stop, and did not answer before its lease had run out."""
     ABANDONED = "abandoned"
     """It stays with its holder: nobody was ready to have it."""
 
@@ -87,7 +87,7 @@ class HandoffLine:
     """One hand-off so far: it is in the record of each phase, and complete in that of the switch.
 
     source: member id of the holder. mode, reason: codes of `Mode` and of the planner's reason.
-    prepared_at_ms: the successor was ready before the holder was told to drain.
+    prepared_at_ms: the successor was ready before the holder was asked to drain.
     released_at_ms: the token ended by the holder's word.
     ended_at_ms: the switch was decided; a slow log adds to it.
     position: at which the holder stopped; -1: it did not say.
@@ -237,5 +237,5 @@ class PlanRecord:
 
     @property
     def is_return(self) -> bool:
-        """True if it tells only of partitions that went on without a plan."""
+        """True if it is only about partitions that went on without a plan."""
         return all(reason == RETURNED for reason, _ in self.counts)

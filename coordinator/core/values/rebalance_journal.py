@@ -14,7 +14,7 @@ OUTAGE_MAX_MS = 600_000
 
 
 def is_outage(away_ms: int) -> bool:
-    """True if a group without a record for so long had no coordinator, and is to be told of it."""
+    """True if a group without a record for so long had no coordinator, which is to be recorded."""
     return OUTAGE_MIN_MS <= away_ms <= OUTAGE_MAX_MS
 
 
@@ -40,7 +40,7 @@ class RemovedMember:
     """A member that was removed or left during a rebalance; `cause` in words, with its reason.
 
     `code` is that cause as a code.
-    `last_seen_ms` is -1 if nothing was heard of it since a fail-over; `heartbeat_interval_ms` is
+    `last_seen_ms` is -1 if it was not seen since a fail-over; `heartbeat_interval_ms` is
     measured, -1 if it sent too few heartbeats.
     """
 
@@ -64,13 +64,13 @@ class StopKnownBy(Enum):
     """The same, but it sent too few heartbeats to measure their interval: a third of its session
     timeout stands in for it."""
     NOT_SEEN = "not_seen_since_take_over"
-    """Nothing was heard of it since this node took the group over: the earliest time is unknown."""
+    """It was not seen since this node took the group over: the earliest time is unknown."""
     LEFT = "left"
     """It left the group."""
     REMOVED = "removed"
-    """It was alive when it was removed, and hears of that with its next heartbeat."""
+    """It was alive when it was removed, and learns of that with its next heartbeat."""
     REJOINED = "rejoined"
-    """It was told of the rebalance, and joined again without the partition."""
+    """It was notified of the rebalance, and joined again without the partition."""
     GAVE_UP = "gave_up"
     """It gave the partition back, or left, by itself: its program or a handler got no further."""
     TAKEN_AWAY = "taken_away"
@@ -80,7 +80,7 @@ class StopKnownBy(Enum):
     SAID = "said_by_member"
     """It says since when its commits had no answer, or that its session ended before."""
     SILENT = "silent"
-    """It was not heard for less than its session, and goes on."""
+    """It was not seen for less than its session, and goes on."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -119,7 +119,7 @@ class Phase(Enum):
     DRAIN = "drain"
     """Its holder finishes what it has begun."""
     FORCED = "forced"
-    """Its holder is told to stop, and is not renewed."""
+    """Its holder is asked to stop, and is not renewed."""
     COPY = "copy"
     """Its holder has released it, and the successor makes itself ready."""
     HELD = "held"

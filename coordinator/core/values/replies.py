@@ -285,7 +285,7 @@ class SessionMemberState:
     """A member, or a process that waits for the name of one.
 
     record: durable; of a waiting process the one it would get. lease_ms: the lease that counts,
-    which is the one that the member was told last. last_seen_ms, lease_ends_ms: epoch
+    which is the one that the member was sent last. last_seen_ms, lease_ends_ms: epoch
     milliseconds. partitions: number that it holds, in any phase. why: why it has nothing; empty if
     it has something. waits_for: of a waiting process, the id of the member that has its name.
     differing_wishes: settings of the policy that it asked for and that have other values.

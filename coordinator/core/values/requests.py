@@ -57,7 +57,7 @@ class _GroupRequest:
 class JoinGroup(_GroupRequest):
     """JoinGroup. `protocols` holds (name, metadata) in the order of preference.
 
-    `client_software` is the client's library as a Kafka client tells it ("librdkafka 2.16.1"),
+    `client_software` is the client's library as a Kafka client reports it ("librdkafka 2.16.1"),
     bounded by the listener; empty: unknown, as over gRPC. `stopped`: what an outage has cost it.
     """
 

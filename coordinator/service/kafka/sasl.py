@@ -61,7 +61,7 @@ class SaslFailed(Exception):
 
     Args:
         code: Kafka's error code.
-        words: the reason for the client and the log; contains nothing of the credential.
+        reason: for the client and the log; contains nothing of the credential.
     """
 
     def __init__(self, code: int, reason: str) -> None:

@@ -1,7 +1,7 @@
 """Scenarios 206 and 208: random clients, random time, failing appends, restarts.
 
 Whatever they do, the invariants of `coordinator.core.classic.invariants` hold after every step
-(`Scenario` checks them), all members of a generation hear the same of it, what was
+(`ClassicScenario` checks them), all members of a generation are sent the same, what was
 acknowledged stays, every call is answered, and a group whose clients behave is soon Stable.
 
 The fast tests play 200 histories, the slow tests 2,000, and `--hypothesis-profile=long` 50,000.

@@ -12,8 +12,8 @@ soon as its owner has finished with it; until then the member takes part in reba
 (`revocations.py`). The leader marks such an assignment, so that a process which takes the member's
 place meanwhile joins again as well.
 
-The owner learns of changes later, from `hand_out`. Partitions that it was never told of are given
-back without asking it. Those it did not give back in time it is told of as `Lost`.
+The owner learns of changes later, from `hand_out`. Partitions that it was never handed are given
+back without asking it. Those that it did not give back in time are reported to it as `Lost`.
 
 Source: KIP-429, KIP-394; Kafka `AbstractCoordinator`, `ConsumerCoordinator`.
 """
@@ -292,7 +292,7 @@ class Membership(HoldingRules):
         group has taken away, and one that drains while nobody else takes partitions none.
 
         Args:
-            refused: why the owner will not have them now; the group is told.
+            refused: why the owner will not have them now; the group is notified.
         """
         self.pass_deadlines(now_ms)
         partitions &= self.assigned | self.revocations.partitions
@@ -410,7 +410,7 @@ class Membership(HoldingRules):
     def _still_revoked(self, assigned: frozenset[TopicPartition]) -> frozenset[TopicPartition]:
         """Partitions that are being revoked although an assignment may give them back.
 
-        The owner goes on with those that it was never told of.
+        The owner keeps those that it was never handed.
         """
         revocations = self.revocations
         unsent = (assigned & revocations.partitions) - revocations.notified
@@ -421,7 +421,7 @@ class Membership(HoldingRules):
         return revocations.partitions
 
     def _revoke(self, partitions: frozenset[TopicPartition], now_ms: int) -> None:
-        """Revoke partitions; those that the owner was never told of are given back at once."""
+        """Revoke partitions; those that the owner was never handed are given back at once."""
         known = self._ledger.known(partitions)
         if known:
             until_ms = now_ms + self.config.rebalance_timeout_ms // 2
@@ -473,7 +473,7 @@ class Membership(HoldingRules):
 
     def _may_join_now(self) -> bool:
         if self.phase is MembershipPhase.SYNCING:
-            return False  # The answer shows that the group has to be told.
+            return False  # The answer shows that the group has to be notified.
         return self.assignors.is_cooperative or not (self.assigned or self.revocations.partitions)
 
     def _withdraw(self, partitions: frozenset[TopicPartition]) -> None:

@@ -5,7 +5,7 @@
 | `membership.py` | what answers of the protocol mean; revocations and the end of the session |
 | `schedule.py` | which request of the protocol is next, and when; back-off; an owner that hangs |
 | `assignor_choice.py` | with which assignors to join, and so whether the member is eager |
-| `assigning.py`, `declarations.py` | what a leader divides, and what members tell it |
+| `assigning.py`, `declarations.py` | what a leader divides, and what members declare to it |
 | `revocations.py` | until when the owner has partitions that are taken away |
 """
 
@@ -174,7 +174,7 @@ class ClassicCommits(CommitRules):
         )
 
     def out_of_date(self, refusal: CommitFailed, sent: calls.Identity, now_ms: int) -> bool:
-        """See `CommitRules`: of a rebalance that the member hears of by it, or has been in."""
+        """See `CommitRules`: of a rebalance that the member learns of by it, or has been in."""
         membership = self._membership
         is_current = sent.generation == membership.generation
         if isinstance(refusal, RebalanceInProgress) and is_current:

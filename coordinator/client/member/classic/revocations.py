@@ -32,14 +32,14 @@ class Revocations:
 
     @property
     def notified(self) -> frozenset[TopicPartition]:
-        """Partitions that the owner was told of."""
+        """Partitions that the owner was handed."""
         return self._notified.intersection(self._until_ms)
 
     def begin(self, partitions: Collection[TopicPartition], until_ms: int) -> None:
         self._until_ms |= dict.fromkeys(partitions, until_ms)
 
     def hand_out(self) -> None:
-        """Mark all as told."""
+        """Mark all as handed out."""
         self._notified = self.partitions
 
     def end(self, partitions: Collection[TopicPartition]) -> frozenset[TopicPartition]:

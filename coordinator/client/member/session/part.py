@@ -7,7 +7,7 @@
 | `leases.py` | until when the member may act without hearing from the coordinator |
 | `orders.py` | how messages spell partitions |
 
-A release is told to the coordinator when no commit of the holding is under way any more.
+A release is sent to the coordinator when no commit of the holding is under way any more.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ class SessionPart(ProtocolPart):
         self._releases: dict[Holding, tuple[int, str]] = {}
         """Holdings that are released once their commits are answered: position, why refused."""
         self._to_give_back: list[Holding] = []
-        """Holdings that the owner was told are revoked or lost."""
+        """Holdings that were reported to the owner as revoked or lost."""
         self._stop_is_sent = self._is_returning = self._gives_up_place = False
 
     def status(self) -> Status:

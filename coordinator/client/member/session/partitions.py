@@ -39,7 +39,7 @@ class HoldingState(Enum):
     ACTIVE = "active"
     DRAINING = "draining"
     LOST = "lost"
-    """It is to be released locally, and the coordinator told so."""
+    """It is to be released locally, and the coordinator notified."""
 
 
 @dataclass(slots=True)
@@ -74,7 +74,7 @@ class Partitions(HoldingRules):
     ) -> None:
         self._lease, self._ledger, self._say = lease, ledger, say
         self._pending: dict[tuple[type[HoldingEvent], Any], list[Holding]] = {}
-        """Events that the owner is to be told, by kind and other fields: their holdings."""
+        """Events for the owner, by kind and other fields: their holdings."""
         self.held: dict[TopicPartition, Held] = {}
         self.draining: set[TopicPartition] = set()
         """Partitions of `held` in state DRAINING."""
@@ -82,7 +82,7 @@ class Partitions(HoldingRules):
         self.has_left = False
         """True once the owner has said that the member has stopped."""
         self.has_changed = True
-        """True if the held set has not been told to the coordinator since it changed."""
+        """True if the held set has not been sent to the coordinator since it changed."""
         self._done: dict[TopicPartition, pb.SessionAck.Partition] = {}
         """The last acknowledgement of each partition that is not held."""
         self._due_ms: int | None = None
@@ -164,7 +164,7 @@ class Partitions(HoldingRules):
         """The lease has changed, or what is held: something may end earlier."""
         self._due_ms = None
 
-    # --- What the owner is told ---
+    # --- Events for the owner ---
 
     def drain_events(self) -> list[HoldingEvent]:
         """Events since the last call: one for all that has happened in the same way. What was lost
@@ -177,7 +177,7 @@ class Partitions(HoldingRules):
         return sorted(events, key=lambda event: not isinstance(event, Lost))
 
     def _note(self, kind: type[HoldingEvent], holding: Holding, *fields: object) -> None:
-        """Have the owner told. `fields`: those of the event beside its holdings."""
+        """Notify the owner. `fields`: those of the event beside its holdings."""
         self._pending.setdefault((kind, fields), []).append(holding)
 
     # --- The coordinator ---
@@ -221,7 +221,7 @@ class Partitions(HoldingRules):
     # --- The owner ---
 
     def ready(self, holding: Holding) -> None:
-        """The owner has prepared for a partition, as it was told."""
+        """The owner has prepared for a partition, as it was asked to."""
         warm = self.warming.get(holding.partition)
         if warm is not None and warm.holding is holding and not warm.is_ready:
             warm.is_ready = True
@@ -246,7 +246,7 @@ class Partitions(HoldingRules):
             )  # fmt: skip
 
     def refuse(self, holding: Holding, reason: str) -> None:
-        """The owner will not prepare for a partition, as it was told to."""
+        """The owner will not prepare for a partition, as it was asked to."""
         warm = self.warming.get(holding.partition)
         if warm is not None and warm.holding is holding:
             del self.warming[holding.partition]
@@ -316,7 +316,7 @@ class Partitions(HoldingRules):
             return
         self._resume(partition, held, is_fresh=is_fresh)
         if held.state is HoldingState.ACTIVE:
-            # A deadline once told is never moved.
+            # A deadline once given is never moved.
             held.state = HoldingState.DRAINING
             self.draining.add(partition)
             held.deadline_ms = now_ms + ordered.remaining_ms if ordered.remaining_ms else None
@@ -348,7 +348,7 @@ class Partitions(HoldingRules):
         return True
 
     def _lose(self, partition: TopicPartition, reason: str) -> None:
-        """A partition is lost: the owner releases it locally, and the coordinator is told then."""
+        """A partition is lost: the owner releases it locally; then the coordinator is notified."""
         held = self.held[partition]
         if held.state is not HoldingState.LOST:
             held.state = HoldingState.LOST

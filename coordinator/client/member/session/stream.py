@@ -1,6 +1,6 @@
 """The stream of a session member: attaching, heartbeats, versions of its orders, leaving.
 
-It says what the member is to send, and takes in what it hears; times are milliseconds of the
+It says what the member is to send, and takes in what it receives; times are milliseconds of the
 member's own clock, which has to count the time for which the machine sleeps (CLOCK_BOOTTIME). What
 a message says is true from when it was sent.
 
@@ -41,7 +41,7 @@ FINAL = frozenset(
 
 @dataclass(slots=True)
 class _LeaveWish:
-    """The owner's wish to leave, told on every stream until it is granted."""
+    """The owner's wish to leave, sent on every stream until it is granted."""
 
     kind: pb.SessionLeave.Kind.ValueType
     until_ms: int
@@ -91,7 +91,7 @@ class SessionStream(ProgressRules):
         self._attach_sent_ms = 0
         self._is_attached = False
         self.interval_ms = 0
-        """Time between two heartbeats, as the coordinator told it; 0: not yet."""
+        """Time between two heartbeats, as the coordinator set it; 0: not yet."""
         self._next_beat_ms: int | None = None
         self._unanswered_ms: int | None = None
         """Since when the stream has owed an answer."""

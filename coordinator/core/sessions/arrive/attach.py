@@ -150,7 +150,7 @@ def _restored(
 ) -> None:
     """End a session that the store has forgotten, and admit its process anew.
 
-    What it held waits for the end of its lease: the process works on until it hears of this.
+    What it held waits for the end of its lease: the process works on until it learns of this.
     The record of the end proves the fence: if another node has the shard, the append is refused.
     """
     ends.end(group, old, EndCause.RESTORED, step, name_takeover.SUPERSEDED)
