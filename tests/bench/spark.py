@@ -301,7 +301,7 @@ def _stream_options(server: Server, folder: Path, group: str) -> dict[str, str]:
     }
 
 
-# --- The surroundings -------------------------------------------------------------------------
+# --- The environment --------------------------------------------------------------------------
 
 
 def _last(wanted: int, batches: int) -> str:

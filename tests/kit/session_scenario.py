@@ -362,15 +362,15 @@ class SessionScenario:
 
     def _step(self, event: Any) -> None:
         self.witness.before(self.shard, event)
-        outbox = stepped(self.shard, event, self.now)
+        effects = stepped(self.shard, event, self.now)
         self.witness.after(self.shard)
-        self._carry_out(outbox)
+        self._carry_out(effects)
 
-    def _carry_out(self, outbox: ShardEffects) -> None:
-        self.due = outbox.next_deadline_ms
-        self.events += outbox.events
-        self.computing += [(self.now + self.compute_ms, ask) for ask in outbox.computes]
-        for call, reply in outbox.replies:
+    def _carry_out(self, effects: ShardEffects) -> None:
+        self.due = effects.next_deadline_ms
+        self.events += effects.events
+        self.computing += [(self.now + self.compute_ms, ask) for ask in effects.computes]
+        for call, reply in effects.replies:
             self.replies[call] = reply
             self.witness.replied(call, reply)
             member = self.streams.get(call)
@@ -385,10 +385,10 @@ class SessionScenario:
                     self._take(call)
                 else:
                     member.stream = NO_STREAM
-        for stream in outbox.wakes:
+        for stream in effects.wakes:
             if stream not in self.deaf:
                 self._take(stream)
-        for stream, last in outbox.ended:
+        for stream, last in effects.ended:
             member = self.streams.pop(stream, None)
             if member is not None and member.reply is not None:
                 self.witness.went_away(GROUP, member.member_id, last)
@@ -397,11 +397,11 @@ class SessionScenario:
                 member.stream = NO_STREAM
         if self.computing and not self.compute_ms:
             self._compute()
-        if outbox.append is not None:
+        if effects.append is not None:
             if self.held is not None:
-                self.held.append(outbox.append)
+                self.held.append(effects.append)
             else:
-                self._append(outbox.append)
+                self._append(effects.append)
 
     def _compute(self) -> None:
         for at, ask in [plan for plan in self.computing if plan[0] <= self.now]:

@@ -91,7 +91,7 @@ def test_a_consumer_that_is_killed_with_a_result_half_written_loses_and_doubles_
     ]  # fmt: skip
     begun = [
         subprocess.Popen([*command, role], stdout=subprocess.PIPE, text=True)
-        for role in ("victim", "heir")
+        for role in ("victim", "successor")
     ]
     try:
         wait_until(lambda: list(tmp_path.glob("*.half")))
@@ -105,7 +105,9 @@ def test_a_consumer_that_is_killed_with_a_result_half_written_loses_and_doubles_
     (half,) = tmp_path.glob("*.half")
     number, offset = map(int, half.stem.split("-"))
     written = json.loads(half.with_suffix(".json").read_text())
-    assert written == sum(number * ROWS + row for row in range(offset)), "the heir wrote it anew"
+    assert written == sum(number * ROWS + row for row in range(offset)), (
+        "the successor wrote it anew"
+    )
     for number in range(PARTITIONS):
         total = sum(number * ROWS + row for row in range(ROWS))
         assert json.loads((tmp_path / f"{number}-{ROWS}.json").read_text()) == total

@@ -48,7 +48,7 @@ def join(member: BlockingMember) -> None:
 
 
 @pytest.fixture(autouse=True)
-def surroundings(tmp_path, monkeypatch):
+def environment(tmp_path, monkeypatch):
     """A folder of its own."""
     monkeypatch.chdir(tmp_path)
 

@@ -265,8 +265,8 @@ async def test_an_owner_that_comes_later_begins_where_the_group_began(server, lo
     assert await asyncio.to_thread(query.plan) == {}
     await asyncio.to_thread(query.reader.stop)
     write(log / "0" / A, 2)
-    heir = Query(server, log, startingOffsets="latest")
-    assert await asyncio.to_thread(plan, heir) == {"0": (10, 12)}
+    successor = Query(server, log, startingOffsets="latest")
+    assert await asyncio.to_thread(plan, successor) == {"0": (10, 12)}
 
 
 async def test_of_queries_that_begin_at_the_same_moment_one_says_where(server, log):

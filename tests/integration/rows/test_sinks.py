@@ -77,11 +77,11 @@ async def test_a_kill_between_any_two_steps_leaves_each_row_once(server, place, 
         with pytest.raises(Killed):
             victim.write(rows_of(FIRST), FIRST)
         # The next query runs the batch again, as Spark does, or begins where the group is.
-        heir = query(place, server.address)
-        counted = heir.write(rows_of(FIRST), FIRST)
+        successor = query(place, server.address)
+        counted = successor.write(rows_of(FIRST), FIRST)
         assert counted == (step not in ("decided", "followed"))
         assert place.rows(server.address) == counter(OTHERS, FIRST)
-        assert heir.write(rows_of(SECOND), SECOND)
+        assert successor.write(rows_of(SECOND), SECOND)
         assert place.rows(server.address) == counter(OTHERS, FIRST, SECOND)
 
     await asyncio.to_thread(story)
@@ -129,9 +129,9 @@ async def test_a_pause_between_any_two_steps_while_others_go_on(server, place, s
     expected = counter(before, FIRST, SECOND, others)
 
     def meanwhile():
-        heir = query(place, server.address)
-        heir.write(rows_of(FIRST), FIRST)
-        assert heir.write(rows_of(SECOND), SECOND)
+        successor = query(place, server.address)
+        successor.write(rows_of(FIRST), FIRST)
+        assert successor.write(rows_of(SECOND), SECOND)
         assert query(place, server.address).write(rows_of(others), others)
         assert place.rows(server.address) == expected
 
@@ -183,9 +183,9 @@ async def test_recover_finishes_what_was_decided_and_no_more(server, place):
     def story():
         with pytest.raises(Killed):
             query(place, server.address, dies).write(rows_of(FIRST), FIRST)
-        heir = query(place, server.address)
-        assert heir.recover().number == 1
-        assert heir.recover().offsets == {(TOPIC, 0): 4, (TOPIC, 1): 2}
+        successor = query(place, server.address)
+        assert successor.recover().number == 1
+        assert successor.recover().offsets == {(TOPIC, 0): 4, (TOPIC, 1): 2}
         assert place.rows(server.address) == counter(FIRST)
 
     await asyncio.to_thread(story)

@@ -82,9 +82,9 @@ async def test_a_query_that_dies_after_the_decision_is_finished_by_the_next(serv
     def story():
         with pytest.raises(Killed):
             query(place, server.address, dies).write(rows_of(batch(0, 4)), batch(0, 4))
-        heir = query(place, server.address)
-        assert not heir.write(rows_of(batch(0, 4)), batch(0, 4))
-        assert heir.write(rows_of(batch(4, 6)), batch(4, 6))
+        successor = query(place, server.address)
+        assert not successor.write(rows_of(batch(0, 4)), batch(0, 4))
+        assert successor.write(rows_of(batch(4, 6)), batch(4, 6))
         assert place.rows(server.address) == upto(6)
 
     await asyncio.to_thread(story)
@@ -101,8 +101,8 @@ async def test_a_query_that_pauses_after_the_decision_finds_it_done(server, plac
     zombie = query(place, server.address, pauses)
     late = asyncio.create_task(asyncio.to_thread(zombie.write, rows_of(batch(0, 4)), batch(0, 4)))
     assert await asyncio.to_thread(reached.wait, HANG_S)
-    heir = query(place, server.address)
-    assert await asyncio.to_thread(heir.write, rows_of(batch(4, 6)), batch(4, 6))
+    successor = query(place, server.address)
+    assert await asyncio.to_thread(successor.write, rows_of(batch(4, 6)), batch(4, 6))
     go_on.set()
     assert await late
     assert await asyncio.to_thread(place.rows, server.address) == upto(6)

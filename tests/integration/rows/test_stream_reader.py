@@ -153,16 +153,16 @@ async def test_a_batch_is_stored_before_its_partition_is_given_back(server, read
         await polls_until_it_has_some(other)
 
 
-async def test_a_batch_that_outlives_a_partition_does_not_move_its_heir_back(
+async def test_a_batch_that_outlives_a_partition_does_not_move_its_successor_back(
     server, reader, caplog
 ):
-    """The heir is where the batch began, which a compare-and-set alone would not see."""
+    """The successor is where the batch began, which a compare-and-set alone would not see."""
     reader._options = replace(reader._options, rebalance_timeout_ms=1_000)
     first = await asyncio.to_thread(next_batch, reader)
-    async with Member(server.address, "g", {"t": 2}, assignors=COOPERATIVE) as heir:
-        await polls_until_it_has_some(heir)
-        (moved,) = heir.assignment
-        (kept,) = {T0, T1} - heir.assignment
+    async with Member(server.address, "g", {"t": 2}, assignors=COOPERATIVE) as successor:
+        await polls_until_it_has_some(successor)
+        (moved,) = successor.assignment
+        (kept,) = {T0, T1} - successor.assignment
         second = await asyncio.to_thread(next_batch, reader, first)
         assert await asyncio.to_thread(stored, server) == {kept: 10}
         assert "outlived its partitions" in caplog.text

@@ -215,18 +215,18 @@ class ClassicSpace:
     # --- What comes of it ---
 
     def _step(self, event: Any) -> None:
-        outbox = stepped(self.shard, event, self.now)
+        effects = stepped(self.shard, event, self.now)
         if self.is_checked:
             self.shard.check()
-        self._carry_out(outbox)
+        self._carry_out(effects)
 
-    def _carry_out(self, outbox: ShardEffects) -> None:
-        self.due = outbox.next_deadline_ms
-        self.is_lost = self.is_lost or outbox.unloaded
-        if outbox.append is not None:
-            self.append = outbox.append
+    def _carry_out(self, effects: ShardEffects) -> None:
+        self.due = effects.next_deadline_ms
+        self.is_lost = self.is_lost or effects.unloaded
+        if effects.append is not None:
+            self.append = effects.append
         by_call = {client.call: client for client in self.clients if client.call is not None}
-        for call, reply in outbox.replies:
+        for call, reply in effects.replies:
             client = by_call.get(call)
             if client is None:
                 continue

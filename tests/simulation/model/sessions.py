@@ -339,18 +339,18 @@ class SessionSpace(SessionScenario):
     def _step(self, event: Any) -> None:
         self._first: Append | None = None
         self.witness.before(self.shard, event)
-        outbox = stepped(self.shard, event, self.now)
+        effects = stepped(self.shard, event, self.now)
         if self.is_checked:
             self.witness.after(self.shard)
-        self._carry_out(outbox)
+        self._carry_out(effects)
 
-    def _carry_out(self, outbox: ShardEffects) -> None:
-        self.is_lost = self.is_lost or outbox.unloaded
-        self._first = outbox.append
+    def _carry_out(self, effects: ShardEffects) -> None:
+        self.is_lost = self.is_lost or effects.unloaded
+        self._first = effects.append
         deaf = {self.members[n].stream for n, is_deaf in enumerate(self.is_unseen) if is_deaf}
-        outbox.replies = [reply for reply in outbox.replies if reply[0] not in deaf]
-        outbox.ended = [each for each in outbox.ended if each[0] not in deaf]
-        super()._carry_out(outbox)
+        effects.replies = [reply for reply in effects.replies if reply[0] not in deaf]
+        effects.ended = [each for each in effects.ended if each[0] not in deaf]
+        super()._carry_out(effects)
 
     def _take(self, stream: CallId) -> None:
         member = self.streams.get(stream)

@@ -147,9 +147,9 @@ def test_it_holds_nothing_when_it_begins_to_be_eager():
     group.scenario.coordinator.send(
         pb.LeaveGroupRequest(group_id="g", members=[{"member_id": late.member.member_id}])
     )
-    heir = group.scenario.member(**RANGE)
+    successor = group.scenario.member(**RANGE)
     group.scenario.advance(100)
-    assert heir.poll()
+    assert successor.poll()
     late.release()
     group.scenario.advance(10)
     assert late.warnings
@@ -157,7 +157,7 @@ def test_it_holds_nothing_when_it_begins_to_be_eager():
     assert late.poll()[0] == Lost(t(*range(PARTITIONS)), "INCONSISTENT_GROUP_PROTOCOL")
     with pytest.raises(StaleMember):
         late.commit({0: 1}, holdings=[held])
-    group.members.append(heir)
+    group.members.append(successor)
     group.settle()
     assert group.assignor == "range"
     assert late.assignment

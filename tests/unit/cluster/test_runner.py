@@ -112,8 +112,8 @@ async def test_a_node_that_falls_silent_is_succeeded_in_a_later_epoch():
         await until(lambda: all_led_once(two, three))
         assert not one.runner.may_answer()
         for shard, leader_epoch in before.items():
-            heir = two if shard in two.leads else three
-            assert heir.leads[shard] > leader_epoch
+            successor = two if shard in two.leads else three
+            assert successor.leads[shard] > leader_epoch
 
 
 async def test_a_node_that_stops_hands_its_shards_over_before_it_goes():
@@ -196,10 +196,10 @@ async def test_a_follower_in_sync_takes_over_and_others_do_not():
             by_number[state.leader].runner.keep_up(shard, state.replicas)
         await until(lambda: all(len(s.in_sync) == 2 for s in some[0].runner.view.shards.values()))
         assert some[0].runner.view.shards.keys() == view.shards.keys()
-        gone, heirs = by_number.pop(1), dict(gone_shards(view))
+        gone, successors = by_number.pop(1), dict(gone_shards(view))
         await gone.runner.stop(5)
-        for shard, heir in heirs.items():
-            assert shard in by_number[heir].leads, "the one that was in sync leads now"
+        for shard, successor in successors.items():
+            assert shard in by_number[successor].leads, "the one that was in sync leads now"
         assert not gone.follows
 
 

@@ -103,11 +103,11 @@ class Pair:
     async def promote(self) -> set[int]:
         """Make the standby the leader; the partitions with offsets there."""
         gathered = self.standby.stop()
-        heir = self.new_runner()
-        await heir.start(leader_epoch=2, standby=gathered)
-        reply = heir.submit(FetchOffsets(call_id=CallId(1), group_id="g", partitions=None))
+        successor = self.new_runner()
+        await successor.start(leader_epoch=2, standby=gathered)
+        reply = successor.submit(FetchOffsets(call_id=CallId(1), group_id="g", partitions=None))
         found = {o.partition for o in reply.offsets}
-        await heir.stop(ErrorCode.NOT_COORDINATOR)
+        await successor.stop(ErrorCode.NOT_COORDINATOR)
         return found
 
 

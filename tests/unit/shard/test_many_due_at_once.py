@@ -48,17 +48,17 @@ class CrowdedShard:
         self.replies = {}
 
     def step(self, event, now_ms):
-        outbox = stepped(self.shard, event, now_ms)
-        self.events += outbox.events
-        self.replies.update(outbox.replies)
-        return outbox
+        effects = stepped(self.shard, event, now_ms)
+        self.events += effects.events
+        self.replies.update(effects.replies)
+        return effects
 
     def tick_until_done(self, now_ms) -> int:
         steps = 0
         while True:
-            outbox = self.step(Tick(), now_ms)
+            effects = self.step(Tick(), now_ms)
             steps += 1
-            if outbox.next_deadline_ms is None or outbox.next_deadline_ms > now_ms:
+            if effects.next_deadline_ms is None or effects.next_deadline_ms > now_ms:
                 return steps
             assert steps < 1_000
 
@@ -100,11 +100,11 @@ class CrowdedShard:
 
 def test_a_step_ends_some_sessions_and_asks_to_be_ticked_again_at_once():
     crowded = CrowdedShard(g=MEMBERS)
-    outbox = crowded.step(Tick(), END_MS)
+    effects = crowded.step(Tick(), END_MS)
     while not crowded.evicted():  # They come down a level first.
-        outbox = crowded.step(Tick(), END_MS)
+        effects = crowded.step(Tick(), END_MS)
     assert len(crowded.evicted()) <= ADVANCE_SLICE
-    assert outbox.next_deadline_ms == END_MS
+    assert effects.next_deadline_ms == END_MS
     assert crowded.shard.timer.is_behind
 
 

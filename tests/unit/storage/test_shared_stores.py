@@ -275,19 +275,19 @@ async def test_a_stopped_owner_cannot_write_once_another_has_taken_over(kind, cl
     async with (
         Proxy(cluster.endpoints[0]) as proxy,
         kind.opened((proxy.address,), prefix) as zombie,
-        kind.opened(cluster.endpoints, prefix) as heir,
+        kind.opened(cluster.endpoints, prefix) as successor,
     ):
         old = await zombie.fence(S0)
         await zombie.append(old, entry(1))
         proxy.cut()
         sleeping = asyncio.create_task(persist(zombie, old, entry(2)))
         await asyncio.sleep(0.3)
-        new = await heir.fence(S0)
-        await heir.append(new, entry(2, new.fence_epoch, size=3))
+        new = await successor.fence(S0)
+        await successor.append(new, entry(2, new.fence_epoch, size=3))
         proxy.mend()
         with pytest.raises(Fenced):
             await sleeping
-        assert [e.fence_epoch for e in (await heir.load(new)).entries] == [1, 2]
+        assert [e.fence_epoch for e in (await successor.load(new)).entries] == [1, 2]
 
 
 @contextlib.asynccontextmanager

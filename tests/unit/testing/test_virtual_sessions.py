@@ -154,8 +154,8 @@ def answer(number: int, epoch: int) -> pb.SessionResponse:
 
 def test_a_process_that_waits_is_given_the_whole_state_that_it_asks_for(c):
     attach(c)
-    heir = c.open_session()
-    heir.send(requests.attach(incarnation={"id": b"2"}))
-    assert last(heir).standing == pb.Attached.WAITING
-    beat(heir, 1, whole=True)
-    assert (last(heir).answers, last(heir).HasField("based_on")) == (1, False)
+    queued = c.open_session()
+    queued.send(requests.attach(incarnation={"id": b"2"}))
+    assert last(queued).standing == pb.Attached.WAITING
+    beat(queued, 1, whole=True)
+    assert (last(queued).answers, last(queued).HasField("based_on")) == (1, False)

@@ -119,7 +119,7 @@ def is_forgotten(group: SessionGroup, queued: SessionMember) -> bool:
 def records(
     group: SessionGroup, member: SessionMember, queued: SessionMember, now_ms: int, numbers: Numbers
 ) -> tuple[list[Record], list[TopicPartition]]:
-    """The heir's admission and what it inherits; with the partitions that the records are about.
+    """Admission of the queued process, and what it inherits; with the partitions concerned.
 
     It gets what is held or in PREPARE; what is being drained goes to its successor. What the old
     one was to get is ordered anew.

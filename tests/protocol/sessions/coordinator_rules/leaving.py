@@ -129,18 +129,18 @@ async def name_in_use(group: GroupTrial) -> None:
     inherits everything when that one says NOW; nobody else moves."""
     a, b = await group.pair()
     mine, old, before = a.active, dict(a.held), len(b.all_orders)
-    heir = _next(group, a)
-    attached = await heir.attached()
+    queued = _next(group, a)
+    attached = await queued.attached()
     group.check(attached.standing == pb.Attached.WAITING, "the second process is WAITING")
     group.check(0 < attached.retry_after_ms <= group.lease_ms, "it is told the rest of the lease")
     group.check(bool(attached.why), "it is told why")
-    ack = await heir.beat_and_hear()
-    group.check(ack.number == 1 and not heir.orders, "it heartbeats, and holds nothing")
+    ack = await queued.beat_and_hear()
+    group.check(ack.number == 1 and not queued.orders, "it heartbeats, and holds nothing")
     await a.beat_and_hear()
     group.check(not a.last.has_ended, "the first one is not disturbed")
     await a.send_leave("NOW")
-    await group.until(lambda: heir.active == mine, "the second process inherits")
-    group.check(all(heir.held[p] > old[p] for p in mine), "under new tokens")
+    await group.until(lambda: queued.active == mine, "the second process inherits")
+    group.check(all(queued.held[p] > old[p] for p in mine), "under new tokens")
     await b.beat_and_hear()
     group.check(len(b.all_orders) == before, "the other member hears nothing")
 
@@ -150,11 +150,11 @@ async def name_after_a_lease(group: GroupTrial) -> None:
     """A waiting process inherits when the lease of the first one ends."""
     a, _ = await group.pair()
     mine = a.active
-    heir = _next(group, a)
-    await heir.attached()
+    queued = _next(group, a)
+    await queued.attached()
     silent_s = await a.fall_silent()
-    await group.until(lambda: heir.active == mine, "it inherits", 3 * group.lease_s + 10)
-    group.not_before(heir.ordered_s[mine[0]], silent_s, group.lease_s, "it inherits")
+    await group.until(lambda: queued.active == mine, "it inherits", 3 * group.lease_s + 10)
+    group.not_before(queued.ordered_s[mine[0]], silent_s, group.lease_s, "it inherits")
 
 
 @cases("5")

@@ -98,17 +98,17 @@ async def evicted_name(group: GroupTrial) -> None:
 
 
 @cases("10")
-async def evicted_heir(group: GroupTrial) -> None:
+async def evicted_then_queued(group: GroupTrial) -> None:
     """A process waits for the name of a member that is evicted as gone: it inherits everything at
     once, under new tokens, and nobody else moves."""
     a, b = await group.pair()
     mine, old, before = a.active, dict(a.held), len(b.all_orders)
-    heir = group.member(a.name, a.partitions)
-    heir.started_at_ms = a.started_at_ms + 1_000
-    attached = await heir.attached()
+    queued = group.member(a.name, a.partitions)
+    queued.started_at_ms = a.started_at_ms + 1_000
+    attached = await queued.attached()
     group.check(attached.standing == pb.Attached.WAITING, "it waits")
     group.check(await group.evict(a.name, gone=True) == "NONE", "the first one is evicted")
-    await group.until(lambda: heir.active == mine, "it inherits")
-    group.check(all(heir.held[p] > old[p] for p in mine), "under new tokens")
+    await group.until(lambda: queued.active == mine, "it inherits")
+    group.check(all(queued.held[p] > old[p] for p in mine), "under new tokens")
     await b.beat_and_hear()
     group.check(len(b.all_orders) == before, "the other member hears nothing")

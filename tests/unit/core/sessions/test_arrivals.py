@@ -31,14 +31,14 @@ def test_a_group_whose_only_member_returns_has_its_state():
 def test_a_process_that_was_not_heard_when_its_name_fell_free_is_admitted_when_it_is_heard():
     scenario = SessionScenario()
     old = scenario.member("w-a", {"t": 2}).attach()
-    heir = scenario.member("w-a", {"t": 2}, "i-2").attach()
-    heir.beats = False
+    queued = scenario.member("w-a", {"t": 2}, "i-2").attach()
+    queued.beats = False
     scenario.to(20_000)
     old.beats = False
     scenario.to(40_000)
     assert not scenario.group.members
-    heir.beat()
-    assert heir.member_id in scenario.group.members
-    heir.beats = True
+    queued.beat()
+    assert queued.member_id in scenario.group.members
+    queued.beats = True
     scenario.to(40_200)
-    assert len(heir.active) == 2
+    assert len(queued.active) == 2

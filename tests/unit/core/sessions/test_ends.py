@@ -152,13 +152,13 @@ def test_a_switch_in_flight_and_the_end_of_its_holder_give_one_token():
 def test_a_switch_in_flight_is_not_inherited_by_another_process_of_the_name():
     scenario, a, b, partition = handing_over(WARM)
     other = next(held for held in a.active if held != partition)
-    heir = scenario.member(a.name, {"t": 3}, "i-2").attach()
+    queued = scenario.member(a.name, {"t": 3}, "i-2").attach()
     scenario.hold()
     a.ack(partition)
     a.leave("now")
     scenario.release()
     assert partition in b.active
-    assert heir.active == [other]
+    assert queued.active == [other]
 
 
 def test_a_force_in_flight_and_the_end_of_its_holder():

@@ -380,15 +380,15 @@ def test_the_delay_holds_for_a_process_of_the_name_that_comes_back_on_another_st
     a = scenario.member("w-a", {"t": 1}, "i-1").attach(started_at_ms=1)
     scenario.to(1_000)
     a.beats = False
-    heir = scenario.member("w-a", {"t": 1}, "i-2").attach(started_at_ms=2)
+    queued = scenario.member("w-a", {"t": 1}, "i-2").attach(started_at_ms=2)
     scenario.to(12_000)
-    heir.cut()
-    heir.beats = True
-    heir.attach(started_at_ms=2)
+    queued.cut()
+    queued.beats = True
+    queued.attach(started_at_ms=2)
     scenario.to(39_000)
-    assert not heir.active
+    assert not queued.active
     scenario.to(42_000)
-    assert heir.active
+    assert queued.active
 
 
 def test_a_silent_member_ends_with_its_lease_and_its_partitions_go_on():

@@ -24,29 +24,29 @@ def waiting() -> tuple[SessionScenario, ScenarioMember, ScenarioMember, Scenario
     """Two members, and a process that waits for the name of the first."""
     scenario, a, b = g2()
     scenario.to(5_000)
-    heir = scenario.member(a.name, {"t": 3}, "i-2").attach(started_at_ms=5_000)
-    assert heir.reply.standing is Standing.WAITING
-    return scenario, a, b, heir
+    queued = scenario.member(a.name, {"t": 3}, "i-2").attach(started_at_ms=5_000)
+    assert queued.reply.standing is Standing.WAITING
+    return scenario, a, b, queued
 
 
 def test_a_waiting_process_is_told_how_long_at_most_and_its_heartbeats_are_answered():
-    scenario, a, _b, heir = waiting()
-    assert heir.reply.retry_after_ms == 10_000
+    scenario, a, _b, queued = waiting()
+    assert queued.reply.retry_after_ms == 10_000
     scenario.to(8_000)
-    assert [ack.number for _, ack in heir.acks] == [1]
-    assert not heir.orders
-    assert heir.member_id not in scenario.group.members
+    assert [ack.number for _, ack in queued.acks] == [1]
+    assert not queued.orders
+    assert queued.member_id not in scenario.group.members
     assert len(a.active) == 2
 
 
 def test_a_waiting_process_inherits_at_the_end_of_the_lease_with_the_same_record():
-    scenario, a, b, heir = waiting()
+    scenario, a, b, queued = waiting()
     held = a.active
     a.beats = False
     scenario.to(14_999)
-    assert not heir.active
+    assert not queued.active
     scenario.to(15_000)
-    assert heir.active == held
+    assert queued.active == held
     scenario.to(16_500)
     assert len(b.active) == 1
 
@@ -55,12 +55,12 @@ def test_a_waiting_process_waits_for_the_delay_after_an_end_by_time():
     scenario, a, b = g2(with_policy(handover_delay_ms=2_000))
     held = a.active
     scenario.to(5_000)
-    heir = scenario.member(a.name, {"t": 3}, "i-2").attach()
+    queued = scenario.member(a.name, {"t": 3}, "i-2").attach()
     a.beats = False
     scenario.to(16_999)
-    assert not heir.active
+    assert not queued.active
     scenario.to(17_000)
-    assert heir.active == held
+    assert queued.active == held
     assert len(b.active) == 1
 
 
@@ -68,17 +68,17 @@ def test_a_waiting_process_that_comes_again_during_the_delay_goes_on_waiting():
     scenario, a, b = g2(with_policy(handover_delay_ms=2_000))
     held = a.active
     scenario.to(5_000)
-    heir = scenario.member(a.name, {"t": 3}, "i-2").attach(started_at_ms=5_000)
+    queued = scenario.member(a.name, {"t": 3}, "i-2").attach(started_at_ms=5_000)
     a.beats = False
     scenario.to(16_000)
-    session = heir.reply.session_id
-    heir.attach(started_at_ms=5_000)
-    assert (heir.reply.standing, heir.reply.retry_after_ms) == (Standing.WAITING, 1_000)
-    assert heir.reply.session_id == session
+    session = queued.reply.session_id
+    queued.attach(started_at_ms=5_000)
+    assert (queued.reply.standing, queued.reply.retry_after_ms) == (Standing.WAITING, 1_000)
+    assert queued.reply.session_id == session
     other = scenario.member(a.name, {"t": 3}, "i-0").attach(started_at_ms=4_000)
     assert other.reply.error is ErrorCode.UNRELEASED_INSTANCE_ID
     scenario.to(17_000)
-    assert heir.active == held
+    assert queued.active == held
     assert len(b.active) == 1
 
 
@@ -113,10 +113,10 @@ def test_what_a_living_member_gives_up_is_not_its_own_any_more():
 
 
 def test_a_waiting_process_that_comes_again_goes_on_waiting_on_its_newest_stream():
-    scenario, a, _b, heir = waiting()
-    session, first = heir.reply.session_id, heir.stream
-    heir.attach(started_at_ms=5_000)
-    assert heir.reply.session_id == session
+    scenario, a, _b, queued = waiting()
+    session, first = queued.reply.session_id, queued.stream
+    queued.attach(started_at_ms=5_000)
+    assert queued.reply.session_id == session
     assert first not in scenario.streams
     clone = scenario.member(a.name, {"t": 3}, "i-2").attach(started_at_ms=5_000, stream_number=1)
     assert clone.reply.error is ErrorCode.FENCED_INSTANCE_ID
@@ -125,37 +125,37 @@ def test_a_waiting_process_that_comes_again_goes_on_waiting_on_its_newest_stream
 
 
 def test_a_waiting_process_that_was_silent_when_the_name_became_free_is_admitted_once():
-    scenario, a, _b, heir = waiting()
-    session = heir.reply.session_id
-    a.beats = heir.beats = False
+    scenario, a, _b, queued = waiting()
+    session = queued.reply.session_id
+    a.beats = queued.beats = False
     scenario.to(16_000)
     assert len(scenario.group.members) == 1
-    heir.attach(started_at_ms=5_000, topics=(("t", 4),))
-    assert (heir.reply.standing, heir.reply.session_id) == (Standing.MEMBER, session)
+    queued.attach(started_at_ms=5_000, topics=(("t", 4),))
+    assert (queued.reply.standing, queued.reply.session_id) == (Standing.MEMBER, session)
     assert not scenario.group.waiting
-    assert scenario.group.members[heir.member_id].record.topics == (("t", 4),)
+    assert scenario.group.members[queued.member_id].record.topics == (("t", 4),)
 
 
 @pytest.mark.parametrize("incarnation", ["i-2", "i-3"])
 def test_a_return_is_inherited_at_once_also_if_a_silent_process_waited(incarnation):
-    scenario, a, _b, heir = waiting()
+    scenario, a, _b, queued = waiting()
     held = a.active
-    heir.beats = False
+    queued.beats = False
     scenario.to(16_000)
     a.leave("return", 60_000)
-    again = heir if incarnation == "i-2" else scenario.member(a.name, {"t": 3}, incarnation)
+    again = queued if incarnation == "i-2" else scenario.member(a.name, {"t": 3}, incarnation)
     again.attach(started_at_ms=6_000)
     assert again.reply.standing is Standing.MEMBER
     assert again.active == held
 
 
 def test_a_waiting_process_that_leaves_or_loses_its_stream_inherits_nothing():
-    scenario, a, b, heir = waiting()
-    heir.leave("now")
-    assert heir.end == GoAway(GoAwayReason.LEFT)
-    assert heir.member_id not in scenario.group.members
-    heir.attach()
-    heir.cut()
+    scenario, a, b, queued = waiting()
+    queued.leave("now")
+    assert queued.end == GoAway(GoAwayReason.LEFT)
+    assert queued.member_id not in scenario.group.members
+    queued.attach()
+    queued.cut()
     assert not scenario.group.waiting
     a.leave("now")
     scenario.to(scenario.now + 2_000)
@@ -163,12 +163,12 @@ def test_a_waiting_process_that_leaves_or_loses_its_stream_inherits_nothing():
 
 
 def test_a_waiting_process_that_stands_still_inherits_nothing():
-    scenario, a, b, heir = waiting()
-    heir.beats = False
+    scenario, a, b, queued = waiting()
+    queued.beats = False
     scenario.to(16_000)
     a.leave("now")
     scenario.to(17_000)
-    assert not heir.active
+    assert not queued.active
     assert len(b.active) == 3
 
 
@@ -186,10 +186,10 @@ def test_a_process_that_comes_while_the_end_is_written_is_a_member_when_it_is():
 def test_what_is_drained_goes_on_and_the_rest_is_inherited():
     scenario, a, b, partition = handing_over()
     rest = [held for held in a.active if held != partition]
-    heir = scenario.member(a.name, {"t": 3}, "i-2").attach()
+    queued = scenario.member(a.name, {"t": 3}, "i-2").attach()
     a.leave("now")
     assert partition in b.active
-    assert heir.active == rest
+    assert queued.active == rest
 
 
 def test_what_the_old_one_prepared_is_ordered_anew():
@@ -197,13 +197,13 @@ def test_what_the_old_one_prepared_is_ordered_anew():
     before = b.orders[partition]
     assert before.order is Order.WARM
     scenario.to(6_100)
-    heir = scenario.member(b.name, {"t": 3}, "i-2").attach()
+    queued = scenario.member(b.name, {"t": 3}, "i-2").attach()
     b.leave("now")
-    after = heir.orders[partition]
+    after = queued.orders[partition]
     assert after.order is Order.WARM
     assert after.handoff_id != before.handoff_id
     assert after.remaining_ms == before.remaining_ms - 1_000, "no change gives more time"
-    heir.ack(partition, "ready")
+    queued.ack(partition, "ready")
     assert a.orders[partition].order is Order.DRAIN
 
 
@@ -293,18 +293,18 @@ def test_a_leaver_that_resumes_still_leaves():
 def test_a_process_of_the_name_waits_for_the_delay_with_a_new_owner_of_the_shard(is_compacted):
     scenario, a, b = g2(with_policy(handover_delay_ms=20_000))
     scenario.to(5_000)
-    heir = scenario.member(a.name, {"t": 3}, "i-2").attach()
+    queued = scenario.member(a.name, {"t": 3}, "i-2").attach()
     a.beats = False
     scenario.to(16_000)
     if is_compacted:
         scenario.records = scenario.shard.records()
     scenario.restart()
-    heir.attach()
+    queued.attach()
     b.attach()
     scenario.to(35_900)
-    assert (heir.active, len(b.active)) == ([], 1)
+    assert (queued.active, len(b.active)) == ([], 1)
     scenario.to(40_000)
-    assert sorted(heir.active + b.active) == [("t", n) for n in range(3)]
+    assert sorted(queued.active + b.active) == [("t", n) for n in range(3)]
 
 
 @pytest.mark.parametrize("is_compacted", [False, True])

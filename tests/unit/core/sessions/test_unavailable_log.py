@@ -220,25 +220,25 @@ def test_a_process_that_waits_for_the_name_inherits_when_the_log_is_back():
     scenario.to(5_000)
     a.beats = False
     partitions = a.active
-    heir = scenario.member(a.name, a.topics, "i-new").attach(started_at_ms=5_000)
+    queued = scenario.member(a.name, a.topics, "i-new").attach(started_at_ms=5_000)
     scenario.is_away = True
     scenario.to(30_000)
-    assert heir.active == []
+    assert queued.active == []
     assert not scenario.group.members[a.member_id].is_ended
     scenario.is_away = False
     scenario.to(31_200)
-    assert heir.active == partitions
+    assert queued.active == partitions
 
 
 def test_a_process_that_has_stopped_to_wait_for_the_name_is_forgotten():
     scenario, a, _b = g2()
     scenario.to(5_000)
     a.beats = False
-    heir = scenario.member(a.name, a.topics, "i-new").attach(started_at_ms=9_000)
+    queued = scenario.member(a.name, a.topics, "i-new").attach(started_at_ms=9_000)
     scenario.to(14_900)
     scenario.hold()
     scenario.to(15_000)
-    heir.cut()
+    queued.cut()
     assert a.name in scenario.group.waiting, "it is a member by the write of that end"
     scenario.release(failing=AppendFailure.UNAVAILABLE)
     assert a.name not in scenario.group.waiting
