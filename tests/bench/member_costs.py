@@ -53,7 +53,7 @@ def until(condition, *members):
     while not condition():
         assert time.monotonic() < until_s, "the members do not get on"
         for one in members:
-            hear(one)
+            receive(one)
 
 
 def cost_us(work, number):
@@ -65,14 +65,14 @@ def cost_us(work, number):
 with member() as first:
     until(lambda: len(first.assignment) == 4, first)
     beats = 200 if protocol == "classic" else 20
-    told = {"a heartbeat": cost_us(lambda: time.sleep(beats * BEAT_MS / 1000), beats)}
+    costs = {"a heartbeat": cost_us(lambda: time.sleep(beats * BEAT_MS / 1000), beats)}
 
     def commit_all():
         for offset in range(commits):
-            hear(first) if offset % 100 == 0 else None
+            receive(first) if offset % 100 == 0 else None
             first.commit({("t", 0): offset})
 
-    told["a commit"] = cost_us(commit_all, commits)
+    costs["a commit"] = cost_us(commit_all, commits)
 
     def hand_over():
         for _ in range(rounds):
@@ -80,8 +80,8 @@ with member() as first:
                 until(lambda: len(first.assignment) == len(second.assignment) == 2, first, second)
             until(lambda: len(first.assignment) == 4, first)
 
-    told["a hand-over"] = cost_us(hand_over, 2 * rounds)
-print(json.dumps(told))
+    costs["a hand-over"] = cost_us(hand_over, 2 * rounds)
+print(json.dumps(costs))
 """
 
 

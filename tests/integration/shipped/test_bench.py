@@ -11,8 +11,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.bench.member_costs import FLAGS, PROTOCOLS, WORK, MemberCosts
 from tests.campaigns.faults.stores import EtcdCluster, missing_etcd
 from tests.kit.patience import SLOW_TEST_S
+from tests.kit.serving import Process
 
 ROOT = Path(__file__).parents[3]
 needs_h2load = pytest.mark.skipif(
@@ -108,6 +110,14 @@ def test_two_checkouts_are_compared_in_pairs(tmp_path):
         assert ratio["at_most"] == 1.03
         assert figures[f"{what}: pairs"] == 3
     assert figures["a heartbeat, us: new in old, median"]["value"] < 0.5, "it runs the other's code"
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_each_kind_of_work_of_a_member_is_measured(protocol):
+    with Process(*FLAGS) as server:
+        costs = MemberCosts(server.address, commits=10, rounds=1).measure(ROOT, protocol, "g")
+    assert sorted(costs) == sorted(WORK)
+    assert all(cost_us > 0 for cost_us in costs.values())
 
 
 def test_what_is_no_checkout_is_not_compared(tmp_path):
