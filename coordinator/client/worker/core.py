@@ -332,7 +332,7 @@ class WorkerCore:
             )
 
     def done(self, held: HeldPartition) -> None:
-        """There is nothing more to do in this holding."""
+        """Call no handler any more for this holding."""
         held.is_done = True
 
     # --- The driver ---

@@ -83,7 +83,7 @@ class ErrorPolicy:
         )
 
     def decide(self, attempts: int, *, in_session_group: bool) -> OnError:
-        """The reaction to the last of so many failures in a row."""
+        """The reaction to a failure that is number `attempts` in a row."""
         most, after = self.max_attempts, self.after_max_attempts
         if most is None and in_session_group:
             most = self.max_failures
@@ -92,7 +92,7 @@ class ErrorPolicy:
         return self.on_error
 
     def pause_ms(self, attempts: int) -> int:
-        """Back-off after so many failures in a row."""
+        """Back-off after `attempts` failures in a row."""
         return min(self.retry_backoff_max_ms, self.retry_backoff_ms << min(attempts - 1, 30))
 
 

@@ -76,7 +76,7 @@ async def offset_in(
 
 
 def at_once(work: Coroutine[Any, Any, T]) -> T:
-    """The result of a coroutine with a cursor that blocks. Raises TypeError if it does not."""
+    """The result of a coroutine that awaits nothing, since its cursor blocks; else TypeError."""
     try:
         work.send(None)
     except StopIteration as end:

@@ -60,7 +60,7 @@ class Refusals:
     by_name: dict[str, RefusalBackOff] = field(default_factory=dict)
 
     def note(self, name: str, now_ms: int) -> None:
-        """A member will not have it: not asked again for a while, longer each time."""
+        """Note that a member refused: it is not asked again for a while, longer each time."""
         self.by_name[name] = next_back_off(self.by_name.get(name), now_ms)
         self.in_a_row += 1
         if self.in_a_row >= REFUSALS_IN_A_ROW:
@@ -129,7 +129,7 @@ class TransientState:
         return self.refusals.by_name[name].lasts
 
     def note_refused(self, name: str, now_ms: int) -> None:
-        """A member will not have it."""
+        """Note that a member refused the partition."""
         self.refusals = self.refusals or Refusals()
         self.refusals.note(name, now_ms)
 

@@ -21,7 +21,7 @@ from coordinator.core.values.plans import (
 
 @dataclass(slots=True)
 class PlanInProgress:
-    """The rest of a plan's result; each step applies a slice of it.
+    """Moves of a plan that are not applied yet; each step applies a slice of them.
 
     made_at_ms: when the result was there. next_ms: time of the next slice.
     grants: free partitions by member and topic; those that come next are the topics of `receiver`,

@@ -143,7 +143,7 @@ class Weighing:
     # --- Steps ---
 
     def _place(self) -> None:
-        """Assign unassigned partitions by weight; as the flow did where capacity runs out."""
+        """Assign unassigned partitions by weight; where capacity runs out, as the flow has done."""
         loose = [(item, self.at[item]) for item, home in enumerate(self.homes) if home == NOBODY]
         previous = self.demand.state.previous
         coldest: dict[frozenset[int], list[tuple[float, int, int]]] = {}
@@ -325,14 +325,14 @@ def _above(loads: tuple[int, int], bounds: tuple[int, int]) -> int:
 
 
 def _heat(loads: tuple[int, int], bounds: tuple[int, int]) -> int:
-    """Sum of squared loads by bounds, times both bounds."""
+    """Sum of squared loads by bounds, a²/x + b²/y, times both bounds: in whole numbers."""
     return loads[0] * loads[0] * bounds[1] + loads[1] * loads[1] * bounds[0]
 
 
 def _sorted_in(
     demand: Demand, placed: Mapping[Partition, int], shed: Collection[Partition]
 ) -> tuple[dict[Partition, int], dict[Partition, int]]:
-    """Members of partitions that stay, and of others their homes (`Weighing`)."""
+    """Two maps: partitions that stay, to their members; others, to their homes (`Weighing`)."""
     receivers, movable = set(demand.kinds.receivers), set(demand.movable)
     settled = dict(demand.granted) | {(m.topic, m.partition): m.target for m in demand.moves}
     fixed: dict[Partition, int] = {}
