@@ -76,8 +76,8 @@ def batch_after(reader: GroupStreamReader, start: dict) -> dict:
 
     def is_planned() -> bool:
         nonlocal found
-        batch = next_batch(reader, start)
-        return batch != start
+        found = next_batch(reader, start)
+        return found != start
 
     wait_until(is_planned)
     return found
