@@ -162,11 +162,11 @@ class ScriptedMember:
 
     def _take(self, orders: pb.Orders) -> None:
         self.version = orders.version
-        message = orders_of(orders)
+        by_partition = orders_of(orders)
         if not orders.HasField("based_on"):
             self.orders.clear()
-            self.held = {p: token for p, token in self.held.items() if p in message}
-        for partition, ordered in message.items():
+            self.held = {p: token for p, token in self.held.items() if p in by_partition}
+        for partition, ordered in by_partition.items():
             if ordered.order == LOST and not ordered.token:
                 self.orders.pop(partition, None)
                 self.held.pop(partition, None)

@@ -120,7 +120,7 @@ def overlaps_in_time(notes: Iterable[Note], besides: Container[int] = ()) -> int
     return found
 
 
-def longest_rest_s(notes: Iterable[Note], since_s: float, partitions: int) -> float | None:
+def longest_idle_s(notes: Iterable[Note], since_s: float, partitions: int) -> float | None:
     """Longest time for which a partition was not worked on; None: one has not been worked on yet.
 
     Args:

@@ -30,7 +30,7 @@ from tests.campaigns.faults.deployment import Deployment
 from tests.campaigns.faults.injections import KINDS
 from tests.campaigns.faults.session_claims import (
     Note,
-    longest_rest_s,
+    longest_idle_s,
     moves,
     overlaps_in_time,
     problems,
@@ -172,13 +172,13 @@ class Campaign:
         """
         known, since_s = len(self.notes()), time.monotonic()
 
-        def rest_s(from_s: float) -> float | None:
-            return longest_rest_s(self.notes()[known:], from_s, PARTITIONS)
+        def idle_s(from_s: float) -> float | None:
+            return longest_idle_s(self.notes()[known:], from_s, PARTITIONS)
 
         await asyncio.sleep(fail_over_s)
         settled_s = time.monotonic()
-        await until(lambda: rest_s(settled_s) is not None, HANG_S)
-        longest_s = rest_s(since_s)
+        await until(lambda: idle_s(settled_s) is not None, HANG_S)
+        longest_s = idle_s(since_s)
         assert longest_s is not None
         return longest_s
 
@@ -197,13 +197,13 @@ async def run(folder: Path, store: str, plan: Sequence[str], seed: int) -> Campa
                 what = await campaign.inflict(kind)
                 lasted_s = time.monotonic() - began_s
                 fail_over_s = 0.0 if kind.startswith("worker") else deployment.fail_over_s
-                rest_s = await campaign.held_again(fail_over_s)
-                campaign.idle_times.append((kind, rest_s))
+                idle_s = await campaign.held_again(fail_over_s)
+                campaign.idle_times.append((kind, idle_s))
                 assert not campaign.ended(), campaign.ended()
-                expected = (
-                    f"{kind} ({what}) at {began_s:.1f} for {lasted_s:.1f} s, then {rest_s:.1f} s"
+                outcome = (
+                    f"{kind} ({what}) at {began_s:.1f} for {lasted_s:.1f} s, then {idle_s:.1f} s"
                 )
-                print(f"{number} of {len(plan)}: {expected}", file=sys.stderr, flush=True)
+                print(f"{number} of {len(plan)}: {outcome}", file=sys.stderr, flush=True)
         finally:
             await campaign.stop()
         with GroupAdmin(",".join(deployment.addresses)) as admin:
@@ -231,9 +231,9 @@ def late(campaign: Campaign) -> list[str]:
     On a machine that is busy with other work they say nothing about the coordinator.
     """
     return [
-        f"a partition stood idle for {rest_s:.1f} s after {kind}, not for {IDLE_S:g} s at most"
-        for kind, rest_s in campaign.idle_times
-        if rest_s > IDLE_S
+        f"a partition stood idle for {idle_s:.1f} s after {kind}, not for {IDLE_S:g} s at most"
+        for kind, idle_s in campaign.idle_times
+        if idle_s > IDLE_S
     ]
 
 
@@ -246,7 +246,7 @@ def planned(faults: int, store: str, dice: random.Random) -> list[str]:
 def report(campaign: Campaign) -> str:
     """Result of a campaign, as a table."""
     notes = campaign.notes()
-    seconds = [rest_s for _, rest_s in campaign.idle_times]
+    seconds = [idle_s for _, idle_s in campaign.idle_times]
     kinds = Counter(kind for kind, _ in campaign.idle_times)
     rows: list[tuple[str, float]] = [
         ("faults", len(seconds)),
@@ -260,11 +260,11 @@ def report(campaign: Campaign) -> str:
         ("longest idle time after a fault, median, s", percentile(seconds, 50)),
         ("longest idle time after a fault, longest, s", max(seconds, default=0.0)),
         (f"faults after which it was longer than {IDLE_S:g} s", len(late(campaign))),
-        ("longest rest at any time, s", longest_rest_s(notes, notes[0]["at"], PARTITIONS) or 0.0),
+        ("longest idle time of all, s", longest_idle_s(notes, notes[0]["at"], PARTITIONS) or 0.0),
     ]  # fmt: skip
     lines = [f"{name:52}{value:>12,.2f}" for name, value in rows]
     longest = sorted(campaign.idle_times, key=lambda each: -each[1])[:5]
-    return "\n".join([*lines, *(f"{rest_s:8.1f} s after {kind}" for kind, rest_s in longest)])
+    return "\n".join([*lines, *(f"{idle_s:8.1f} s after {kind}" for kind, idle_s in longest)])
 
 
 def main() -> int:

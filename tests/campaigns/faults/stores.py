@@ -293,8 +293,8 @@ class Postgres:
     def _run(self, program: str, *arguments: object) -> None:
         command = [*self._prefix, *map(str, (self._programs / program, *arguments))]
         done = subprocess.run(command, check=False, capture_output=True, text=True, cwd=self.folder)
-        expected = f"{program} ended with {done.returncode}: {done.stdout}{done.stderr}"
-        assert done.returncode == 0, expected
+        failure = f"{program} ended with {done.returncode}: {done.stdout}{done.stderr}"
+        assert done.returncode == 0, failure
 
 
 class LonePostgres(Postgres):

@@ -8,7 +8,7 @@ from contextlib import closing
 import pytest
 
 from tests.campaigns.faults.session_claims import (
-    longest_rest_s,
+    longest_idle_s,
     moves,
     overlaps_in_time,
     problems,
@@ -99,13 +99,13 @@ def test_grants_after_the_first_are_moves():
 
 def test_all_partitions_have_to_be_worked_on_again():
     notes = [note("taken", 1.0, p=0), note("taken", 2.0, p=0), note("taken", 2.5, p=1)]
-    assert longest_rest_s(notes, 1.5, 2) == 1.0
-    assert longest_rest_s(notes, 2.2, 2) is None
+    assert longest_idle_s(notes, 1.5, 2) == 1.0
+    assert longest_idle_s(notes, 2.2, 2) is None
 
 
 def test_a_partition_that_rests_later_than_others_is_found():
     notes = [note("taken", at, p=p) for p, at in ((0, 1.0), (1, 1.5), (1, 2.0), (0, 5.0))]
-    assert longest_rest_s(notes, 0.5, 2) == 4.0
+    assert longest_idle_s(notes, 0.5, 2) == 4.0
 
 
 def test_the_sink_takes_nothing_of_a_former_holder(tmp_path):

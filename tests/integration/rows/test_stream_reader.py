@@ -46,9 +46,9 @@ async def reader(server, tmp_path, tmp_path_factory, monkeypatch):
     for partition in (0, 1):
         write_log(tmp_path, partition, pa.table({"n": range(ROWS)}))
     options = {"coordinator": server.address, "group": "g", "source": str(tmp_path), "topic": "t"}
-    stream = GroupStreamReader(StreamOptions.parse({**options, "maxRowsPerBatch": "20"}))
-    yield stream
-    await asyncio.to_thread(stream.stop)
+    made = GroupStreamReader(StreamOptions.parse({**options, "maxRowsPerBatch": "20"}))
+    yield made
+    await asyncio.to_thread(made.stop)
 
 
 def next_batch(reader: GroupStreamReader, start: dict | None = None) -> dict:

@@ -21,9 +21,9 @@ PAGE = ROOT / "deploy/security.md"
 @pytest.mark.skipif(shutil.which("openssl") is None, reason="openssl is not installed")
 def test_what_the_page_says_makes_a_node_that_is_secured(tmp_path, capsys):
     lines = [line.text for block in blocks(PAGE, "console") for line in commands(block.text)]
-    openssl = [message for message in lines if message.startswith(("openssl", "printf"))]
+    openssl = [line for line in lines if line.startswith(("openssl", "printf"))]
     assert len(openssl) == 4
-    made = [message for message in lines if message.startswith("coordinator token new")]
+    made = [line for line in lines if line.startswith("coordinator token new")]
     assert len(made) == 2
     for command in (*openssl, *made):
         command = re.sub(r"^coordinator ", f"{sys.executable} -m coordinator ", command)

@@ -234,9 +234,9 @@ def test_whom_a_phase_waits_for(s):
     s.join(two_phase=True)
     s.join(b, metadata=b"new")
     s.advance(20)
-    phase_ = phase(s)
-    assert (phase_.group_state, phase_.since_ms) == ("PreparingRebalance", began)
-    assert phase_.deadline_ms == began + 500
-    assert phase_.awaited[0].member_id == a
-    assert len(phase_.awaited) == 2  # And the id that was handed out.
-    assert phase_.awaited[0].is_leader
+    waiting = phase(s)
+    assert (waiting.group_state, waiting.since_ms) == ("PreparingRebalance", began)
+    assert waiting.deadline_ms == began + 500
+    assert waiting.awaited[0].member_id == a
+    assert len(waiting.awaited) == 2  # And the id that was handed out.
+    assert waiting.awaited[0].is_leader

@@ -522,8 +522,8 @@ def snapshot_due() -> tuple[ShardDriver, WriteSnapshot]:
 def test_a_snapshot_that_fails_is_told_of_and_stops_nobody(ended, words):
     driver, snapshot = snapshot_due()
     assert not driver._policy.is_due(), "one at a time"
-    lines = driver.handle(ended(snapshot), 0).notices
-    assert [words in problem.reason for problem in lines] == ([] if words is None else [True])
+    notices = driver.handle(ended(snapshot), 0).notices
+    assert [words in problem.reason for problem in notices] == ([] if words is None else [True])
     assert driver.shard is not None
     assert driver._snapshot is None
     assert driver.handle(ended(snapshot), 0).notices == [], "heard once"

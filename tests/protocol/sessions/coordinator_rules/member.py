@@ -244,6 +244,6 @@ class TrialMember(ScriptedMember):
 
     def _note_orders(self, orders: pb.Orders) -> None:
         self.all_orders.append(orders)
-        message = orders_of(orders)
-        self.history += message.items()
-        self.ordered_s |= dict.fromkeys(message, now_s())
+        ordered = orders_of(orders)
+        self.history += ordered.items()
+        self.ordered_s |= dict.fromkeys(ordered, now_s())

@@ -29,7 +29,7 @@ from coordinator.testing.engine.channels import SimulatedServer
 from coordinator.testing.processes import VirtualProcess
 from coordinator.v1 import errors_pb2, group_pb2
 from coordinator.v1 import session_pb2 as pb
-from tests.protocol.sessions.member_rules.stream import MemberStream, Told, wanted_of
+from tests.protocol.sessions.member_rules.stream import MemberStream, Told, orders_message
 from tests.protocol.sessions.trial import TOPIC, Failed, Trial, now_s
 
 GROUP = "g"
@@ -188,7 +188,7 @@ class MemberTrial(Trial):
             "coordinator_epoch": self.epoch,
             "lease_ms": self.lease_ms,
             "heartbeat_interval_ms": self.lease_ms // 4,
-            "orders": wanted_of(self.version, orders, epoch=self.epoch),
+            "orders": orders_message(self.version, orders, epoch=self.epoch),
             **fields,
         }
         stream.send(pb.SessionResponse(attached=pb.Attached(**given)))

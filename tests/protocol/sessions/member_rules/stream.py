@@ -117,7 +117,7 @@ class MemberStream:
         is_part: bool = False,
     ) -> None:
         """Send orders."""
-        message = wanted_of(version, orders, epoch=self.epoch if epoch is None else epoch)
+        message = orders_message(version, orders, epoch=self.epoch if epoch is None else epoch)
         message.is_part = is_part
         if based_on is not None:
             message.based_on = based_on
@@ -174,7 +174,7 @@ class MemberStream:
         return await self._out.get()
 
 
-def wanted_of(version: int, orders: Iterable[Told], *, epoch: int) -> pb.Orders:
+def orders_message(version: int, orders: Iterable[Told], *, epoch: int) -> pb.Orders:
     """Orders in full."""
     message = pb.Orders(coordinator_epoch=epoch, version=version)
     ranges = []

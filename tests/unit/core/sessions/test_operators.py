@@ -63,25 +63,25 @@ def row_of(
 
 def test_a_group_is_described_with_its_holders_and_tokens():
     scenario, a, b = g2()
-    description = describe(scenario)
-    assert (description.state, description.policy, description.is_policy_stored) == (
+    described = describe(scenario)
+    assert (described.state, described.policy, described.is_policy_stored) == (
         "Stable",
         POLICY,
         True,
     )
-    [topic] = description.topics
+    [topic] = described.topics
     assert topic.declared == 3
     assert {holder: topic.holders.count(holder) for holder in topic.holders} == {
         a.member_id: 2,
         b.member_id: 1,
     }
     assert sorted(topic.tokens) == [1, 2, 3]
-    assert {row.record.name: row.partitions for row in description.members} == {
+    assert {row.record.name: row.partitions for row in described.members} == {
         a.name: 2,
         b.name: 1,
     }
-    assert not description.handoffs
-    assert not description.free
+    assert not described.handoffs
+    assert not described.free
 
 
 def test_a_description_says_what_a_handoff_waits_for():
@@ -129,11 +129,11 @@ def test_kept_partitions_are_listed_with_their_name():
     held = tuple(a.active)
     scenario.to(5_000)
     a.leave("return", 60_000)
-    description = describe(scenario)
-    assert [(row.name, row.partitions, row.until_ms) for row in description.reservations] == [
+    described = describe(scenario)
+    assert [(row.name, row.partitions, row.until_ms) for row in described.reservations] == [
         (a.name, held, 65_000)
     ]
-    assert not description.free
+    assert not described.free
 
 
 def test_describing_asks_for_a_session_group():

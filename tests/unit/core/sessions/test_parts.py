@@ -26,10 +26,10 @@ def holder(topics: dict[str, int] = TOPICS) -> tuple[SessionScenario, ScenarioMe
 
 
 def next_part(scenario: SessionScenario, member: ScenarioMember) -> Orders:
-    orders = scenario.shard.take(member.stream, scenario.now)
-    assert orders is not None
-    assert orders.orders is not None
-    return orders.orders
+    message = scenario.shard.take(member.stream, scenario.now)
+    assert message is not None
+    assert message.orders is not None
+    return message.orders
 
 
 def asked_for_the_whole() -> tuple[SessionScenario, ScenarioMember]:
@@ -85,10 +85,10 @@ def test_what_changes_between_two_parts_is_in_the_next_difference() -> None:
     parts = [next_part(scenario, member) for _ in range(3)]
     assert {part.version for part in parts} == {first.version}
     drained: set[tuple[str, int]] = set()
-    while (orders := scenario.shard.take(member.stream, scenario.now)) is not None:
-        assert orders.orders is not None
-        assert orders.orders.based_on == first.version
-        drained |= {(e.topic, e.partition) for e in orders.orders.partitions}
+    while (message := scenario.shard.take(member.stream, scenario.now)) is not None:
+        assert message.orders is not None
+        assert message.orders.based_on == first.version
+        drained |= {(e.topic, e.partition) for e in message.orders.partitions}
     assert drained == set(moved)
     assert other.active == []
 
@@ -97,10 +97,10 @@ def test_an_acknowledgement_does_not_wait_for_the_last_part() -> None:
     scenario, member = asked_for_the_whole()
     next_part(scenario, member)
     member.beat()
-    orders = scenario.shard.take(member.stream, scenario.now)
-    assert orders is not None
-    assert orders.ack is not None
-    assert orders.ack.number == member.number
+    message = scenario.shard.take(member.stream, scenario.now)
+    assert message is not None
+    assert message.ack is not None
+    assert message.ack.number == member.number
 
 
 def test_an_attach_begins_the_whole_anew() -> None:
